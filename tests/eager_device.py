@@ -142,7 +142,7 @@ class EagerDevice:
     def fill(self, array: EagerArray, value: int, stream: EagerStream) -> None:
         array.storage.fill(value)
 
-    def poison(self, buffer: EagerArray, dtype: np.dtype[Any]) -> None:
+    def poison(self, buffer: EagerArray, dtype: np.dtype[Any], stream: EagerStream) -> None:
         pass
 
     def host_memory(self, nbytes: int) -> None:
@@ -157,9 +157,9 @@ class EagerDevice:
     def is_array(self, value: object) -> bool:
         return isinstance(value, EagerArray) and value.device is self
 
-    def references(self, buffer: EagerArray, array: EagerArray) -> tuple[int, int, int]:
-        """Return how many references there are to both, and to the block."""
-        return sys.getrefcount(buffer), sys.getrefcount(array), sys.getrefcount(buffer.block)
+    def renew(self, buffer: EagerArray) -> bool:
+        """Tell whether nobody has an array over the memory of a buffer: the buffer and `sys` refer to its block."""
+        return sys.getrefcount(buffer.block) == 2
 
     def retire(self, array: EagerArray, retired: Retired) -> None:
         array.block.retired = retired

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
 import types
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -51,6 +50,7 @@ class NullDevice:
         self._memory_nbytes = memory_nbytes
         self._address = PAGE_NBYTES
         self._buffers: weakref.WeakSet[NullArray] = weakref.WeakSet()
+        self._views: weakref.WeakSet[NullArray] = weakref.WeakSet()
 
     def __repr__(self) -> str:
         return f"<NullDevice {self.name}>"
@@ -121,7 +121,7 @@ class NullDevice:
         self.calls.append(("alloc", shape, dtype, stream))
         return array
 
-    def poison(self, buffer: NullArray, dtype: np.dtype[Any]) -> None:
+    def poison(self, buffer: NullArray, dtype: np.dtype[Any], stream: NullStream) -> None:
         """Do nothing: there is no memory."""
 
     def view(
@@ -134,7 +134,9 @@ class NullDevice:
     ) -> NullArray:
         """Return an array over part of ``buffer``."""
         self.calls.append(("view", buffer, offset_nbytes, shape, strides, dtype))
-        return NullArray(self, buffer.address + offset_nbytes, shape, strides, dtype, buffer)
+        array = NullArray(self, buffer.address + offset_nbytes, shape, strides, dtype, buffer)
+        self._views.add(array)
+        return array
 
     def copy(self, dst: Any, src: Any, stream: NullStream) -> None:
         """Note it."""
@@ -167,9 +169,9 @@ class NullDevice:
         """Tell whether ``value`` is an array of this device."""
         return isinstance(value, NullArray) and value.device is self
 
-    def references(self, buffer: NullArray, array: NullArray) -> tuple[int, int]:
-        """Return how many references there are to both."""
-        return sys.getrefcount(buffer), sys.getrefcount(array)
+    def renew(self, buffer: NullArray) -> bool:
+        """Tell whether nobody has a view of a buffer."""
+        return not any(array.base is buffer for array in list(self._views))
 
     def retire(self, array: NullArray, retired: Retired) -> None:
         """Note it."""

@@ -16,7 +16,7 @@ from offload.arrays.items import array_section
 from offload.cli.output import console, write
 from offload.constructs.clauses.mapping import map_item
 from offload.data.maptypes import MapType
-from offload.data.present import PresentTable
+from offload.data.present_table import PresentTable
 from offload.errors import ClauseError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from offload.constructs import pointers
 from offload.constructs.clauses.mapping import map_items
 from offload.constructs.clauses.maps import as_tuple, check_device
 from offload.constructs.persistent import associate, target_disassociate_ptr
-from offload.data.maptypes import Construct
+from offload.data.maptypes import MapConstruct
 from offload.errors import ClauseError, MapError, NotPresentError
 from offload.interrupts.finalizers import catch_up, refuse_inside
 from offload.runtime.current import for_finalizers, here
@@ -108,7 +108,7 @@ def settle(scope: Scope, frame: Region, place: DevicePlace, array: Any, *, uses:
 
     With ``uses`` also what needs it there.
     """
-    (item,) = map_items(Construct.TARGET_ENTER_DATA, (array,))
+    (item,) = map_items(MapConstruct.TARGET_ENTER_DATA, (array,))
     needed = presence(scope.runtime.queues, [item], place, changes=uses)
     before = [task for handle in frame.tracker.latest(needed) if (task := handle())]
     pending = [task for task in before if _is_pending(task)]

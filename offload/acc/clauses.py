@@ -11,7 +11,7 @@ import numpy as np
 from offload.arrays.items import Label, array_section, is_device_array, label
 from offload.constructs.clauses.dependences import Dependence
 from offload.constructs.clauses.maps import MapClause, as_tuple
-from offload.data.maptypes import Construct, MapType, keeps_type
+from offload.data.maptypes import MapConstruct, MapType, keeps_type
 from offload.errors import ClauseError
 from offload.interrupts.frames import caller
 from offload.runtime.keywords import keywords_of, unknown_clause
@@ -38,10 +38,10 @@ class _Meaning(NamedTuple):
     present: bool = False
     if_present: bool = False
 
-    def is_of(self, construct: Construct) -> bool:
+    def is_of(self, construct: MapConstruct) -> bool:
         """Tell whether a clause of this meaning may stand on a construct; one that only looks belongs to regions."""
         looks = self.present or self.if_present
-        return keeps_type(construct, self.map_type) and not (looks and construct is not Construct.TARGET_DATA)
+        return keeps_type(construct, self.map_type) and not (looks and construct is not MapConstruct.TARGET_DATA)
 
     @property
     def may_zero(self) -> bool:
@@ -60,14 +60,14 @@ MEANINGS: Final = {
 }
 """What each clause asks for. All count, and transfer only what is not present: "present or" is the standard's default.
 
-OpenACC 3.3, 2.7 "Data Clauses". On which construct each may stand follows from its map type (`Construct`).
+OpenACC 3.3, 2.7 "Data Clauses". On which construct each may stand follows from its map type (`MapConstruct`).
 """
 
 UPDATES: Final = {"update self": MapType.FROM, "update device": MapType.TO}
 """What the clauses of an update move; OpenACC 3.3, 2.14.4 "Update Directive"."""
 
 
-def _spellings(construct: Construct) -> dict[str, str]:
+def _spellings(construct: MapConstruct) -> dict[str, str]:
     """Return the data clauses of a construct, by what is written."""
     return {
         spelling: word
@@ -80,11 +80,11 @@ def _spellings(construct: Construct) -> dict[str, str]:
 _OR_PRESENT = ("copy", "copyin", "copyout", "create")
 """The words with older spellings, which say "present or"."""
 
-SPELLINGS: Final = _spellings(Construct.TARGET_DATA)
+SPELLINGS: Final = _spellings(MapConstruct.TARGET_DATA)
 """The data clauses of data and compute constructs, by what is written."""
 
-ENTER_SPELLINGS: Final = _spellings(Construct.TARGET_ENTER_DATA)
-EXIT_SPELLINGS: Final = _spellings(Construct.TARGET_EXIT_DATA)
+ENTER_SPELLINGS: Final = _spellings(MapConstruct.TARGET_ENTER_DATA)
+EXIT_SPELLINGS: Final = _spellings(MapConstruct.TARGET_EXIT_DATA)
 
 
 class Zero:

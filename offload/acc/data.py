@@ -25,7 +25,7 @@ from offload.constructs.clauses.mapping import map_item, map_items
 from offload.constructs.clauses.maps import MapClause, as_tuple, check_device, symbolic
 from offload.constructs.replicas import check_devices, choose
 from offload.data.entries import Counter
-from offload.data.maptypes import Construct
+from offload.data.maptypes import MapConstruct
 from offload.devices.retired import refuse_retired
 from offload.errors import ClauseError, MapError
 from offload.interrupts.finalizers import refuse_inside
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from offload.data.items import MapItem
-    from offload.data.known import KnownUpdate
+    from offload.data.memo import KnownUpdate
     from offload.tasks.task import Task
 
 _NONE: tuple[Any, ...] = ()
@@ -373,7 +373,7 @@ def _moved_otherwise(word: str, value: Any, names: Names) -> list[MapItem]:
     clause = data_clause(word, (value,), names)
     if clause.is_symbolic:
         raise ClauseError(f"acc {word}: list items written as strings belong to decorators; name the array itself")
-    return [item for item in map_items(Construct.TARGET_UPDATE, (clause,)) if item.map_type is clause.map_type]
+    return [item for item in map_items(MapConstruct.TARGET_UPDATE, (clause,)) if item.map_type is clause.map_type]
 
 
 _CLAUSES = {word: MapClause(map_type, (np.empty(1),), word=word) for word, map_type in UPDATES.items()}
@@ -396,14 +396,14 @@ def _items(construct: str, given: Mapping[str, Any], spellings: Mapping[str, str
         raise ClauseError(f"{construct} has no data clause; give {needs}")
     if symbolic(clauses):
         raise ClauseError(f"{construct}: list items written as strings belong to decorators; name the array itself")
-    items = map_items(Construct.TARGET_DATA if not needs else _construct(spellings), clauses)
+    items = map_items(MapConstruct.TARGET_DATA if not needs else _construct(spellings), clauses)
     check_distinct(construct, items)
     excuse_empty(items)
     return items
 
 
-def _construct(spellings: Mapping[str, str]) -> Construct:
-    return Construct.TARGET_ENTER_DATA if spellings is ENTER_SPELLINGS else Construct.TARGET_EXIT_DATA
+def _construct(spellings: Mapping[str, str]) -> MapConstruct:
+    return MapConstruct.TARGET_ENTER_DATA if spellings is ENTER_SPELLINGS else MapConstruct.TARGET_EXIT_DATA
 
 
 def _check_device_arrays(construct: str, deviceptr: Any, device: int | None, devices: Any) -> None:

@@ -14,7 +14,7 @@ from offload.acc.clauses import data_clause, excuse_empty, names_of
 from offload.acc.operations import Operation
 from offload.arrays.items import mapper_of
 from offload.constructs.clauses.mapping import map_items
-from offload.data.maptypes import Construct
+from offload.data.maptypes import MapConstruct
 from offload.errors import ClauseError
 from offload.runtime.current import for_finalizers
 from offload.runtime.keywords import takes_clauses
@@ -211,8 +211,8 @@ def _move(
 
 
 _CONSTRUCTS = {
-    EnterDataWork: Construct.TARGET_ENTER_DATA,
-    ExitDataWork: Construct.TARGET_EXIT_DATA,
-    UpdateWork: Construct.TARGET_UPDATE,
+    EnterDataWork: MapConstruct.TARGET_ENTER_DATA,
+    ExitDataWork: MapConstruct.TARGET_EXIT_DATA,
+    UpdateWork: MapConstruct.TARGET_UPDATE,
 }
 """The construct that a kind of work with one list item is."""

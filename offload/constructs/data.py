@@ -16,7 +16,7 @@ from offload.constructs.doubts import warn_of_no_copy
 from offload.constructs.groups import GroupRegion
 from offload.constructs.pointers import corresponding, used_items
 from offload.constructs.replicas import check_devices, choose, spread
-from offload.data.maptypes import Construct
+from offload.data.maptypes import MapConstruct
 from offload.errors import ClauseError, UsageError
 from offload.interrupts.finalizers import refuse_inside
 from offload.interrupts.shields import Shield, in_one_piece, late
@@ -55,7 +55,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
 class _DataConstruct:
     """The clauses of a data construct, checked, at the place where it is encountered."""
 
-    def __init__(self, construct: Construct, clauses: dict[str, Any]) -> None:
+    def __init__(self, construct: MapConstruct, clauses: dict[str, Any]) -> None:
         name = construct.value
         checked = check_clauses(name, clauses, _CHECKS)
         depend = check_depend_now(name, checked["depend"])
@@ -178,7 +178,7 @@ def target_enter_data(
     OpenMP 5.2, 13.6 "target enter data Construct".
     """
     clauses = _clauses(map, depend, nowait=nowait, device=device, devices=devices, if_=if_)
-    construct = _DataConstruct(Construct.TARGET_ENTER_DATA, clauses)
+    construct = _DataConstruct(MapConstruct.TARGET_ENTER_DATA, clauses)
     try:
         task = construct.run(EnterDataWork, construct.items)
     except BaseException:
@@ -211,7 +211,7 @@ def target_exit_data(
     *Blocks* without ``nowait`` until the copies are done. OpenMP 5.2, 13.7 "target exit data Construct".
     """
     clauses = _clauses(map, depend, nowait=nowait, device=device, devices=devices, if_=if_)
-    construct = _DataConstruct(Construct.TARGET_EXIT_DATA, clauses)
+    construct = _DataConstruct(MapConstruct.TARGET_EXIT_DATA, clauses)
     if construct.place is not None:
         warn_of_no_copy("target_exit_data", construct.items, construct.place)
     task = construct.run(ExitDataWork, construct.items)
@@ -317,7 +317,7 @@ class TargetData(ContextDecorator):
             raise UsageError("target data is entered once; call target_data() for each block")
         pointers, addresses = self._given
         self._used = (*used_items("use_device_ptr", pointers), *used_items("use_device_addr", addresses))
-        self._construct = _DataConstruct(Construct.TARGET_DATA, self._clauses)
+        self._construct = _DataConstruct(MapConstruct.TARGET_DATA, self._clauses)
         return self._construct
 
     def _begin(self) -> None:

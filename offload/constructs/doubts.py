@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from offload.arrays.items import array_section, label
 from offload.arrays.sections import Section, overlaps
+from offload.data.associations import is_associated
 from offload.errors import DirectiveWarning
 from offload.interrupts.frames import warn
 from offload.tasks.depend import DependType
@@ -76,7 +77,7 @@ def _names(dependence: Dependence, section: Section) -> bool:
 def warn_of_no_copy(construct: str, items: Iterable[MapItem], place: DevicePlace) -> None:
     """Warn where the end of a mapping is to copy storage back that is associated, which no construct ends."""
     for item in items:
-        if item.map_type.copies_out and not item.always and place.is_associated(item):
+        if item.map_type.copies_out and not item.always and is_associated(place, item):
             warn(
                 f"{construct}(map from: {item.label}) copies nothing: the array is associated on device "
                 f"{place.device.number} (target_associate_ptr), which no construct ends; use target_update, or "

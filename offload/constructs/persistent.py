@@ -10,7 +10,8 @@ from offload.arrays.items import array_section, is_device_array, label
 from offload.arrays.sections import covers, overlaps
 from offload.constructs.clauses.mapping import map_item
 from offload.constructs.clauses.maps import check_device
-from offload.data.declared import declarations
+from offload.data import associations
+from offload.data.declarations import declarations
 from offload.data.maptypes import MapType
 from offload.devices.retired import refuse_retired
 from offload.errors import ClauseError, MapError
@@ -90,7 +91,7 @@ def associate(what: str, a: Any, d: Any, device: int | None, offset: int) -> Non
         event.synchronize()
     where = caller()
     buffer = place.device.view(d, int(offset), (item.section.nbytes,), (1,), np.dtype("u1"))
-    place.associate(item, buffer, (where.f_code, where.f_lasti))
+    associations.associate(place, item, buffer, (where.f_code, where.f_lasti))
 
 
 @for_finalizers
@@ -116,7 +117,7 @@ def target_disassociate_ptr(a: Any, device: int | None = None) -> None:
     *Blocks* until what has been enqueued with the storage is done. OpenMP 5.2, 18.8.10 "omp_target_disassociate_ptr".
     """
     what = "target_disassociate_ptr"
-    _device_place(what, device).disassociate(_host_item(what, a))
+    associations.disassociate(_device_place(what, device), _host_item(what, a))
 
 
 @for_finalizers

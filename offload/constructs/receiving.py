@@ -23,7 +23,7 @@ from offload.constructs.clauses.names import parse_item
 from offload.constructs.clauses.sharing import SHARING
 from offload.constructs.clauses.variadics import members, named_by
 from offload.constructs.target_work import TargetWork
-from offload.data.maptypes import Construct
+from offload.data.maptypes import MapConstruct
 from offload.errors import ClauseError, MapError
 from offload.runtime.works import Work
 
@@ -184,7 +184,7 @@ def late_items(late: Sequence[Late], by_slot: Mapping[Slot, Any], objects: dict[
             given.names = {id(value): text}
         else:
             given = value
-        items += map_items(Construct.TARGET, (given,), {}, objects)
+        items += map_items(MapConstruct.TARGET, (given,), {}, objects)
     return items
 
 

@@ -10,7 +10,7 @@ from offload.errors import ClauseError
 from offload.runtime.places import initial_device
 
 if TYPE_CHECKING:
-    from offload.runtime.forks import Marks
+    from offload.data.forks import Marks
     from offload.runtime.place import DevicePlace
     from offload.runtime.runtime import Runtime
     from offload.runtime.works import EnterDataWork, ExitDataWork, UpdateWork, Work
@@ -155,6 +155,7 @@ def spread(
     """Return the work of a construct on several places; on one that is the work itself."""
     if len(places) == 1:
         return work
-    from offload.runtime import replicated  # what few programs need: `import offload` is quicker without it
+    from offload.data.sets import DeviceSet  # for few programs: `import offload` is quicker without it
 
-    return replicated.spread(work, places, gate, is_default=is_default)
+    work.on, work.places = DeviceSet(places, gate, is_default), places
+    return work

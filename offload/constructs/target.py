@@ -28,8 +28,8 @@ from offload.constructs.passed import dependence_on, device_of
 from offload.constructs.receiving import divided_clauses, receiving_work
 from offload.constructs.target_work import Known, TargetWork
 from offload.data.entries import Counter
-from offload.data.known import Layouts
-from offload.data.maptypes import Construct
+from offload.data.maptypes import MapConstruct
+from offload.data.memo import Layouts
 from offload.errors import ClauseError
 from offload.runtime.current import put_off_here
 from offload.runtime.generate import generate
@@ -406,7 +406,7 @@ class TargetFunction(DirectiveFunction):
             return []
         items = self._ready_items()
         if items is None:
-            items = map_items(Construct.TARGET, given, names, objects)
+            items = map_items(MapConstruct.TARGET, given, names, objects)
             if self._clauses.names is None and not objects:
                 self._clauses.items = items, Layouts(items)
         return list(items)

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from offload.arrays.containers import leaves_of
 from offload.arrays.items import address_of, array_section, is_device_array, label
 from offload.constructs.doubts import warn_of_no_write
+from offload.data.arguments import touch
 from offload.data.entries import Counter
-from offload.data.known import Layouts
 from offload.data.maptypes import MapType
-from offload.data.plans import CountedEnter, entry_at
+from offload.data.memo import Layouts
+from offload.data.plans import entry_at
 from offload.errors import DeviceLostError, InternalError, MapError
-from offload.runtime.touching import touch
 from offload.runtime.works import Work, present_items
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from offload.constructs.clauses.binding import Binding, Slot
     from offload.data.items import MapItem
-    from offload.data.plans import Entered
+    from offload.data.plans import Plan
     from offload.devices.streams import Lane, Point
     from offload.runtime.place import DevicePlace
     from offload.runtime.works import Launch
@@ -50,7 +50,7 @@ class Known:
     binding : Binding
     layouts : Layouts
         Those of its items.
-    plan : CountedEnter or None
+    plan : Plan or None
         The entry of the region; None where it is to be planned each time.
     views : list of (int, array, dtype, shape, array)
         The slots of host arrays, those with the dtype and shape that they had, and the device's that the body is given.
@@ -58,7 +58,7 @@ class Known:
 
     __slots__ = ("binding", "layouts", "plan", "views")
 
-    def __init__(self, binding: Binding, plan: CountedEnter | None = None, args: Sequence[Any] = ()) -> None:
+    def __init__(self, binding: Binding, plan: Plan | None = None, args: Sequence[Any] = ()) -> None:
         self.binding = binding
         self.layouts = Layouts(binding.items)
         self.plan = plan
@@ -135,20 +135,18 @@ class TargetWork(Work):
         try:
             for slot, private in binding.privates.items():  # before the maps: a failure here has changed nothing
                 own.append((slot, private, place.device.alloc(private.host.shape, private.host.dtype, lane.stream)))
-            if binding.items:
-                changed = binding.may_change() if binding.changed is None else binding.changed
-                plan = place.enter_region(binding.items, lane, staged, self._counter, changed)
-            else:
-                plan = place.enter((), lane, staged, self._counter)
+            changed = binding.may_change() if binding.changed is None else binding.changed
+            plan = place.enter(binding.items, lane, staged, self._counter, changed=changed, is_region=True)
         except BaseException:
             own.clear()  # the traceback refers to this frame, and would keep their memory
             raise
         args, kwargs = list(self.args), dict(self.kwargs) if self.kwargs else {}
-        views = plan.views
         try:
             for slot, host, address, number in binding.arrays:
-                array = views.get(number) if binding.items[number].host is host else None
-                if array is None:
+                entry = plan.entries[number]
+                if entry is not None:
+                    array = place.view(entry, host, address)
+                else:
                     array = self._view(plan, place, lane, number, host, address)
                 if slot.__class__ is int:
                     args[slot] = array
@@ -162,10 +160,10 @@ class TargetWork(Work):
                 self._put_objects(plan, place, lane, args, kwargs)
         except BaseException:
             with suppress(DeviceLostError):  # on a lost device nothing has to be released in order
-                place.ledger.keep(lane, place.undo(plan, lane))  # first: what is still open nobody else has found
+                place.keep(lane, place.undo(plan, lane))  # first: what is still open nobody else has found
             with suppress(DeviceLostError):
                 place.settle(lane)
-            place.ledger.keep(lane, [array for *_, array in own])
+            place.keep(lane, [array for *_, array in own])
             raise
         launch.plan, launch.args, launch.kwargs = plan, args, kwargs
         return None if own else plan.point  # private copies have been put behind that
@@ -174,7 +172,7 @@ class TargetWork(Work):
         place.settle(lane)
 
     def _view(
-        self, plan: Entered, place: DevicePlace, lane: Lane, number: int, host: np.ndarray[Any, Any], address: int
+        self, plan: Plan, place: DevicePlace, lane: Lane, number: int, host: np.ndarray[Any, Any], address: int
     ) -> Any:
         """Return the device array of a host array in an item; one without elements needs no entry.
 
@@ -187,9 +185,7 @@ class TargetWork(Work):
             return host
         return place.device.alloc(host.shape, host.dtype, lane.stream)
 
-    def _put_objects(
-        self, plan: Entered, place: DevicePlace, lane: Lane, args: list[Any], kwargs: dict[str, Any]
-    ) -> None:
+    def _put_objects(self, plan: Plan, place: DevicePlace, lane: Lane, args: list[Any], kwargs: dict[str, Any]) -> None:
         """Give the body copies of objects, whose attributes are the device's; one that is passed twice is one there."""
         copies: dict[int, Any] = {}
         for slot, expansion in self._binding.copies:
@@ -197,7 +193,7 @@ class TargetWork(Work):
                 copies[id(expansion)] = expansion.rebuilt(lambda host: self._corresponding(plan, place, lane, host))
             put(args, kwargs, slot, copies[id(expansion)])
 
-    def _corresponding(self, plan: Entered, place: DevicePlace, lane: Lane, host: np.ndarray[Any, Any]) -> Any:
+    def _corresponding(self, plan: Plan, place: DevicePlace, lane: Lane, host: np.ndarray[Any, Any]) -> Any:
         """Return the device array of what a mapper maps, or of a view of it."""
         number = self._binding.find(array_section(host)) if host.size else None
         if number is None:
@@ -235,9 +231,8 @@ class TargetWork(Work):
         binding = self._binding
         key, binding.key = binding.key, None
         if plan.only_counts:
-            is_first = key is not None and plan.__class__ is CountedEnter
-            known = Known(binding, plan, launch.args) if is_first else None
-            launch.point = place.leave(plan, lane, key if is_first else None, known)
+            known = Known(binding, plan, launch.args) if key is not None else None
+            launch.point = place.leave(plan, lane, key, known)
             if launch.point is not None:
                 return
         unwritten: Sequence[MapItem] = ()
@@ -245,18 +240,14 @@ class TargetWork(Work):
             if item.map_type is _FROM:
                 unwritten = self._unwritten(plan, place)
                 break
-        ended = place.exit_region(plan, lane, staged)
-        if ended is None:
-            ended = place.exit(present_items(plan), lane, staged, self._counter, ends_region=True)
-        else:
-            launch.plan = None
-            if not binding.privates:  # else what it was given lies in what is held
-                launch.args, launch.kwargs = self.args, self.kwargs
-        launch.held, launch.point = ended
+        launch.held, launch.point = place.exit(present_items(plan), lane, staged, self._counter, ends_region=True)
+        launch.plan = None
+        if not binding.privates:  # else the task keeps their memory by what the body was given
+            launch.args, launch.kwargs = self.args, self.kwargs  # arrays that nobody has may be used again on the lane
         for item in unwritten:  # the region has ended: the warning may be an error
             warn_of_no_write(item, self.body)
 
-    def _unwritten(self, plan: Entered, place: DevicePlace) -> Sequence[MapItem]:
+    def _unwritten(self, plan: Plan, place: DevicePlace) -> Sequence[MapItem]:
         """Return the items that are only copied from the device, and of which the body surely wrote no element."""
         is_unwritten = getattr(place.device, "is_unwritten", None)  # of the simulated device
         if is_unwritten is None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from offload.data.items import MapItem
-    from offload.data.known import KnownUpdate
+    from offload.data.memo import KnownUpdate
     from offload.tasks.task import Task
 
 

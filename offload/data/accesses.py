@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-_MANY_ACCESSES = 128
+_MANY = 128
 """Accesses of an entry, one for each lane and section, from which on those that are over are looked for."""
 
-_FEW_ACCESSES = 8
+FEW = 8
 """Accesses that are looked through one by one: those of a whole array on each of a pool's lanes, mostly."""
 
 _MOST_MET = 256
@@ -29,37 +29,33 @@ class Accesses(dict[tuple[object, Section], Any]):
 
     The ``event`` of a place is None when the lane is known to have passed it.
 
-    Which of several a section meets is remembered until one comes or goes: a matrix that is worked on by blocks is
-    asked for these again and again. More than a few are kept in the order of their addresses as well, so that an access
-    of a new block looks at its neighbours only.
-
-    Attributes
-    ----------
-    limit : int
-        Accesses from which on it is worth looking which are over; `prune` keeps it at twice what is not.
+    A few are looked through one by one.
     """
 
-    limit = _MANY_ACCESSES
-    _order: _Order | None = None
-    _met: dict[Section, list[tuple[object, Section]]] | None = None
+    # Accesses from which on it is worth looking which are over; `prune` keeps it at twice what is not.
+    limit = _MANY
+    # More than a few are kept in the order of their addresses as well: an access of a block looks at its neighbours.
+    order: _Order | None = None
+    # Which of them a section meets, until one comes or goes: a matrix worked on by blocks asks for these again.
+    met: dict[Section, list[tuple[object, Section]]] | None = None
 
     def __setitem__(self, key: tuple[object, Section], access: object) -> None:
         if key not in self:
-            if self._met is not None:
-                self._met = None
-            if self._order is not None:
-                self._order.add(key)
-            elif len(self) >= _FEW_ACCESSES:
-                self._order = order = _Order()
+            if self.met is not None:
+                self.met = None
+            if self.order is not None:
+                self.order.add(key)
+            elif len(self) >= FEW:
+                self.order = order = _Order()
                 for known in (*self, key):
                     order.add(known)
         set_access(self, key, access)
 
     def __delitem__(self, key: tuple[object, Section]) -> None:
         super().__delitem__(key)
-        self._met = None
-        if self._order is not None:
-            self._order.remove(key)
+        self.met = None
+        if self.order is not None:
+            self.order.remove(key)
 
     def pop(self, key: tuple[object, Section], default: object = None) -> object:
         if key not in self:
@@ -70,12 +66,21 @@ class Accesses(dict[tuple[object, Section], Any]):
 
     def overlapping(self, section: Section) -> list[Any]:
         """Return the accesses of bytes of a section that are not known to be over; forget all if all are."""
-        met = self._met
-        keys = None if met is None else met.get(section)
+        found: list[Any]
+        if self.order is None and self.met is None:
+            found, are_over = [], True
+            for key, access in self.items():
+                if access.event is not None:
+                    are_over = False
+                    if key[1] == section or overlaps(key[1], section):
+                        found.append(access)
+            if are_over:
+                dict.clear(self)
+            return found
+        keys = None if self.met is None else self.met.get(section)
         if keys is None:
             keys = self._meeting(section)
-        found: list[Any] = []
-        n_over = 0
+        found, n_over = [], 0
         for key in keys:
             access = self[key]
             if access.event is None:
@@ -88,12 +93,11 @@ class Accesses(dict[tuple[object, Section], Any]):
 
     def _meeting(self, section: Section) -> list[tuple[object, Section]]:
         """Return the keys whose section shares a byte with this one, or is the same."""
-        near = self if self._order is None else self._order.near(section)
+        near = self if self.order is None else self.order.near(section)
         keys = [key for key in near if key[1] == section or overlaps(key[1], section)]
-        if len(self) > 1:
-            if self._met is None or len(self._met) >= _MOST_MET:
-                self._met = {}
-            self._met[section] = keys
+        if self.met is None or len(self.met) >= _MOST_MET:
+            self.met = {}
+        self.met[section] = keys
         return keys
 
     def prune(self, is_over: Callable[[object], bool]) -> None:
@@ -102,12 +106,12 @@ class Accesses(dict[tuple[object, Section], Any]):
         self.clear()
         for key, access in kept:
             self[key] = access
-        self.limit = max(_MANY_ACCESSES, 2 * len(self))
+        self.limit = max(_MANY, 2 * len(self))
 
     def clear(self) -> None:
         if self:
             super().clear()
-            self._order = self._met = None
+            self.order = self.met = None
 
 
 class _Order:

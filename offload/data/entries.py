@@ -48,44 +48,7 @@ class Origin(Enum):
 
 
 class Entry:
-    """Corresponding storage of one host section.
-
-    Attributes
-    ----------
-    section : Section
-        The host bytes; dense, or with gaps (``is_packed``).
-    end : int
-        One past the highest host address.
-    dynamic : float
-        References of OpenMP's constructs and of OpenACC's ``enter data``: a whole number, or `math.inf`.
-    structured : int
-        References of OpenACC's regions. Both are 0 before the commit and after the removal.
-    origin : Origin
-        What made it; the count is infinite unless that is a mapping.
-    buffer : object
-        The device buffer of ``nbytes`` bytes; None until the commit. Opaque here.
-    host : object
-        Keeps the host memory alive.
-    writes, uses : Accesses
-        The copies to the buffer, and all else that uses it; of the ledger (`offload.data.ledger`).
-    generation : int
-        Differs between any two entries of a table, also of the same section; 0 before the commit.
-    label : object
-        The item that made it.
-    mapped_at : tuple or None
-        Where the program has called the last construct that maps it until another one unmaps it, or the region that
-        made it.
-    outlived : object
-        What was remembered until it went (`PresentTable.remembered`): it goes with it, when nobody holds a lock.
-    seen : tuple or None
-        The layout of the host array that was last asked for on the device, and the device array that it gave.
-    beside : dict or None
-        What others keep beside the storage while it is present, by keys of theirs; nothing on a stream uses it.
-    is_exposed : bool
-        The program has been given the storage, and may write to it at any time: nothing is remembered of it.
-    replicas : ReplicaSet or None
-        The set that it is in (`offload.data.replicas`), which whoever uses it asks first.
-    """
+    """Corresponding storage of one host section."""
 
     __slots__ = (
         "__weakref__",
@@ -111,23 +74,41 @@ class Entry:
     )
 
     def __init__(self, section: Section, host: object, label: object, origin: Origin = Origin.MAPPED) -> None:
+        # The host bytes; dense, or with gaps (`is_packed`), and one past the highest address.
         self.section = section
-        self.seen: tuple[tuple[object, ...], Any] | None = None
         self.end = section.end if section[2] else section[1] + section[3]
+        # References of OpenMP's constructs and of OpenACC's ``enter data``: a whole number, or `math.inf`.
         self.dynamic: float = 0 if origin is Origin.MAPPED else inf
+        # References of OpenACC's regions. Both are 0 before the commit and after the removal.
         self.structured = 0
+        # What made it; the count is infinite unless that is a mapping.
         self.origin = origin
+        # The device buffer of `nbytes` bytes, opaque here; None until the commit.
         self.buffer: object = None
+        # Keeps the host memory alive.
         self.host = host
+        # The copies to the buffer, and all else that uses it; of the ledger.
         self.writes = Accesses()
         self.uses = Accesses()
+        # Differs between any two entries of a table, also of the same section; 0 before the commit.
         self.generation = 0
+        # The item that made it.
         self.label = label
+        # Where the program called the last construct that maps it until another one unmaps it, or the region that made
+        # it.
         self.mapped_at: Any = None
+        # What was remembered until it went (`PresentTable.remembered`): it goes with it, when nobody holds a lock.
         self.outlived: object = None
+        # The layout of the host array that was last asked for on the device, and the device array that it gave.
+        self.seen: tuple[tuple[object, ...], Any] | None = None
+        # What others keep beside the storage while it is present, by keys of theirs; nothing on a stream uses it.
         self.beside: dict[Any, Any] | None = None
+        # The program has been given the storage, and may write to it at any time: nothing is remembered of it, and its
+        # buffer is not used again.
         self.is_exposed = origin is Origin.ASSOCIATED
+        # The replica set that it is in, which whoever uses it asks first (`offload.data.replicas`).
         self.replicas: Any = None
+        # What is known of the contents; the lanes where a launch that may change them is under way, and up to where.
         self._contents: Contents | None = None
         self._changing: dict[Any, int] | None = None
 
@@ -185,18 +166,6 @@ class Entry:
         changing[lane if lane.pool is not None else ref(lane)] = lane.sequence  # a user's stream is not kept
         self._contents = None
 
-    def renew(self) -> None:
-        """Be as a new entry of the same bytes, with the same buffer; only who made it has had to do with it."""
-        self.writes.clear()
-        self._contents = self._changing = None
-
-    def increment(self, counter: Counter) -> None:
-        """Count a construct that maps the storage."""
-        if counter is Counter.DYNAMIC:
-            self.dynamic += 1
-        else:
-            self.structured += 1
-
     def counts_after(self, counter: Counter, *, deletes: bool = False) -> tuple[float, int]:
         """Return both counters, dynamic first, as the end of a mapping leaves them; one that is 0 stays so.
 
@@ -208,10 +177,10 @@ class Entry:
             The construct takes all references of its counter, not one.
         """
         if counter is Counter.STRUCTURED:
-            return self.dynamic, 0 if deletes else max(self.structured - 1, 0)
+            return self.dynamic, self.structured - 1 if self.structured and not deletes else 0
         if deletes and self.dynamic != inf:
             return 0, self.structured
-        return max(self.dynamic - 1, 0), self.structured
+        return self.dynamic - 1 if self.dynamic else 0, self.structured
 
 
 class Index:
@@ -220,8 +189,10 @@ class Index:
     __slots__ = ("dense", "dense_starts", "exact", "packed", "packed_starts", "reach")
 
     def __init__(self) -> None:
+        # By section, which is canonical: the same item again is a dictionary hit.
         self.exact: dict[Section, Entry] = {}
-        # Sorted by address, with the addresses beside them for bisect.
+        # Sorted by address, with the addresses for bisect. Dense entries share no byte: only the last one that begins
+        # at or before an item can hold it. Packed ones may interleave, as tiles of a matrix do.
         self.dense: list[Entry] = []
         self.dense_starts: list[int] = []
         self.packed: list[Entry] = []
@@ -258,8 +229,10 @@ class Index:
         finds. An entry that has all of its bytes but no place for it is returned second.
         """
         entry = self.exact.get(section)
-        if entry is not None:
-            return entry, None
+        return (entry, None) if entry is not None else self.search_near(section, item)
+
+    def search_near(self, section: Section, item: MapItem | None = None) -> tuple[Entry | None, Entry | None]:
+        """Do what `search` does for a section that is not the section of an entry."""
         address = section[1]
         if not section[3]:
             return self.search(Section(section[0], address, (), 1))

@@ -1,51 +1,103 @@
-"""The data environment of one device: constructs that map and move data, carried out on its streams.
+"""The data environment of one device: its mappings, and the constructs that change them on its streams.
 
-The present table plans a construct and counts, the ledger says what it has to follow, and both answer in `Steps`, which
-one interpreter carries out for all constructs: `_commit` under the lock, which is held from the plan on, and
-`_carry_out` outside of it, since a copy of pageable memory takes as long as the copy. Meanwhile copies are open in the
-ledger, and another construct that would have to follow them is put off. A construct that finds everything present and
-copies nothing only counts, and has no steps.
+Theory of operation
+-------------------
+The present table plans a construct, and the ledger says what that has to follow (`offload.data.steps`). One interpreter
+carries out all plans: `_commit` under the lock, which is held from the plan on, and `_carry_out` outside of it, since a
+copy of pageable memory takes as long as the copy. Meanwhile the copies are open in the ledger, and another construct
+that would have to follow them is put off.
 
 Copies that only threads can make (`StagedCopy`) are given to the caller, who has them carried out and then calls
-`settle`.
+`DataEnvironment.settle`.
+
+*Buffers used again.* The buffers of what an exit has unmapped go back to the device when the task is complete. Until
+then the next entry on the same lane takes those of its size (`Released.take`): the stream has what the construct before
+enqueued in its own order. An entry that another lane has used, or whose storage the program has been given, is left out
+of that, and the device says whether somebody still has an array over the memory.
+
+*Replicas.* A construct on one device that finds an entry of a replica set plans again, under the locks of all places of
+the set. What it uses is made current here first, by copies on its own lane. What it writes is current here alone from
+then on: that is every item but one that is mapped ``to`` without ``always``, since nobody looks into a body. No
+construct on one device ends an entry of a set: the others would be left behind.
 """
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from offload.data.entries import Counter
-from offload.data.known import KnownUpdate
-from offload.data.own import Own
-from offload.data.released import Released
-from offload.data.replicas import replicas_of
-from offload.data.shared import check_writeable
-from offload.data.short import are_in
-from offload.data.steps import Steps, entry_steps, exit_steps, update_steps
-from offload.data.storage import BYTE
-from offload.errors import DeviceLostError, DeviceMemoryError
+import numpy as np
+
+from offload.arrays.items import array_section
+from offload.data.entries import Counter, correspond
+from offload.data.exchanges import complete, mark_written
+from offload.data.items import check_writeable
+from offload.data.ledger import OPEN, DuePoint, Ledger, is_over
+from offload.data.maptypes import MapType
+from offload.data.memo import KnownUpdate
+from offload.data.present_table import PresentTable, are_in
+from offload.data.release import Released
+from offload.data.replicas import asked, replicas_of
+from offload.data.steps import entry_steps, exit_steps, raise_first, update_steps
+from offload.errors import DeviceLostError, DeviceMemoryError, MapError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from offload.data.entries import Entry
+    from offload.data.forks import Fork
     from offload.data.items import MapItem
-    from offload.data.plans import CountedEnter, Entered
+    from offload.data.ledger import Claim
+    from offload.data.plans import ItemCopy, Plan
+    from offload.data.protocols import AnyEnvironment
+    from offload.data.versions import Contents
+    from offload.devices.base import Device
     from offload.devices.streams import Lane, Point
+    from offload.events.observer import Observer
+
+BYTE = np.dtype("u1")
+"""The dtype of buffers."""
 
 
-class DataEnvironment(Own):
+class DataEnvironment:
     """The mappings of one device, and the constructs that change them."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.table = PresentTable(device.number)
+        # Held from the plan of a construct to its commit.
+        self.lock = threading.Lock()
+        self.ledger = Ledger()
+        # The replica sets that entries of the table are in.
+        self.sets: list[Any] = []
+        # The state of the process's declarations that the device has taken in.
+        self.declared = 0
+        # What tells of launches and copies, under ``OFFLOAD_NOTIFY``.
+        self.notify: Observer | None = None
+        # By lanes: the accesses of the construct there that are open; the lanes and places that it has besides; what a
+        # construct that has failed has left in use.
+        self._open: dict[Lane, Claim] = {}
+        self._held: dict[Lane, tuple[Fork, Sequence[AnyEnvironment]]] = {}
+        self._kept: dict[Lane, list[Any]] = {}
 
     # -- constructs ----------------------------------------------------------------------------------
     def enter(
-        self, items: Sequence[MapItem], lane: Lane, staged: list[Any], counter: Counter = Counter.DYNAMIC
-    ) -> Entered:
+        self,
+        items: Sequence[MapItem],
+        lane: Lane,
+        staged: list[Any],
+        counter: Counter = Counter.DYNAMIC,
+        *,
+        changed: Sequence[int] = (),
+        is_region: bool = False,
+    ) -> Plan:
         """Map the items of one construct and enqueue their copies-in. What is staged goes to ``staged``, empty yet.
 
-        The construct counts in ``counter``. The plan's ``point`` is where the copies end, unless they are staged.
+        The construct counts in ``counter``, and writes to the items of the numbers ``changed``. The plan's ``point`` is
+        where the copies end, unless they are staged; where it ``is_region``, and this launch will end it, the point may
+        be left unmarked.
 
         Raises
         ------
@@ -53,26 +105,25 @@ class DataEnvironment(Own):
             Nothing has changed.
         """
         with self.lock:
-            known = self.table.reenter(items, counter)
-            if known is not None:
-                return self.follow(known, lane)
             plan = self.table.enter(items, counter)
-            steps = None
-            if not (self.sets and replicas_of(plan.counted)):
-                steps = entry_steps(plan, self.ledger)
-                self._commit(steps, lane, staged)
-        if steps is None:
-            plan, steps = self._enter_shared(items, lane, staged, counter)
-        plan.point = self._carry_out(steps, lane, staged)
+            is_shared = bool(self.sets and replicas_of(plan.counted))
+            if not is_shared:
+                self._commit(entry_steps(plan, self.ledger), lane, staged)
+                for number in changed:
+                    entry = plan.entries[number]
+                    if entry is not None and entry not in plan.created:  # which the copies to it change
+                        entry.change(lane)
+        if is_shared:
+            plan = self._enter_shared(items, lane, staged, counter)
+            self.change([plan.entries[number] for number in changed], lane)
+        if plan.writes:
+            plan.point = self._carry_out(plan, lane, staged, is_region=is_region)
         return plan
 
     def enter_as_before(
         self, items: Sequence[MapItem], states: Sequence[object], lane: Lane, counter: Counter = Counter.DYNAMIC
-    ) -> CountedEnter | None:
-        """Do what `enter` does, for a construct that leaves the tables of its items' replica sets as they are.
-
-        That it does where they are in these states, as the same construct has found and left them before. Else return
-        None: nothing has changed.
+    ) -> Plan | None:
+        """Count items that are in replica sets whose tables are in these states, and leave them so; else return None.
 
         Raises
         ------
@@ -80,42 +131,60 @@ class DataEnvironment(Own):
             Nothing has changed.
         """
         with self.lock:
-            known = self.table.reenter(items, counter, knows_sets=True)
-            if known is None:
+            plan = self.table.enter(items, counter)
+            if not (plan.only_counts and are_in(plan.entries, states)):
                 return None
-            if not are_in(known.entries, states):
-                self.table.undo(known)
-                return None
-            return self.follow(known, lane)
+            self._commit(entry_steps(plan, self.ledger), lane, [])
+            return plan
 
-    def enter_region(
-        self,
-        items: Sequence[MapItem],
-        lane: Lane,
-        staged: list[Any],
-        counter: Counter = Counter.DYNAMIC,
-        changed: Sequence[int] = (),
-    ) -> Entered:
-        """Do what `enter` does, for a region that this launch will end: where nothing is present by a shorter way.
+    def enter_again(
+        self, plan: Plan, changed: Sequence[int], lane: Lane, states: Sequence[object] | None = None
+    ) -> bool:
+        """Carry out once more the entry of a region that has only counted, and that writes to some of its items.
 
-        It writes to the items of the numbers ``changed``. The plan's ``point`` is None where none has been marked.
+        With ``states`` they are in replica sets, whose tables are to be in these, as the region then leaves them.
+
+        Returns
+        -------
+        bool
+            False where it would do more now; then nothing has changed.
+
+        Raises
+        ------
+        PutOffError
+            Nothing has changed.
         """
-        if self.table.has(items[0].section):
-            with self.lock:
-                known = self.table.reenter(items, counter)
-                if known is not None:
-                    self.follow(known, lane)
-                    for number in changed:
-                        known.entries[number].change(lane)
-                    return known
-        else:
-            own = self.enter_own(items, lane, staged, counter, changed)
-            if own is not None:
-                return own
-        plan = self.enter(items, lane, staged, counter)
-        if changed:
-            self.change([plan.entries[number] for number in changed], lane)
-        return plan
+        with self.lock:
+            if not self.table.again(plan, states):
+                return False
+            for entry in plan.counted:
+                if entry.writes:
+                    self._follow(plan, lane)
+                    if states is not None and self.ledger.may_query:
+                        entry.writes.prune(is_over)  # the gate is not told where copies from other devices end
+            entries = plan.entries
+            for number in changed:
+                entries[number].change(lane)  # type: ignore[union-attr]  # all are present
+        return True
+
+    def leave(self, plan: Plan, lane: Lane, key: Any = None, value: Any = None) -> Point | None:
+        """Undo what `enter` has done where that only counts: nothing to copy, and all stay present.
+
+        Remember a value by a key then, if one is given (`PresentTable.remember`).
+
+        Returns
+        -------
+        Point or None
+            The place on the lane up to which the entries are in use; None where there is more to do, and nothing has
+            changed.
+        """
+        with self.lock:
+            if not self.table.leave(plan):
+                return None
+            point = lane.mark()
+            self.ledger.release((lane, plan.uses, (), ()), point)
+            _ = self.table.remember(key, value) if key is not None else None  # it goes when the lock is free
+            return point
 
     def exit(
         self,
@@ -130,7 +199,7 @@ class DataEnvironment(Own):
     ) -> tuple[list[object], Point | None]:
         """Unmap the items of one construct and enqueue their copies-out.
 
-        ``staged`` and ``counter`` as for `enter`. ``ends_region``, ``finalizes``: as `PresentTable.exit` has them.
+        ``staged`` and ``counter`` are as for `enter`, ``ends_region`` and ``finalizes`` as for `PresentTable.exit`.
 
         Returns
         -------
@@ -149,18 +218,18 @@ class DataEnvironment(Own):
         """
         with self.lock:
             plan = self.table.exit(items, counter, ends_region=ends_region, finalizes=finalizes)
-            steps = None
-            if not (self.sets and replicas_of([*plan.removed, *[entry for _, entry in plan.copies]])):
-                steps = exit_steps(plan, self.ledger, may_be_put_off=may_be_put_off)
+            is_shared = bool(self.sets and replicas_of([*plan.removed, *[entry for _, entry in plan.copies]]))
+            if not is_shared:
+                exit_steps(plan, self.ledger, may_be_put_off=may_be_put_off)
                 if not ends_region:
                     for item, _ in plan.copies:
                         check_writeable(item)
-                self._commit(steps, lane, staged)
-        if steps is None:
+                self._commit(plan, lane, staged)
+        if is_shared:
             make = partial(self.table.exit, items, counter, ends_region=ends_region, finalizes=finalizes)
-            plan, steps = self._exit_shared(make, lane, staged, ends_region=ends_region, may_be_put_off=may_be_put_off)
-        point = self._carry_out(steps, lane, staged)
-        return self._released(plan.removed) + [item.host for item in items], point
+            plan = self._exit_shared(make, lane, staged, ends_region=ends_region, may_be_put_off=may_be_put_off)
+        point = self._carry_out(plan, lane, staged) if plan.copies_out or staged or plan.failures else plan.point
+        return [*self._released(plan.removed, lane, staged), *[item.host for item in items]], point
 
     def update(
         self, items: Sequence[MapItem], lane: Lane, staged: list[Any], key: Any = None
@@ -168,7 +237,7 @@ class DataEnvironment(Own):
         """Enqueue the copies of an update; return what must live until they are done, and where they end.
 
         The former includes the buffers, since a task that knows nothing of this one may end their mappings meanwhile.
-        The latter is None if they are staged, or if there are none. ``staged`` as for `enter`. With a ``key`` the
+        The latter is None if they are staged, or if there are none. ``staged`` is as for `enter`. With a ``key`` the
         update is remembered by it if all items are present.
 
         Raises
@@ -176,20 +245,19 @@ class DataEnvironment(Own):
         PutOffError, NotPresentError
             Nothing has been copied.
         """
-        if key is not None and (again := self.update_again(key, items, lane, staged)) is not None:
+        if key is not None and (again := self._update_again(key, items, lane, staged)) is not None:
             return again
         with self.lock:
             copies = self.table.update(items)
-            steps = None
+            plan = None
             if not (self.sets and replicas_of([entry for _, entry in copies])):
-                steps = update_steps(copies, self.ledger)
-                self._commit(steps, lane, staged)
-            else:
-                key = None
+                plan = update_steps(copies, self.ledger)
+                self._commit(plan, lane, staged)
             state = self.table.state
-        if steps is None:
-            copies, steps = self._update_shared(items, lane, staged)
-        point = self._carry_out(steps, lane, staged)
+        if plan is None:
+            key = None
+            copies, plan = self._update_shared(items, lane, staged)
+        point = self._carry_out(plan, lane, staged)
         if key is not None and len(copies) == len(items):
             views = [self.view(entry, item.host, item.address) for item, entry in copies]
             known = KnownUpdate(items, copies, views, self.device)
@@ -198,98 +266,128 @@ class DataEnvironment(Own):
                     _ = self.table.remember(key, known)  # what is dropped for that goes when the lock is free
         return [entry.buffer for _, entry in copies] + [item.host for item in items], point
 
-    def leave(self, plan: Entered, lane: Lane, key: Any = None, value: Any = None) -> Point | None:
-        """Undo what `enter` has done where that only counts: nothing to copy, and all stay present.
-
-        Remember a value by a key then, if one is given (`PresentTable.remember`).
-
-        Returns
-        -------
-        Point or None
-            The place on the lane up to which the entries are in use; None where there is more to do, and nothing has
-            changed.
-        """
-        with self.lock:
-            if not self.table.leave(plan):
-                return None
-            point = lane.mark()
-            self.ledger.note(point, plan.parts())
-            _ = self.table.remember(key, value) if key is not None else None  # it goes when the lock is free
-            return point
-
-    def undo(self, plan: Entered, lane: Lane) -> list[object]:
+    def undo(self, plan: Plan, lane: Lane) -> list[object]:
         """Release what `enter` mapped and copy nothing back; return what must live until the lane gets here.
 
         What is unmapped comes first, as `Released`, if there is anything.
         """
         with self.lock:
             removed = self.table.undo(plan)
-            lane.wait_for(self.ledger.before_end(removed))
-            used = [part for part in plan.parts() if part[0] not in removed]
+            lane.wait_for(self.ledger.acquire(ended=removed))
+            used = [part for part in plan.uses if part[0] not in removed]
             if used:
-                self.ledger.note(lane.mark(), used)
-        return [*self._released(removed), *(item.host for item in plan.items)]
+                self.ledger.release((lane, used, (), ()), lane.mark())
+        released = [Released(removed, self.device)] if removed else []
+        return [*released, *(item.host for item in plan.items)]
 
-    def settle(self, lane: Lane) -> Point | None:
-        """Take note that the staged copies of the launch on the lane have been carried out; return where it is now."""
-        point: Point | None = self.ledger.settle(lane)
+    def settle(self, lane: Lane, point: Point | None = None) -> Point | None:
+        """Take note that the copies of the construct on the lane are all enqueued, or carried out.
+
+        Returns
+        -------
+        Point or None
+            Where what was open ends: ``point`` if it is given, else where the lane is now. None if nothing was open. If
+            the place cannot be marked, nothing is left open.
+        """
+        claim = self._open.pop(lane, None)
+        if claim is None:
+            return None
+        fork, others = self._held.pop(lane) if lane in self._held else (None, ())
+        try:
+            if fork is not None:
+                fork.join()
+            point = point or lane.mark()
+        finally:
+            with self.lock:
+                self.ledger.release(claim, point)
+            for place in others:
+                place.settle(lane, point)
         return point
 
-    # -- the steps of all constructs -----------------------------------------------------------------
-    def _commit(self, steps: Steps, lane: Lane, staged: list[Any]) -> None:
-        """Carry out those under the lock; where allocations or waits fail nothing has changed."""
-        buffers = self.allocate(steps.created, lane) if steps.created else ()
-        if steps.waits:
-            lane.wait_for(steps.waits)
-        if steps.plan is not None:
-            self.table.commit(steps.plan, buffers)
-        for entry, _ in steps.writes:
+    def hold(self, fork: Fork, places: Sequence[AnyEnvironment]) -> None:
+        """Keep the lanes of a construct on several places, and what is open there, until `settle` on the primary's."""
+        self._held[fork.lanes[0]] = fork, places
+
+    def open(self, claim: Claim) -> None:
+        """Enter accesses whose copies are about to be enqueued, until `settle`; under the lock."""
+        self.ledger.release(claim, OPEN)
+        self._open[claim[0]] = claim
+
+    def keep(self, lane: Lane, things: Iterable[Any]) -> None:
+        """Keep what a construct that fails leaves in use on a lane, for `take_kept`."""
+        self._kept.setdefault(lane, []).extend(things)
+
+    def take_kept(self, lane: Lane) -> list[Any] | None:
+        """Return what must live until the lane gets to where it is now, although its construct has failed."""
+        return self._kept.pop(lane, None)
+
+    # -- the steps of all plans ----------------------------------------------------------------------
+    def _commit(self, plan: Plan, lane: Lane, staged: list[Any]) -> None:
+        """Carry out what a plan does under the lock; where allocations or waits fail nothing has changed."""
+        buffers = self.allocate(plan.created, lane) if plan.created else ()
+        if plan.waits:
+            try:
+                lane.wait_for(plan.waits)
+            except BaseException:
+                self.keep(lane, buffers)  # the stream may still be using them
+                raise
+        if plan.counter is not None:
+            self.table.commit(plan, buffers)
+        writes, reads = plan.writes, plan.reads
+        for entry, _ in writes:
             entry.change(lane)
-        reads = steps.reads
-        if steps.used:
-            self._copy_out(steps.copies_kept, steps, lane, staged)
-            point = steps.point = lane.mark()
-            self.ledger.note(point, steps.used)
+        if plan.used:
+            self._copy_out(plan.copies_kept, plan, lane, staged)
+            point = plan.point = lane.mark()
+            self.ledger.release((lane, plan.used, (), ()), point)
             if staged:
-                reads = [(entry, item.section) for item, entry in steps.copies_kept]
-        self.ledger.open(lane, reads, steps.writes, steps.back)
+                reads = [(entry, item.section) for item, entry in plan.copies_kept]
+        if writes or reads or plan.back:
+            claim = self._open[lane] = lane, reads, writes, plan.back
+            self.ledger.release(claim, OPEN)
 
-    def _carry_out(self, steps: Steps, lane: Lane, staged: list[Any]) -> Point | None:
-        """Carry out those outside of the lock; return where all ends, or None if copies are staged, or there are none.
+    def _carry_out(self, plan: Plan, lane: Lane, staged: list[Any], *, is_region: bool = False) -> Point | None:
+        """Carry out what a plan does outside of the lock; return where it ends, or None if copies are staged.
 
-        Where one fails, an entry is undone, and an exit ends as far as it has got.
+        Where a copy fails, an entry is undone, and an exit ends as far as it has got. A region whose body only enqueues
+        leaves the end unmarked (`DuePoint`).
         """
         try:
-            if steps.zeroed or steps.copies_in:
-                self.copy_in(steps, lane, staged)
-            if steps.copies_out:
-                self._copy_out(steps.copies_out, steps, lane, staged)
-            if steps.failures:
-                raise_first(steps.failures)
-            return None if staged else self.ledger.settle(lane) or steps.point
+            if plan.copies_in or plan.zeroed:
+                self.copy_in(plan, lane, staged)
+            if plan.copies_out:
+                self._copy_out(plan.copies_out, plan, lane, staged)
+            if plan.failures:
+                raise_first(plan.failures)
+            if staged:
+                return None
+            if is_region and not self.device.bodies_block:
+                self.settle(lane, DuePoint(lane))  # type: ignore[arg-type]  # a point too
+                return None
+            return self.settle(lane) or plan.point
         except BaseException:
-            if steps.failures is None and steps.plan is not None:
+            if plan.failures is None and plan.counter is not None:
                 with self.lock:  # while it is open: what has not been copied to is for nobody to find
-                    self.ledger.keep(lane, [entry.buffer for entry in self.table.undo(steps.plan)])
+                    self.keep(lane, [entry.buffer for entry in self.table.undo(plan)])
             with suppress(DeviceLostError):
-                self.ledger.settle(lane)
-            if steps.failures is not None:
-                self._finish_exit(steps, lane, staged)
+                self.settle(lane)
+            if plan.failures is not None:
+                self._finish_exit(plan, lane, staged)
             raise
 
-    def copy_in(self, steps: Steps, lane: Lane, staged: list[Any]) -> None:
+    def copy_in(self, plan: Plan, lane: Lane, staged: list[Any]) -> None:
         """Enqueue what fills new entries, and the copies to the device."""
-        for entry in steps.zeroed:
+        for entry in plan.zeroed:
             self.device.fill(entry.buffer, 0, lane.stream)
-        for item, entry in steps.copies_in:
+        for item, entry in plan.copies_in:
             self.copy(self.view(entry, item.host, item.address), item.host, lane, staged, item.label)
 
-    def _copy_out(self, copies: Iterable[tuple[MapItem, Entry]], steps: Steps, lane: Lane, staged: list[Any]) -> None:
+    def _copy_out(self, copies: Iterable[ItemCopy], plan: Plan, lane: Lane, staged: list[Any]) -> None:
         """Enqueue copies to the host; those of an exit each whatever becomes of the others."""
-        failures = steps.failures
+        failures = plan.failures
         for item, entry in copies:
             try:
-                if failures is not None:
+                if failures is not None and not item.host.flags.writeable:  # type: ignore[attr-defined]  # an array
                     check_writeable(item)
                 self.copy(item.host, self.view(entry, item.host, item.address), lane, staged, item.label)
             except Exception as error:
@@ -297,43 +395,269 @@ class DataEnvironment(Own):
                     raise
                 failures.append(error)  # raised when all have been tried
 
-    def _finish_exit(self, steps: Steps, lane: Lane, staged: list[Any]) -> None:
+    def _finish_exit(self, plan: Plan, lane: Lane, staged: list[Any]) -> None:
         """Wait for the copies of an exit that fails: its task fails at once, and what they copy must be there."""
         for copy in staged:
             copy.run()
         staged.clear()
         with suppress(DeviceLostError):
             lane.stream.synchronize()
-        Released(steps.plan.removed, self.device).retire()  # type: ignore[union-attr]  # an exit has one
+        Released(plan.removed, self.device).retire()
+
+    def _follow(self, plan: Plan, lane: Lane) -> None:
+        """Have a lane follow who writes what a plan that has counted uses, under the lock."""
+        try:
+            lane.wait_for(self.ledger.acquire(plan.uses))
+        except BaseException:
+            self.table.undo(plan)
+            raise
 
     def allocate(self, created: Sequence[Entry], lane: Lane) -> list[Any]:
-        """Return a buffer for each of these entries; raise `DeviceMemoryError` that names the one that has none."""
+        """Return a buffer for each of these entries; raise `DeviceMemoryError` that names the one that has none.
+
+        A buffer that the construct before has left on the lane is used again, in the order of the lane.
+        """
         buffers: list[Any] = []
+        spare = lane.spare
         for entry in created:
-            try:
-                section = entry.section
-                nbytes = section.nbytes if section[2] else section[3]
-                buffers.append(self.device.alloc((nbytes,), BYTE, lane.stream))
-            except DeviceMemoryError as error:
-                buffers.clear()  # the traceback refers to this frame, and would keep them as long as the error lives
-                what = f"{error}; it was to map {entry.label}; the largest mappings there: {self._largest_mappings()}"
-                error.args = (what, *error.args[1:])
-                raise
+            section = entry.section
+            nbytes = section.nbytes if section[2] else section[3]
+            buffer = spare.take(nbytes) if spare is not None and spare.buffers else None
+            if buffer is None:
+                try:
+                    buffer = self.device.alloc((nbytes,), BYTE, lane.stream)
+                except DeviceMemoryError as error:
+                    if spare is not None:
+                        self.keep(lane, buffers)  # the stream may still be using those that it has left
+                    buffers.clear()  # the traceback refers to this frame, and lives as long as the error
+                    what = (
+                        f"{error}; it was to map {entry.label}; the largest mappings there: {self._largest_mappings()}"
+                    )
+                    error.args = (what, *error.args[1:])
+                    raise
             if self.device.poisons:
-                self.device.poison(buffers[-1], entry.host.dtype)  # type: ignore[attr-defined]  # an array
+                self.device.poison(buffer, entry.host.dtype, lane.stream)  # type: ignore[attr-defined]  # an array
+            buffers.append(buffer)
         return buffers
 
-    def _released(self, entries: list[Entry]) -> list[object]:
-        return [Released(entries, self.device)] if entries else []
+    def _released(self, removed: Sequence[Entry], lane: Lane, staged: list[Any]) -> list[object]:
+        """Return what has been unmapped on a lane; what only this lane has used is for the next construct there too."""
+        if not removed:
+            return []
+        released = Released(removed, self.device)
+        if staged:  # threads have the arrays, in an order of their own
+            return [released]
+        for entry in removed:
+            entry.seen = None
+            if entry.uses or entry.is_exposed:
+                return [released]
+            for point in entry.writes.values():
+                if point.lane is not lane:
+                    return [released]
+        lane.spare = released
+        return [released]
 
     def _largest_mappings(self) -> str:
         largest = sorted(self.table.entries(), key=lambda entry: -entry.nbytes)[:3]
         return ", ".join(f"{entry.label} ({entry.nbytes:,} bytes)" for entry in largest) or "nothing"
 
+    # -- updates that are remembered -----------------------------------------------------------------
+    def _update_again(
+        self, key: Any, items: Sequence[MapItem], lane: Lane, staged: list[Any]
+    ) -> tuple[list[object], Point | None] | None:
+        """Carry out once more an update of these items that is remembered; return what `update` does.
 
-def raise_first(failures: list[Exception]) -> NoReturn:
-    """Raise the first failure, with the others as notes."""
-    first, *others = failures
-    for other in others:
-        first.add_note(f"and: {other}")
-    raise first
+        None where none is remembered, or others have to know; it may be forgotten as soon as the lock is free. Copies
+        that only have to be enqueued are so under the lock: their accesses have a point when others find them.
+
+        Raises
+        ------
+        PutOffError
+            Nothing has been copied.
+        """
+        ledger = self.ledger
+        with self.lock:
+            known: KnownUpdate | None = self.table.remembered.get(key)
+            if known is None or known.items is not items:
+                return None
+            copies, reads, writes, held = known.copies, known.reads, known.writes, known.held
+            if self.sets and replicas_of([entry for _, entry, *_ in copies]):
+                return None
+            waits = ledger.acquire(reads, writes)
+            if waits:
+                lane.wait_for(waits)
+            for entry, _ in writes:
+                entry.change(lane)
+            claim = lane, reads, writes, ()
+            if known.repeats is not None and self.notify is None:  # what is told goes to the program's own stream
+                return held, self._repeat(known, claim)
+            self.open(claim)
+        try:
+            for item, entry, array, dtype, shape in copies:
+                host: Any = item.host
+                view = array if array.shape == shape and host.dtype is dtype else self.view(entry, host, item.address)
+                if item.map_type.copies_in:
+                    self.copy(view, host, lane, staged, item.label)
+                else:
+                    if not host.flags.writeable:
+                        check_writeable(item)
+                    self.copy(host, view, lane, staged, item.label)
+            return held, None if staged else self.settle(lane)
+        except BaseException:
+            with suppress(DeviceLostError):
+                self.settle(lane)
+            raise
+
+    def _repeat(self, known: KnownUpdate, claim: Claim) -> Point:
+        """Enqueue the copies of an update, under the lock; return where they end."""
+        lane = claim[0]
+        for item in known.outgoing:
+            if not item.host.flags.writeable:  # type: ignore[attr-defined]  # an array
+                check_writeable(item)
+        try:
+            for enqueue in known.repeats:  # type: ignore[union-attr]  # there are some
+                enqueue(lane.stream)
+        except BaseException:
+            with suppress(DeviceLostError):
+                self.ledger.release(claim, lane.mark())
+            raise
+        point: Point = lane.mark()
+        self.ledger.release(claim, point)
+        return point
+
+    # -- entries of replica sets ---------------------------------------------------------------------
+    def _enter_shared(self, items: Sequence[MapItem], lane: Lane, staged: list[Any], counter: Counter) -> Plan:
+        """Do what `enter` does under the lock, where an entry is in a replica set; return the plan."""
+
+        def act(plan: Plan) -> None:
+            used = [(item, entry) for item, entry in zip(plan.items, plan.entries, strict=True) if entry is not None]
+            complete(self, used, lane)
+            plan.only_counts = False  # its end makes them current again
+            self._commit(entry_steps(plan, self.ledger), lane, staged)
+            mark_written(self, [copy for copy in used if copy[0].always or copy[0].map_type is not MapType.TO])
+
+        return asked(self, lambda: self.table.enter(items, counter), lambda plan: plan.counted, act)
+
+    def _exit_shared(
+        self, make: Callable[[], Plan], lane: Lane, staged: list[Any], *, ends_region: bool, may_be_put_off: bool
+    ) -> Plan:
+        """Do what `exit` does under the lock, where an entry is in a replica set; return the plan."""
+
+        def act(plan: Plan) -> None:
+            _refuse_to_remove(plan.removed)
+            if not ends_region:
+                for item, _ in plan.copies:
+                    check_writeable(item)
+            complete(self, plan.copies, lane, may_be_put_off=may_be_put_off)
+            self._commit(exit_steps(plan, self.ledger, may_be_put_off=may_be_put_off), lane, staged)
+
+        return asked(self, make, lambda plan: [entry for _, entry in plan.copies], act)
+
+    def _update_shared(self, items: Sequence[MapItem], lane: Lane, staged: list[Any]) -> tuple[list[ItemCopy], Plan]:
+        """Do what `update` does under the lock, where an entry is in a replica set; return the copies and the plan."""
+        plans: list[Plan] = []
+
+        def act(copies: list[ItemCopy]) -> None:
+            complete(self, [copy for copy in copies if not _is_overwritten(*copy)], lane)
+            plan = update_steps(copies, self.ledger)
+            self._commit(plan, lane, staged)
+            mark_written(self, [copy for copy in copies if copy[0].map_type.copies_in])
+            plans.append(plan)
+
+        copies = asked(self, lambda: self.table.update(items), lambda copies: [entry for _, entry in copies], act)
+        return copies, plans[0]
+
+    def expose(self, item: MapItem, lane: Lane) -> None:
+        """Make the device current in an item that the program is given, and may write to from now on.
+
+        Raises
+        ------
+        PutOffError
+            Nothing has changed.
+        """
+
+        def act(copies: list[ItemCopy]) -> None:
+            complete(self, copies, lane)
+            mark_written(self, copies)
+
+        def make() -> list[ItemCopy]:
+            entry, _ = self.table.search(item.section)
+            return [] if entry is None else [(item, entry)]
+
+        asked(self, make, lambda copies: [entry for _, entry in copies], act)
+
+    # -- what is there -------------------------------------------------------------------------------
+    def is_present(self, host: Any) -> bool:
+        """Tell whether every byte of a host array is present."""
+        with self.lock:
+            return bool(host.size) and self.table.search(array_section(host))[0] is not None
+
+    def corresponding(self, host: Any) -> Any:
+        """Return the device array that corresponds to a host array; None unless all of it is present.
+
+        The program has it, and may write to it from now on.
+        """
+        with self.lock:
+            entry, _ = self.table.search(array_section(host))
+        if entry is None or not host.size:
+            return None
+        entry.is_exposed = True
+        return self.view(entry, host)
+
+    def view(self, entry: Entry, host: Any, address: int | None = None) -> Any:
+        """Return the device array that corresponds to a host array inside an entry.
+
+        ``address`` is that of its element ``(0, …, 0)``, where it is known: NumPy takes as long to say it as the rest.
+        """
+        if address is None:
+            address = host.__array_interface__["data"][0]
+        shape, dtype = host.shape, host.dtype
+        layout = address, shape, host.strides, dtype.num, dtype
+        seen = entry.seen
+        if seen is not None and seen[0] == layout and seen[1].shape == shape:  # which a body may have set
+            return seen[1]
+        offset, strides = correspond(entry, address, shape, layout[2], host.itemsize)
+        array = self.device.view(entry.buffer, offset, shape, strides, dtype)
+        entry.seen = layout, array
+        return array
+
+    def copy(self, dst: Any, src: Any, lane: Lane, staged: list[Any], text: object = None) -> None:
+        """Enqueue a copy between two arrays, or add it to those that are staged; ``text`` names its list item."""
+        copy = self.device.copy(dst, src, lane.stream)
+        if self.notify is not None:
+            self.notify.copy(dst, src, self.device.number, lane.number if lane.of_queue else None, text)
+        if copy is not None:
+            staged.append(copy)
+
+    def change(self, entries: Iterable[Entry | None], lane: Lane) -> None:
+        """Take note that what is being launched on a lane may write to entries; None has no storage."""
+        with self.lock:
+            for entry in entries:
+                if entry is not None:
+                    entry.change(lane)
+
+    def contents(self, entry: Entry) -> Contents | None:
+        """Return what an entry holds until a construct may change it, if that is known (`Entry.contents`)."""
+        with self.lock:
+            return entry.contents
+
+    def forget(self) -> None:
+        """Drop all mappings, as the device is closed."""
+        for replicas in [*self.sets]:
+            replicas.leave()
+        self.table = PresentTable(self.device.number)
+
+
+def _is_overwritten(item: MapItem, entry: Entry) -> bool:
+    """Tell whether a copy of an item to the device writes all of its box."""
+    replicas = entry.replicas
+    return item.map_type.copies_in and replicas is not None and replicas.is_all(item, replicas.box(item))
+
+
+def _refuse_to_remove(entries: Iterable[Entry]) -> None:
+    """Raise `MapError` if a construct on one device is about to remove an entry of a replica set."""
+    for replicas in replicas_of(entries):
+        raise MapError(
+            f"{replicas.label} has a replica on each of devices {replicas.devices}, and this construct would take away "
+            f"one of them; end the mapping with devices=[{replicas.devices}]"
+        )

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from offload.data.entries import Entry
     from offload.data.items import MapItem
     from offload.data.ledger import Part
+    from offload.data.protocols import AnyEnvironment
     from offload.data.replicas import ReplicaSet
-    from offload.data.storage import Storage
     from offload.devices.streams import Lane, Point
 
 
@@ -78,7 +78,7 @@ def receive(replicas: ReplicaSet, device: int, box: Box, lane: Lane, *, may_be_p
 
 
 def complete(
-    place: Storage, copies: Iterable[tuple[MapItem, Entry]], lane: Lane, *, may_be_put_off: bool = True
+    place: AnyEnvironment, copies: Iterable[tuple[MapItem, Entry]], lane: Lane, *, may_be_put_off: bool = True
 ) -> None:
     """Make a device current in those items that lie in entries of a set, on a lane of its own; locks as `receive`."""
     for item, entry in copies:
@@ -88,7 +88,7 @@ def complete(
             receive(replicas, device, box, lane, may_be_put_off=may_be_put_off)
 
 
-def mark_written(place: Storage, copies: Iterable[tuple[MapItem, Entry]]) -> None:
+def mark_written(place: AnyEnvironment, copies: Iterable[tuple[MapItem, Entry]]) -> None:
     """Note that one device, current there, writes in items: in those that lie in a set the others become stale."""
     for item, entry in copies:
         replicas: ReplicaSet | None = entry.replicas
@@ -139,14 +139,16 @@ def enqueue(
     return points
 
 
-def before(place: Storage, uses: Sequence[Part], writes: Sequence[Part] = (), may_be_put_off: bool = True) -> list[Any]:
+def before(
+    place: AnyEnvironment, uses: Sequence[Part], writes: Sequence[Part] = (), may_be_put_off: bool = True
+) -> list[Any]:
     """Return what the ledger of a place says has to be followed; `PutOffError` names the place."""
     try:
-        return place.ledger.before(uses, writes)
+        return place.ledger.acquire(uses, writes)
     except PutOffError:
         if may_be_put_off:
             raise PutOffError(place) from None
-        return place.ledger.before_end([entry for entry, _ in (*uses, *writes)])
+        return place.ledger.acquire(ended=[entry for entry, _ in (*uses, *writes)])
 
 
 def _copy(replicas: ReplicaSet, copy: Copy, lane: Lane) -> None:
@@ -162,5 +164,5 @@ def _note(replicas: ReplicaSet, point: Point, copies: Iterable[Copy]) -> None:
     places, entries = replicas.places, replicas.entries
     for source, target, box in copies:
         section = replicas.section(box)
-        places[target].ledger.note(point, (), ((entries[target], section),))
-        places[source].ledger.note(point, ((entries[source], section),))
+        places[target].ledger.release((point.lane, (), ((entries[target], section),), ()), point)
+        places[source].ledger.release((point.lane, ((entries[source], section),), (), ()), point)

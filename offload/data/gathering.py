@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from offload.data.exchanges import receive
+from offload.data.items import check_writeable
 from offload.data.replicas import numbers_of
-from offload.data.shared import check_writeable
 from offload.errors import DeviceLostError, MapError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def gather(
 
     Parameters
     ----------
-    lanes : mapping of Storage to Lane
+    lanes : mapping of environment to Lane
         Of the places of the set that can be copied from; the others are lost.
     failures : list of Exception
         Where those go: each copy is tried, whatever becomes of the others.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from offload.errors import MapError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from offload.arrays.sections import Section
     from offload.data.maptypes import MapType
 
@@ -58,28 +58,16 @@ class MapItem:
     zeroes: bool = False
     is_room: bool = False
 
-    def is_like(self, other: MapItem) -> bool:
-        """Tell whether another item means the same storage, of the same array, and the same to be done with it."""
-        return (
-            self.host is other.host
-            and self.map_type is other.map_type
-            and self.section == other.section
-            and self.address == other.address
-            and self.shape == other.shape
-            and self.strides == other.strides
-            and self.itemsize == other.itemsize
-            and self.label == other.label
-            and (self.always, self.present, self.if_present, self.zeroes)
-            == (other.always, other.present, other.if_present, other.zeroes)
-        )
-
     def text(self, directive: str = "map") -> str:
         """Return the item as messages show it: in its clause, or in the directive that names its map type."""
         return f"{self.clause}({self.label})" if self.clause else f"{directive}({self.map_type.word}: {self.label})"
 
 
-def are_alike(items: Sequence[MapItem], others: Sequence[MapItem]) -> bool:
-    """Tell whether two constructs have the same items, in the same order."""
-    if items is others:
-        return True
-    return len(items) == len(others) and all(item.is_like(other) for item, other in zip(items, others, strict=True))
+def check_writeable(item: MapItem) -> None:
+    """Raise `MapError` if the array of an item that is to be copied back cannot be written any more."""
+    host: Any = item.host
+    if not host.flags.writeable:
+        raise MapError(
+            f"{item.label} cannot be copied back: the array is read-only now; "
+            "make it writeable, or release it without a copy"
+        )

@@ -2,11 +2,11 @@
 
 Theory of operation
 -------------------
-The ledger has two lists for each entry (`Accesses`): its *writes*, which are the library's own copies to the buffer,
-and its *uses*, which are all else: kernels, and copies from the buffer. A third list has the *copies back*: host
-storage whose entry is gone already, while the copy to it is under way. Each says which bytes, and a place on a lane.
+Each entry has two lists (`Accesses`): its *writes* are the library's own copies to the buffer, and its *uses* are all
+else: kernels, and copies from the buffer. The ledger has a third list, the *copies back* to host storage whose entry
+has gone. Each access says which bytes it concerns, and the point on a lane where it ends.
 
-A construct acquires by `before`, which returns the places that its lane has to follow:
+`Ledger.acquire` returns the points that a construct has to follow:
 
 =================================  =======================  ====================  ==============
 a construct that                   writes that meet it      uses that meet it     copies back
@@ -14,89 +14,62 @@ a construct that                   writes that meet it      uses that meet it   
 uses storage, or copies from it    yes                      no                    -
 copies to storage                  yes                      yes                   -
 makes an entry of host storage     -                        -                     yes
-ends an entry (`before_end`)       all                      all                   -
+ends an entry                      all                      all                   -
 =================================  =======================  ====================  ==============
 
-It enters its own accesses with `open`, under the same hold of the lock. They have no place then: a construct that would
-have to follow one is put off (`PutOffError`). When its copies have been enqueued, or been carried out by threads, it
-releases by `settle`: one event is recorded on its lane, and everything that it has opened ends there. Nothing else
-changes the lists, but for `note`, which enters accesses whose place is known.
-
-A region that makes all of its entries marks no place behind its copies to them (`Due`), unless somebody asks for it, or
-its body may block.
+`Ledger.release` enters the construct's own accesses (its `Claim`) with the point where they end. While its copies are
+being enqueued, outside of the lock, they have none: they are released as `OPEN` under the same hold of the lock under
+which the construct has acquired, and again when there is a point. A construct that would have to follow an open access
+is put off (`PutOffError`).
 
 A write of a whole entry takes all earlier writes out of the list: it has followed them. Otherwise accesses that are
-over are dropped when the list has grown long.
+over are dropped when a list has grown long.
 
-Model: the event lists of CUDASTF, of which each instance of data has two.
+Model: CUDASTF, where a task acquires and releases the event lists of each instance of data.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
-from offload.data.accesses import Accesses, set_access
-from offload.data.copies_back import CopiesBack
+from offload.data.accesses import FEW, Accesses, set_access
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import TypeAlias
 
     from offload.arrays.sections import Section
-    from offload.data.copies_back import CopyBack
     from offload.data.entries import Entry
 
     Part: TypeAlias = tuple[Entry, Section]
-
-
-class Point(Protocol):
-    """A place on a lane; ``event`` is None once the lane has passed it."""
-
-    lane: Any
-    sequence: int
-    event: Any
-
-
-class Lane(Protocol):
-    """A stream whose work runs in order; what is noted of it has passed up to a sequence, and when."""
-
-    passed: tuple[int, float]
-
-    def mark(self) -> Any:
-        """Return the place where the lane is now, a `Point`."""
-
-
-class Lock(AbstractContextManager[Any], Protocol):
-    """A lock of `threading`."""
-
-    def acquire(self, blocking: bool = True) -> bool: ...
-    def release(self) -> None: ...
+    Point: TypeAlias = Any  # `offload.devices.streams.Point`, whose lane and event are opaque here
+    # The accesses of one construct: its lane, what it uses and writes, and host storage that it copies back to.
+    Claim: TypeAlias = tuple[Any, Sequence[Part], Sequence[Part], Sequence[Section]]
 
 
 class _Open:
-    """The place of an access whose copy is being enqueued, or carried out by threads."""
+    """The end of an access that nobody can follow yet: its copy is being enqueued, or carried out by threads."""
 
     __slots__ = ()
     event = "to be recorded"
+    lane = None
 
 
-OPEN: Any = _Open()
+OPEN: Final[Any] = _Open()
 """The only one."""
 
 
-class Due:
-    """The place where a region's copies to its own storage end, marked when another construct asks for it.
+class DuePoint:
+    """A point that is marked when somebody asks for it: where a region's copies to its own storage end.
 
-    None does, mostly: the entries go with the region, whose launch has its lane for itself until then. A mark that is
-    late has passed later, and holds up nobody but who maps the same storage on another thread meanwhile. That is short
-    where a body only enqueues; where bodies block it would be as long as the body, and the place is marked at once.
+    Most regions are never asked, since their entries go with them. Until its launch ends the region has its lane for
+    itself, so a late mark is only further down the lane. Where bodies block, that would be after the body: there the
+    point is marked at once.
     """
 
     __slots__ = ("_point", "lane")
 
-    def __init__(self, lane: Lane) -> None:
+    def __init__(self, lane: Any) -> None:
         self.lane = lane
         self._point: Point | None = None
 
@@ -107,8 +80,8 @@ class Due:
 
     @property
     def sequence(self) -> int:
-        """Its place among those of the lane."""
-        return self._marked().sequence
+        """Its place among the points of the lane."""
+        return int(self._marked().sequence)
 
     def _marked(self) -> Point:
         point = self._point
@@ -134,48 +107,43 @@ class PutOffError(Exception):
 class Ledger:
     """The accesses of the entries of one device, and the copies back to what was mapped there.
 
-    Parameters
-    ----------
-    lock : Lock
-        Held by the caller of `before`, `before_end`, `open` and `note`; `settle` and `arrived` take it.
-
-    Attributes
-    ----------
-    back_on : deque
-        The copies back under way that `arrived` is to forget, the oldest first.
-    may_query : bool
-        Whether events may be asked if they are over.
+    It is not locked: the caller orders the calls.
     """
 
-    __slots__ = ("_back", "_kept", "_lock", "_open", "back_on", "may_query")
+    __slots__ = ("back", "may_query")
 
-    def __init__(self, lock: Lock) -> None:
+    def __init__(self) -> None:
+        # Copies back that are under way. Of several copies to the same bytes the last has followed the others.
+        self.back = Accesses()
+        # Whether events may be asked if they are over; false during a capture, which a question would end.
         self.may_query = True
-        self._lock = lock
-        self._back = CopiesBack()
-        self.back_on: deque[CopyBack] = deque()
-        self._open: dict[Lane, tuple[Sequence[tuple[Accesses, tuple[Lane, Section]]], list[CopyBack]]] = {}
-        self._kept: dict[Lane, list[Any]] = {}
 
-    # -- acquiring -----------------------------------------------------------------------------------
-    def before(self, uses: Iterable[Part], writes: Iterable[Part] = (), fresh: Iterable[Section] = ()) -> list[Any]:
-        """Return the places that a construct has to follow.
+    def acquire(
+        self,
+        uses: Iterable[Part] = (),
+        writes: Iterable[Part] = (),
+        fresh: Sequence[Section] = (),
+        ended: Iterable[Entry] = (),
+    ) -> list[Point]:
+        """Return the points that a construct has to follow; enter nothing.
 
         Parameters
         ----------
         uses : iterable of (Entry, Section)
             What it uses, or copies from.
         writes : iterable of (Entry, Section)
-            What it copies to.
-        fresh : iterable of Section
-            Host storage of which it makes entries.
+            What it copies to, with all new entries that it makes.
+        fresh : sequence of Section
+            Other host storage of which it makes entries.
+        ended : iterable of Entry
+            What it ends. It follows accesses as far as they have been enqueued, and is never put off by others.
 
         Raises
         ------
         PutOffError
             One of the accesses is open.
         """
-        found: list[Any] = []
+        found: list[Point] = []
         for entry, section in uses:
             if entry.writes:
                 found += entry.writes.overlapping(section)
@@ -184,168 +152,68 @@ class Ledger:
                 found += entry.writes.overlapping(section)
             if entry.uses:
                 found += entry.uses.overlapping(section)
-        if fresh and self._back.copies:
-            found += [copy.point for section in fresh for copy in self._back.meeting(section)]
+            if self.back and not entry.generation:
+                found += self.back.overlapping(section)
+        if fresh and self.back:
+            for section in fresh:
+                found += self.back.overlapping(section)
         if found and OPEN in found:
             raise PutOffError
-        return found
-
-    def before_fresh(self, entries: Iterable[Entry]) -> list[Any]:
-        """Do what `before` does, of a construct that makes these entries and uses no others."""
-        back = self._back
-        if not back.copies:
-            return []
-        found = [copy.point for entry in entries for copy in back.meeting(entry.section)]
-        if OPEN in found:
-            raise PutOffError
-        return found
-
-    def before_end(self, entries: Iterable[Entry]) -> list[Any]:
-        """Return the places of all that accesses entries, as far as it has been enqueued."""
-        found: list[Any] = []
-        for entry in entries:
-            found += entry.writes.values()
+        for entry in ended:
+            if entry.writes:
+                found += entry.writes.values()
             if entry.uses:
                 found += entry.uses.values()
         return [point for point in found if point is not OPEN] if OPEN in found else found
 
-    def open(
-        self, lane: Lane, uses: Iterable[Part] = (), writes: Iterable[Part] = (), back: Iterable[Section] = ()
-    ) -> None:
-        """Enter accesses of a construct on a lane: what it uses, copies to, and copies back of what it has unmapped."""
-        opened: list[tuple[Accesses, tuple[Lane, Section]]] = []
-        for entry, section in writes:
-            if section == entry.section:
-                entry.writes.clear()
-            opened.append((entry.writes, (lane, section)))
-        for entry, section in uses:
-            opened.append((entry.uses, (lane, section)))
-        for accesses, key in opened:
-            earlier = accesses.get(key)
-            if earlier is not None and earlier.event is not None:
-                accesses[(lane,), key[1]] = earlier  # for `before_end`, which asks for nothing that is open
-            if earlier is None:
-                self._add(accesses, key, OPEN)
-            else:
-                set_access(accesses, key, OPEN)
-        if opened or back:
-            self._open[lane] = opened, [self._back.add(section, OPEN) for section in back]
-
-    def open_back(self, lane: Lane, copies: Iterable[tuple[Any, Entry]]) -> None:
-        """Enter what a construct on a lane copies back, of items and the entries that they had."""
-        add = self._back.add
-        self._open[lane] = (), [add(entry.section, OPEN) for _, entry in copies]
-
-    def open_own(self, lane: Lane, entries: Iterable[Entry]) -> None:
-        """Enter the copies of a region on a lane to entries that it has just made, until `end_own`."""
-        for entry in entries:
-            set_access(entry.writes, (lane, entry.section), OPEN)
-
-    def end_own(self, lane: Lane, entries: Iterable[Entry], end: Point | Due | None) -> None:
-        """Take note of where these copies end, which are all enqueued; None: some are staged, open until `settle`."""
-        if end is None:
-            self._open[lane] = [(entry.writes, (lane, entry.section)) for entry in entries], []
-            return
-        for entry in entries:
-            set_access(entry.writes, (lane, entry.section), end)  # one step; nobody else has entered a write
-
-    # -- releasing -----------------------------------------------------------------------------------
-    def settle(self, lane: Lane, point: Any = None) -> Any:
-        """Take note that the copies of the construct on the lane are all enqueued, or carried out.
+    def release(self, claim: Claim, point: Point | None) -> None:
+        """Enter the accesses of a claim, or say where those end that were `OPEN`.
 
         Parameters
         ----------
-        point : Point, optional
-            Where the lane is, if that is marked.
-
-        Returns
-        -------
-        Point or None
-            Where what was open ends; None if nothing was. If the place cannot be marked, nothing is left open.
+        point : Point or None
+            Where they end, or `OPEN`; None takes open ones out again, as they never had an end.
         """
-        opened, back = self._open.pop(lane, _NOTHING)
-        if opened is None:
-            return None
-        try:
-            point = point or lane.mark()
-        finally:
-            if point is None or opened:
-                with self._lock:
-                    if point is None:
-                        for accesses, key in opened:
-                            accesses.pop(key, None)
-                        for copy in back:
-                            self._back.remove(copy)
-                    else:
-                        for accesses, key in opened:
-                            self._enter(accesses, key, point)
-            if back and point is not None:
-                self._end_back(back, point)
-        return point
-
-    def note(
-        self, point: Point, uses: Iterable[Part], writes: Iterable[Part] = (), back: Sequence[Section] = ()
-    ) -> None:
-        """Enter accesses that end at a point; otherwise as `open`."""
-        lane = point.lane
-        for entry, section in uses:
-            self._enter(entry.uses, (lane, section), point)
+        lane, uses, writes, back = claim
         for entry, section in writes:
             accesses, key = entry.writes, (lane, section)
-            if section == entry.section and (len(accesses) > 1 or key not in accesses):
+            if accesses and section == entry.section and (len(accesses) > 1 or key not in accesses):
                 accesses.clear()
-            self._enter(accesses, key, point)
-        if back:
-            self._end_back([self._back.add(section, point) for section in back], point)
+            if point is not None and (not accesses or (point is not OPEN and key in accesses)):
+                set_access(accesses, key, point)
+            else:
+                self._enter(accesses, key, point)
+        for entry, section in uses:
+            accesses, key = entry.uses, (lane, section)
+            if point is not None and (not accesses or (point is not OPEN and key in accesses)):
+                set_access(accesses, key, point)
+            else:
+                self._enter(accesses, key, point)
+        for section in back:
+            accesses, key = self.back, (None, section)
+            if point is not None and (not accesses or (point is not OPEN and key in accesses)):
+                set_access(accesses, key, point)
+            else:
+                self._enter(accesses, key, point)
 
-    def _enter(self, accesses: Accesses, key: tuple[Lane, Section], point: Point) -> None:
-        if key in accesses:
-            set_access(accesses, key, point)
+    def _enter(self, accesses: Accesses, key: tuple[Any, Section], point: Point | None) -> None:
+        if key not in accesses:
+            if point is None:
+                return
+            n = len(accesses)
+            if n < FEW and accesses.order is None and accesses.met is None:
+                set_access(accesses, key, point)
+                return
+            if n >= accesses.limit and self.may_query:
+                accesses.prune(is_over)
+            accesses[key] = point
+        elif point is None:
+            del accesses[key]
         else:
-            self._add(accesses, key, point)
-
-    def _add(self, accesses: Accesses, key: tuple[Lane, Section], access: Any) -> None:
-        """Enter the first access of a part on a lane; where there are many, forget those that are over."""
-        if len(accesses) >= accesses.limit and self.may_query:
-            accesses.prune(_is_over)
-        accesses[key] = access
-
-    def prune(self, entries: Iterable[Entry]) -> None:
-        """Forget of entries those writes that lanes have passed, by a look at each."""
-        if self.may_query:
-            for entry in entries:
-                if entry.writes:
-                    entry.writes.prune(_is_over)
-
-    def _end_back(self, copies: Sequence[CopyBack], point: Point) -> None:
-        for copy in copies:
-            copy.point = point
-        self.back_on.extend(copies)
-
-    # -- what arrives --------------------------------------------------------------------------------
-    def arrived(self, end: Point) -> None:
-        """Forget the copies back that have arrived, as a lane has got to a point; or leave them to the next call.
-
-        Nobody follows one that has arrived, so that it may be forgotten later: where another thread has the lock, and
-        where one before it has not arrived. To wait for the lock would have the two threads take turns.
-        """
-        if not self._lock.acquire(blocking=False):
-            return
-        try:
-            copies = self.back_on
-            while copies and _has_arrived(copies[0].point, end):
-                self._back.remove(copies.popleft())
-        finally:
-            self._lock.release()
-
-    # -- constructs that fail ------------------------------------------------------------------------
-    def keep(self, lane: Lane, things: Iterable[Any]) -> None:
-        """Keep what a construct that fails leaves in use on a lane, for `take_kept`."""
-        self._kept.setdefault(lane, []).extend(things)
-
-    def take_kept(self, lane: Lane) -> list[Any] | None:
-        """Return what must live until the lane gets to where it is now, although its construct has failed."""
-        return self._kept.pop(lane, None)
+            earlier = accesses[key]
+            if point is OPEN and earlier is not OPEN and key[0] is not None and earlier.event is not None:
+                accesses[(key[0],), key[1]] = earlier  # for the end of the entry, which follows no open access
+            set_access(accesses, key, point)
 
 
 def is_open(entry: Entry) -> bool:
@@ -353,17 +221,8 @@ def is_open(entry: Entry) -> bool:
     return OPEN in entry.writes.values() or OPEN in entry.uses.values()
 
 
-_NOTHING: Any = None, ()
-
-
-def _has_arrived(point: Point, end: Point) -> bool:
-    """Tell whether a point has passed, as ``end`` has; of other lanes, whether one behind it is known to have."""
-    lane = point.lane
-    return point.event is None or point.sequence <= (end.sequence if lane is end.lane else lane.passed[0])
-
-
-def _is_over(access: Any) -> bool:
-    """Tell whether a lane has passed the place where an access ends."""
+def is_over(access: Point) -> bool:
+    """Tell whether a lane has passed the point where an access ends."""
     if access is OPEN:
         return False
     event = access.event

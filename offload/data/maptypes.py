@@ -48,7 +48,7 @@ class MapType(Enum):
         self.copies_out = copies_out
 
 
-class Construct(Enum):
+class MapConstruct(Enum):
     """A construct whose clauses map or move data; the value is its name."""
 
     TARGET = "target"
@@ -73,42 +73,42 @@ RULES: Final[dict[MapType | None, tuple[MapType | None, ...]]] = {
     _DELETE:  (None,     None,        None,       _DELETE,   None,   None),
 }
 # fmt: on
-"""What is written (first: no type given), and the type that it has on each `Construct`, in their order."""
+"""What is written (first: no type given), and the type that it has on each `MapConstruct`, in their order."""
 
-EFFECTIVE: Final[dict[Construct, dict[MapType | None, MapType]]] = {
+EFFECTIVE: Final[dict[MapConstruct, dict[MapType | None, MapType]]] = {
     construct: {written: effective for written, row in RULES.items() if (effective := row[column]) is not None}
-    for column, construct in enumerate(Construct)
+    for column, construct in enumerate(MapConstruct)
 }
 """`RULES` by construct; a type that is missing is not allowed."""
 
 
-def types_of(construct: Construct) -> tuple[MapType, ...]:
+def types_of(construct: MapConstruct) -> tuple[MapType, ...]:
     """Return the types that may be written on a construct, in the order of `MapType`."""
     return tuple([written for written in EFFECTIVE[construct] if written is not None])
 
 
-def keeps_type(construct: Construct, map_type: MapType) -> bool:
+def keeps_type(construct: MapConstruct, map_type: MapType) -> bool:
     """Tell whether a type may be written on a construct and means there what it says."""
     return EFFECTIVE[construct].get(map_type) is map_type
 
 
-_BY_COPIES: Final = {(one.copies_in, one.copies_out): one for one in types_of(Construct.DECLARE_MAPPER)}
+_BY_COPIES: Final = {(one.copies_in, one.copies_out): one for one in types_of(MapConstruct.DECLARE_MAPPER)}
 
 
 def _decayed(outer: MapType, inner: MapType) -> MapType:
     """Return the type that copies where both do; one that only ends a mapping holds for all."""
-    if outer not in EFFECTIVE[Construct.DECLARE_MAPPER]:
+    if outer not in EFFECTIVE[MapConstruct.DECLARE_MAPPER]:
         return outer
     return _BY_COPIES[outer.copies_in and inner.copies_in, outer.copies_out and inner.copies_out]
 
 
 DECAY: Final[dict[MapType, dict[MapType, MapType]]] = {
-    outer: {inner: _decayed(outer, inner) for inner in types_of(Construct.DECLARE_MAPPER)} for outer in MapType
+    outer: {inner: _decayed(outer, inner) for inner in types_of(MapConstruct.DECLARE_MAPPER)} for outer in MapType
 }
 """The type that an item of a mapper has, by the type that the object is mapped with and the one in the mapper."""
 
 BEHAVIOURS: Final[dict[str, MapType | None]] = {
-    **{one.word: one for one in types_of(Construct.TARGET)},
+    **{one.word: one for one in types_of(MapConstruct.TARGET)},
     "present": MapType.ALLOC,  # with the modifier
     "firstprivate": None,
     "none": None,
@@ -117,7 +117,7 @@ BEHAVIOURS: Final[dict[str, MapType | None]] = {
 """The behaviours of ``defaultmap`` and the type that each maps with; None: none, or the one without the clause."""
 
 
-def resolve(construct: Construct, map_type: MapType | None, label: object = "…") -> MapType:
+def resolve(construct: MapConstruct, map_type: MapType | None, label: object = "…") -> MapType:
     """Return the type that ``map_type`` means on ``construct``; ``label`` names the item in an error.
 
     Raises
@@ -135,5 +135,7 @@ def resolve(construct: Construct, map_type: MapType | None, label: object = "…
     return effective
 
 
-_WITH_MAP: Final = [one for one in Construct if one.value.startswith("target") and one is not Construct.TARGET_UPDATE]
+_WITH_MAP: Final = [
+    one for one in MapConstruct if one.value.startswith("target") and one is not MapConstruct.TARGET_UPDATE
+]
 """The constructs with a ``map`` clause, which an error recommends."""

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from offload.data.entries import Entry
+    from offload.data.protocols import AnyEnvironment
     from offload.data.replicas import ReplicaSet
-    from offload.data.storage import Storage
 
 
 class Sorted(NamedTuple):
@@ -50,7 +50,7 @@ class Sorted(NamedTuple):
 
 
 def sort_items(
-    places: Sequence[Storage],
+    places: Sequence[AnyEnvironment],
     items: Sequence[MapItem],
     *,
     adopts: bool = False,
@@ -91,7 +91,7 @@ def sort_items(
     return found
 
 
-def set_of(places: Sequence[Storage], entries: Sequence[Entry | None]) -> ReplicaSet | None:
+def set_of(places: Sequence[AnyEnvironment], entries: Sequence[Entry | None]) -> ReplicaSet | None:
     """Return the set of these places, in any order, which all entries are in; None where there is none."""
     first = entries[0]
     replicas: ReplicaSet | None = None if first is None else first.replicas
@@ -115,7 +115,7 @@ def without_copies(item: MapItem) -> MapItem:
     return replace(item, map_type=MapType.ALLOC, always=False, present=False, zeroes=False)
 
 
-def _search(places: Sequence[Storage], item: MapItem) -> tuple[list[Entry | None] | None, list[Entry | None]]:
+def _search(places: Sequence[AnyEnvironment], item: MapItem) -> tuple[list[Entry | None] | None, list[Entry | None]]:
     """Return what holds an item on each device, and what holds a part of it; None, first, where all say the same.
 
     What is present in part on all of them, in a set, is for the present tables to judge, as it is on one device.
@@ -128,7 +128,7 @@ def _search(places: Sequence[Storage], item: MapItem) -> tuple[list[Entry | None
 
 
 def _refusal(
-    places: Sequence[Storage],
+    places: Sequence[AnyEnvironment],
     item: MapItem,
     entries: Sequence[Entry | None],
     others: Sequence[Entry | None],

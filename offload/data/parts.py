@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from offload.data.boxes import Box
 
 
-class Layout(Protocol):
+class ArrayLayout(Protocol):
     """Where an array lies: the address of its element ``(0, …, 0)``, and strides in bytes. A `MapItem` is one."""
 
     @property
@@ -29,7 +29,7 @@ class Layout(Protocol):
     def itemsize(self) -> int: ...
 
 
-def box_of(array: Layout, view: Layout, part: Box | None = None) -> Box:
+def box_of(array: ArrayLayout, view: ArrayLayout, part: Box | None = None) -> Box:
     """Return a box of an array's indices that has all elements that a view of it touches, or a part of the view.
 
     It is the smallest one where slices and transpositions have made the view. Of a view that joins dimensions, or has
@@ -67,7 +67,7 @@ def box_of(array: Layout, view: Layout, part: Box | None = None) -> Box:
     )
 
 
-def _is_nested(array: Layout, order: list[int]) -> bool:
+def _is_nested(array: ArrayLayout, order: list[int]) -> bool:
     """Tell whether each stride is at least as wide as what lies inside of it."""
     width = array.itemsize
     for k in reversed(order):
@@ -78,7 +78,7 @@ def _is_nested(array: Layout, order: list[int]) -> bool:
     return True
 
 
-def _digits(array: Layout, order: list[int], offset: int) -> tuple[list[int], int]:
+def _digits(array: ArrayLayout, order: list[int], offset: int) -> tuple[list[int], int]:
     """Return the index that an offset has in each dimension, slowest first, and what is left of it."""
     digits = []
     for k in order:
@@ -87,7 +87,7 @@ def _digits(array: Layout, order: list[int], offset: int) -> tuple[list[int], in
     return digits, offset
 
 
-def _slab(array: Layout, order: list[int], first: list[int], last: list[int]) -> dict[int, tuple[int, int]]:
+def _slab(array: ArrayLayout, order: list[int], first: list[int], last: list[int]) -> dict[int, tuple[int, int]]:
     """Return ranges that hold all between two places: rows of the slowest dimension in which they differ."""
     ranges: dict[int, tuple[int, int]] = {}
     is_same = True

@@ -1,167 +1,93 @@
-"""What a construct is going to do to a present table; made and applied by `offload.data.present`."""
+"""Plans: what a construct does to a present table and on its lane, in one record."""
 
 from __future__ import annotations
 
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
+    from typing import TypeAlias
 
     from offload.arrays.sections import Section
     from offload.data.entries import Counter, Entry
     from offload.data.items import MapItem
 
-_NO_VIEWS: Mapping[int, Any] = MappingProxyType({})
+    Part: TypeAlias = tuple[Entry, Section]
+    ItemCopy: TypeAlias = tuple[MapItem, Entry]
 
 
 class Plan:
-    """What the entry or the exit of a construct will do.
+    """What the entry, the exit or the update of a construct does.
 
-    Attributes
-    ----------
-    items : tuple of MapItem
-        In the order of the clauses.
-    version : int
-        The state of the table that the plan is for.
-    counter : Counter
-        What the construct counts in.
-    entries : list of Entry or None
-        For each item, the entry that holds it; None for an item without elements, or one that an exit ignores.
-    created : list of Entry
-        New entries, largest first, each needing a buffer of ``entry.nbytes`` bytes.
-    zeroed : list of Entry
-        Those of ``created`` that begin with zeros.
-    counted : list of Entry
-        Entries whose count goes up by 1, the new ones included, each once.
-    counts : list of (Entry, float, int)
-        The new dynamic and structured counts of every entry that an exit concerns.
-    removed : list of Entry
-        Entries whose counts both reach 0.
-    copies : list of (MapItem, Entry)
-        Copies of the items' own bytes, each once: of an entry to the device, of an exit to the host.
-    point : object
-        Where the copies of an entry end, for those who carry the plan out; opaque here.
-    views : mapping
-        By the numbers of items, their device arrays, where these are known.
+    `offload.data.present_table` says what changes in the table and what is copied, and `offload.data.steps` adds what
+    the ledger says. A data environment carries the plan out. Most plans use few fields: the others stay as the class
+    has them, empty.
     """
 
-    __slots__ = (
-        "copies",
-        "counted",
-        "counter",
-        "counts",
-        "created",
-        "entries",
-        "is_committed",
-        "items",
-        "point",
-        "removed",
-        "version",
-        "zeroed",
-    )
+    # -- by the present table ------------------------------------------------------------------------
+    # The state of the table that the plan is for: a number that each change raises, and an object that each removal
+    # replaces. A plan that only counts can be carried out again while the latter is the same.
+    version = -1
+    state: object = None
+    is_committed = False
+    # Everything was present and nothing is copied: the entry counts up, and the exit counts down if the entries stay.
+    only_counts = False
+    # The parts that the construct uses: each entry, with the section that the item has in it.
+    uses: Sequence[Part] = ()
 
-    only_counts: ClassVar[bool] = False
-    views: ClassVar[Mapping[int, Any]] = _NO_VIEWS
+    # -- by the ledger -------------------------------------------------------------------------------
+    # The points that the lane follows before anything is enqueued.
+    waits: Sequence[Any] = ()
+    # The parts that are open in the ledger until all copies are enqueued: those copied from, and those copied to.
+    reads: Sequence[Part] = ()
+    writes: Sequence[Part] = ()
+    # Host storage that is mapped no more, and is open until it has been copied to.
+    back: Sequence[Section] = ()
+    # Copies of an exit from entries that stay present, and the parts that these are in use with until there.
+    copies_kept: Sequence[ItemCopy] = ()
+    used: Sequence[Part] = ()
+    copies_in: Sequence[ItemCopy] = ()
+    copies_out: Sequence[ItemCopy] = ()
 
-    def __init__(self, items: tuple[MapItem, ...], version: int, counter: Counter) -> None:
+    # -- while it is carried out ---------------------------------------------------------------------
+    # Of an exit, which tries each copy and is never undone: the failures so far. Else the first failure ends it.
+    failures: list[Exception] | None = None
+    # Where the copies end; None while they are staged, and where nobody has asked yet.
+    point: Any = None
+
+    # -- of the primary, where the construct is on several devices -----------------------------------
+    # The data environment of all devices (`offload.data.sets.DeviceSet`), and the plans of the other places, in which
+    # the items' entries come first.
+    on: Any = None
+    others: Sequence[Plan] = ()
+    # For each item its replica set; None for one without elements, or that is absent and need not be present.
+    sets: Sequence[Any] = ()
+
+    def __init__(self, items: Sequence[MapItem], counter: Counter | None = None) -> None:
+        # In the order of the clauses.
         self.items = items
-        self.version = version
+        # What the construct counts in; None: an update, which does not count.
         self.counter = counter
-        self.is_committed = False
+        # For each item the entry that holds it; None for one without elements, or one that is ignored.
         self.entries: list[Entry | None] = []
+        # New entries, largest first. Each needs a buffer of `entry.nbytes` bytes; the `zeroed` ones begin with zeros.
         self.created: list[Entry] = []
         self.zeroed: list[Entry] = []
+        # Entries whose count goes up by 1, the new ones included, each once.
         self.counted: list[Entry] = []
+        # Of an exit: the new dynamic and structured counts of every entry, and the entries whose counts both reach 0.
         self.counts: list[tuple[Entry, float, int]] = []
         self.removed: list[Entry] = []
-        self.copies: list[tuple[MapItem, Entry]] = []
-        self.point: Any = None
-
-    def parts(self) -> list[tuple[Entry, Section]]:
-        """Return what is used: entries, and the sections that the items have in them."""
-        return [
-            (entry, item.section) for item, entry in zip(self.items, self.entries, strict=True) if entry is not None
-        ]
-
-
-class CountedEnter:
-    """The entry of a construct that has found everything present, and has only counted: a `Plan` carried out.
-
-    Most constructs around storage that is present are such; that is why it has no more than they need. It does not
-    change, and may be carried out once more while no entry has gone (`offload.data.short.ShortWays.again`).
-
-    Attributes
-    ----------
-    state : object
-        The `PresentTable.state` for which it was made; None: it is carried out once.
-    """
-
-    __slots__ = ("_parts", "counted", "counter", "entries", "items", "state")
-
-    created: ClassVar[tuple[Entry, ...]] = ()
-    is_committed: ClassVar[bool] = True
-    only_counts: ClassVar[bool] = True
-    point: ClassVar[None] = None
-    views: ClassVar[Mapping[int, Any]] = _NO_VIEWS
-
-    def __init__(self, items: Sequence[MapItem], counter: Counter, entries: list[Entry], state: object = None) -> None:
-        self.items = items
-        self.counter = counter
-        self.entries = entries
-        self.state = state
-        self.counted = entries if len(entries) == 1 else list(dict.fromkeys(entries))
-        self._parts = [(entry, item.section) for item, entry in zip(items, entries, strict=True)]
-
-    def parts(self) -> list[tuple[Entry, Section]]:
-        """Return what is used: entries, and the sections that the items have in them."""
-        return self._parts
-
-
-class OwnEnter:
-    """The entry of a construct that has found nothing present, and has made an entry for each item: a `Plan` too.
-
-    Most constructs that map storage at each call are such; that is why it has no more than they need. Of its entries
-    those are ``copied`` that begin with what the host has. These copies end at its ``point``, where that is marked.
-
-    When the region has ended, and nobody else has an array of it, which its ``references`` tell (`Device.references`),
-    the next region of the same items on the same lane may be carried out with it once more.
-    """
-
-    __slots__ = ("copied", "counter", "entries", "is_committed", "items", "point", "references", "removed", "views")
-
-    only_counts: ClassVar[bool] = False
-
-    def __init__(
-        self, items: Sequence[MapItem], counter: Counter, entries: list[Entry], copied: Sequence[Entry]
-    ) -> None:
-        self.items = items
-        self.counter = counter
-        self.entries = entries
-        self.copied = copied
-        self.views: dict[int, Any] = {}
-        self.is_committed = False
-        self.removed: Sequence[Entry] = ()
-        self.point: Any = None
-        self.references: list[object] | None = None
+        # Copies of the items' own bytes, each once: of an entry to the device, of an exit to the host.
+        self.copies: list[ItemCopy] = []
 
     @property
-    def counted(self) -> list[Entry]:
-        """Its entries, each of which it has counted."""
-        return self.entries
-
-    created = counted
-
-    def parts(self) -> list[tuple[Entry, Section]]:
-        """Return what is used: entries, and the sections that the items have in them."""
-        return [(entry, entry.section) for entry in self.entries]
+    def plans(self) -> list[Plan]:
+        """The plans of all places, the primary's first."""
+        return [self, *self.others]
 
 
-Entered: TypeAlias = Plan | CountedEnter | OwnEnter
-"""The entry of a construct, as it was carried out."""
-
-
-def entry_at(plan: Entered, section: Section, section_of: Callable[[Any], Section]) -> Entry | None:
+def entry_at(plan: Plan, section: Section, section_of: Callable[[Any], Section]) -> Entry | None:
     """Return the entry of a plan in whose buffer a section of the device lies; None if it lies in none of them.
 
     Parameters

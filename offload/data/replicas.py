@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from offload.data.boxes import Box
     from offload.data.entries import Entry
     from offload.data.items import MapItem
-    from offload.data.parts import Layout
-    from offload.data.storage import Storage
+    from offload.data.parts import ArrayLayout
+    from offload.data.protocols import AnyEnvironment
     from offload.devices.base import Device
 
 _Plan = TypeVar("_Plan")
@@ -41,7 +41,7 @@ _MOST_VIEWS = 512
 
 
 class Spread(NamedTuple):
-    """Where an array lies: a `Layout`."""
+    """Where an array lies: a `ArrayLayout`."""
 
     address: int
     shape: tuple[int, ...]
@@ -56,14 +56,14 @@ class ReplicaSet:
     ----------
     item : MapItem
         What it is made for.
-    places : sequence of Storage
+    places : sequence of AnyEnvironment
         The devices' data environments, in the order of the clause; the first is the primary's.
     entries : sequence of Entry
         Theirs, which hold all of the item.
 
     Attributes
     ----------
-    layout : Layout
+    layout : ArrayLayout
         Of the item, with one index only where its stride is 0.
     table : BoxTable
         Who is current where, in the indices of the layout; at first everybody.
@@ -86,7 +86,7 @@ class ReplicaSet:
         "table",
     )
 
-    def __init__(self, item: MapItem, places: Sequence[Storage], entries: Sequence[Entry]) -> None:
+    def __init__(self, item: MapItem, places: Sequence[AnyEnvironment], entries: Sequence[Entry]) -> None:
         from offload.data.boxes import BoxTable, whole_of  # when there is a set: `import offload` is quicker without it
 
         host: Any = item.host
@@ -128,16 +128,16 @@ class ReplicaSet:
         self.entries = ()
         self._views.clear()
 
-    def number_of(self, place: Storage) -> int:
+    def number_of(self, place: AnyEnvironment) -> int:
         """Return the number of a place in the set."""
         return self.places.index(place)
 
     # -- parts ---------------------------------------------------------------------------------------
-    def box(self, view: Layout) -> Box:
+    def box(self, view: ArrayLayout) -> Box:
         """Return the box that has all elements that an item, or another view of the section, touches."""
         return box_of(self.layout, view)
 
-    def is_all(self, view: Layout, box: Box) -> bool:
+    def is_all(self, view: ArrayLayout, box: Box) -> bool:
         """Tell whether a view has each element of its box."""
         return view.itemsize == self.layout.itemsize and prod(view.shape) == prod(high - low for low, high in box)
 
@@ -181,7 +181,7 @@ def replicas_of(entries: Iterable[Entry | None]) -> list[ReplicaSet]:
 
 
 def asked(
-    place: Storage,
+    place: AnyEnvironment,
     make: Callable[[], _Plan],
     entries_of: Callable[[_Plan], Iterable[Entry]],
     act: Callable[[_Plan], None],
@@ -213,7 +213,7 @@ class locked:  # noqa: N801  # a context manager
 
     __slots__ = ("_n_taken", "_places")
 
-    def __init__(self, places: Iterable[Storage]) -> None:
+    def __init__(self, places: Iterable[AnyEnvironment]) -> None:
         self._places = sorted(set(places), key=_by_number)
         self._n_taken = 0
 
@@ -231,7 +231,7 @@ class locked:  # noqa: N801  # a context manager
             place.lock.release()
 
 
-def numbers_of(places: Iterable[Storage]) -> str:
+def numbers_of(places: Iterable[AnyEnvironment]) -> str:
     """Return the numbers of devices, for messages."""
     return ", ".join([str(place.device.number) for place in places])
 
@@ -240,7 +240,7 @@ def _spread(device: Device, array: Any) -> Spread:
     return Spread(device.address(array) or 0, tuple(array.shape), tuple(array.strides), array.dtype.itemsize)
 
 
-def _by_number(place: Storage) -> int:
+def _by_number(place: AnyEnvironment) -> int:
     return place.device.number
 
 

@@ -1,14 +1,14 @@
-"""The steps of a construct: what the present table and the ledger answer, in lists, for one interpreter to carry out.
+"""What the ledger says of a plan: what its lane follows, what is copied in which order, and what is open meanwhile.
 
 Theory of operation
 -------------------
-`entry_steps`, `exit_steps` and `update_steps` are given what the table has planned, ask the ledger, and change nothing.
-Their answer is `Steps`. A data environment carries out those of every construct in one order:
+`entry_steps`, `exit_steps` and `update_steps` ask the ledger about what the present table has planned, and change
+nothing but the plan. A data environment carries out the plans of all constructs in one order:
 
 ===============================  ============  ===============================================================
 `created`                        allocate      under the lock; a failure here leaves all as it was
 `waits`                          wait          under the lock; a failure here leaves all as it was
-`plan`, `reads`, `writes`,       commit, open  under the lock; cannot fail
+the plan, `reads`, `writes`,     commit, open  under the lock; cannot fail
 `back`
 `copies_kept`, `used`            copy, mark    under the lock: what an exit has used and leaves present
 `zeroed`                         fill
@@ -18,97 +18,46 @@ Their answer is `Steps`. A data environment carries out those of every construct
 
 Others may end the mapping of what an exit leaves present as soon as the lock is free, and the end of a region is never
 put off: so the exit marks its place under the lock, behind its copies of that. A copy of what it removes concerns only
-those who map the same host storage anew. The ledger puts them off while that is open.
+those who map the same host storage again. The ledger puts them off while that is open.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NoReturn
 
 from offload.data.ledger import PutOffError, is_open
+from offload.data.plans import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import TypeAlias
 
-    from offload.arrays.sections import Section
-    from offload.data.entries import Entry
-    from offload.data.items import MapItem
-    from offload.data.ledger import Ledger, Part
-    from offload.data.plans import Plan
-
-    Copy: TypeAlias = tuple[MapItem, Entry]
+    from offload.data.ledger import Ledger
+    from offload.data.plans import ItemCopy
 
 
-class Steps:
-    """What one construct does on its lane; what it does not do is left as the class has it: empty.
-
-    Attributes
-    ----------
-    created : sequence of Entry
-        What needs a buffer.
-    waits : sequence of Point
-        What the lane follows.
-    plan : Plan or None
-        What changes in the table; None: nothing.
-    reads, writes : sequence of (Entry, Section)
-        The parts that are open in the ledger until all copies are made: those that are copied from, and copied to.
-    back : sequence of Section
-        The host storage that is mapped no more, and open until it has been copied to.
-    copies_kept : sequence of (MapItem, Entry)
-        Copies of an exit to the host, of what stays present.
-    used : sequence of (Entry, Section)
-        The parts that an exit leaves present, in use up to where these copies end.
-    zeroed : sequence of Entry
-        What is filled with zeros.
-    copies_in, copies_out : sequence of (MapItem, Entry)
-        Copies to the device, and to the host.
-    failures : list of Exception or None
-        Those of an exit, which makes each copy to the host whatever becomes of the others, and is never undone. Else
-        None, and the first failure ends the construct.
-    point : Point or None
-        Where that of ``used`` is, when it has been marked.
-    """
-
-    created: Sequence[Entry] = ()
-    waits: Sequence[Any] = ()
-    plan: Plan | None = None
-    reads: Sequence[Part] = ()
-    writes: Sequence[Part] = ()
-    back: Sequence[Section] = ()
-    copies_kept: Sequence[Copy] = ()
-    used: Sequence[Part] = ()
-    zeroed: Sequence[Entry] = ()
-    copies_in: Sequence[Copy] = ()
-    copies_out: Sequence[Copy] = ()
-    failures: list[Exception] | None = None
-    point: Any = None
-
-
-def entry_steps(plan: Plan, ledger: Ledger) -> Steps:
-    """Return the steps of an entry that `PresentTable.enter` has planned.
+def entry_steps(plan: Plan, ledger: Ledger) -> Plan:
+    """Complete and return the plan of an entry.
 
     Raises
     ------
     PutOffError
         It has to follow what is open.
     """
-    steps = Steps()
-    steps.plan = plan
-    steps.created = created = plan.created
-    steps.zeroed = plan.zeroed
-    steps.copies_in = plan.copies
-    fresh = [entry.section for entry in created]
-    steps.writes = writes = [*zip(created, fresh, strict=True)]
-    for item, entry in plan.copies:
+    created, copies = plan.created, plan.copies
+    if not created and not copies:
+        plan.waits = ledger.acquire(plan.uses)
+        return plan
+    plan.copies_in = copies
+    plan.writes = writes = [(entry, entry.section) for entry in created]
+    for item, entry in copies:
         if entry.generation:  # it was there before
             writes.append((entry, item.section))
-    steps.waits = ledger.before(plan.parts() if len(created) < len(plan.counted) else (), writes, fresh)
-    return steps
+    plan.waits = ledger.acquire(plan.uses, writes)
+    return plan
 
 
-def exit_steps(plan: Plan, ledger: Ledger, *, may_be_put_off: bool = False) -> Steps:
-    """Return the steps of an exit that `PresentTable.exit` has planned.
+def exit_steps(plan: Plan, ledger: Ledger, *, may_be_put_off: bool = False) -> Plan:
+    """Complete and return the plan of an exit.
 
     Raises
     ------
@@ -119,33 +68,36 @@ def exit_steps(plan: Plan, ledger: Ledger, *, may_be_put_off: bool = False) -> S
         for entry, *_ in plan.counts:
             if is_open(entry):
                 raise PutOffError
-    steps = Steps()
-    steps.failures = []
-    steps.plan = plan
-    concerned = plan.removed
-    steps.copies_out = plan.copies
-    if len(plan.removed) < len(plan.counts):  # not all goes
-        removed = set(plan.removed)
-        steps.used = [part for part in plan.parts() if part[0] not in removed]
-        steps.copies_out = [copy for copy in plan.copies if copy[1] in removed]
-        steps.copies_kept = kept = [copy for copy in plan.copies if copy[1] not in removed]
+    plan.failures = []
+    concerned = removed = plan.removed
+    plan.copies_out = plan.copies
+    if len(removed) < len(plan.counts):  # not all goes
+        gone = set(removed)
+        plan.used = [
+            (entry, item.section)
+            for item, entry in zip(plan.items, plan.entries, strict=True)
+            if entry is not None and entry not in gone
+        ]
+        plan.copies_out = [copy for copy in plan.copies if copy[1] in gone]
+        plan.copies_kept = kept = [copy for copy in plan.copies if copy[1] not in gone]
         concerned = [*removed, *[entry for _, entry in kept]]
-    steps.back = [item.section for item, _ in steps.copies_out]
-    steps.waits = ledger.before_end(concerned)
-    return steps
+    if plan.copies_out:
+        plan.back = [item.section for item, _ in plan.copies_out]
+    plan.waits = ledger.acquire(ended=concerned)
+    return plan
 
 
-def update_steps(copies: Sequence[Copy], ledger: Ledger) -> Steps:
-    """Return the steps of an update that makes some copies, each of what its item's map type says.
+def update_steps(copies: Sequence[ItemCopy], ledger: Ledger) -> Plan:
+    """Return the plan of an update that makes some copies, each of what its item's map type says.
 
     Raises
     ------
     PutOffError
         It has to follow what is open.
     """
-    steps = Steps()
-    steps.copies_in, steps.writes = copies_in, writes = [], []
-    steps.copies_out, steps.reads = copies_out, reads = [], []
+    plan = Plan([item for item, _ in copies])
+    plan.copies_in, plan.writes = copies_in, writes = [], []
+    plan.copies_out, plan.reads = copies_out, reads = [], []
     for copy in copies:
         item, entry = copy
         if item.map_type.copies_in:
@@ -154,5 +106,13 @@ def update_steps(copies: Sequence[Copy], ledger: Ledger) -> Steps:
         else:
             copies_out.append(copy)
             reads.append((entry, item.section))
-    steps.waits = ledger.before(reads, writes)
-    return steps
+    plan.waits = ledger.acquire(reads, writes)
+    return plan
+
+
+def raise_first(failures: list[Exception]) -> NoReturn:
+    """Raise the first failure, with the others as notes."""
+    first, *others = failures
+    for other in others:
+        first.add_note(f"and: {other}")
+    raise first

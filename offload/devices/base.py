@@ -276,8 +276,8 @@ class Device(Protocol):
             There is not enough memory.
         """
 
-    def poison(self, buffer: Any, dtype: np.dtype[Any]) -> None:
-        """Fill a buffer that `alloc` has just returned as bytes, for elements of ``dtype``, if the device poisons."""
+    def poison(self, buffer: Any, dtype: np.dtype[Any], stream: Any) -> None:
+        """Enqueue filling a new buffer of bytes for elements of ``dtype``, if the device poisons."""
 
     def view(
         self, buffer: Any, offset_nbytes: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]
@@ -341,10 +341,11 @@ class Device(Protocol):
     def is_array(self, value: object) -> bool:
         """Tell whether ``value`` is a device array of this very device."""
 
-    def references(self, buffer: Any, array: Any) -> object | None:
-        """Return something that changes when somebody else gets, or drops, an array over the memory of ``buffer``.
+    def renew(self, buffer: Any) -> bool:
+        """Make a buffer as `alloc` returns one, for what its stream carries out from now on.
 
-        ``array`` is a view of it. None where nothing tells: then no memory is used again while the device needs it.
+        Return false, and do nothing, where somebody has an array over the memory of ``buffer``, or where the device
+        cannot tell: then the memory is not used again while the device needs it.
         """
 
     def retire(self, array: Any, retired: Retired) -> None:

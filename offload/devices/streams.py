@@ -77,7 +77,7 @@ class Lane:
     here because of an async queue. ``end`` is where the last launch on a pool's lane ended, None if that is not known.
     ``passed`` is the sequence of the last launch that was noticed to be complete, and when that was, in seconds of
     `time.perf_counter`. ``joined`` has the lanes of other devices' pools that this one has followed last as parts of a
-    task of its own. ``left`` is what the last launch that had storage of its own leaves to the next one here.
+    task of its own. ``spare`` has the buffers that the last construct here has unmapped, for the next one here.
     """
 
     __slots__ = (
@@ -87,13 +87,13 @@ class Lane:
         "device",
         "end",
         "joined",
-        "left",
         "lock",
         "number",
         "of_queue",
         "passed",
         "pool",
         "sequence",
+        "spare",
         "stream",
     )
 
@@ -112,7 +112,7 @@ class Lane:
         self.lock = threading.RLock()  # for who marks a user's lane and has the gate look at it, in one order
         self._waited: dict[Lane, int] = {}
         self.joined: dict[StreamPool, Lane] = {}
-        self.left: Any = None
+        self.spare: Any = None
 
     def mark(self) -> Point:
         """Record an event at the tail of the stream and return the place.
@@ -264,7 +264,7 @@ class StreamPool:
     def close(self) -> None:
         """Let the streams go, also where somebody keeps a lane."""
         for lane in self.lanes:
-            lane.stream = lane.end = lane.left = None
+            lane.stream = lane.end = lane.spare = None
         self.idle.clear()
         self.lanes.clear()
 

@@ -352,6 +352,10 @@ class _CapturedDevice:
         """Return an array in memory of the graph."""
         return self._capture.alloc(shape, dtype, stream)
 
+    def renew(self, buffer: Any) -> bool:
+        """Return false: the graph's memory has an order of its own."""
+        return False
+
     def copy(self, dst: Any, src: Any, stream: Any) -> Any:
         """Copy what a graph can copy again and again.
 

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 from offload.data.entries import Counter, Entry, Origin
 from offload.data.maptypes import MapType
-from offload.data.present import PresentTable
+from offload.data.present_table import PresentTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from offload.arrays.sections import Section
     from offload.data.items import MapItem
@@ -165,7 +165,7 @@ class ShadowTable(PresentTable):
             self._index.add(entry)
             self._outside[entry] = entry.dynamic, entry.structured
 
-    def enter(self, items: Iterable[MapItem], counter: Counter = Counter.DYNAMIC) -> Plan:
+    def enter(self, items: Sequence[MapItem], counter: Counter = Counter.DYNAMIC) -> Plan:
         """Plan as a present table does, and note what that depended on."""
         plan = super().enter(items, counter)
         for item, entry in zip(plan.items, plan.entries, strict=True):
@@ -174,17 +174,9 @@ class ShadowTable(PresentTable):
             self._note_copy(entry, writes=True)
         return plan
 
-    def reenter(
-        self, items: Iterable[MapItem], counter: Counter = Counter.DYNAMIC, *, knows_sets: bool = False
-    ) -> None:
-        """Return None, so that every construct goes through `enter` and `exit`."""
-
-    def own(self, items: Iterable[MapItem], counter: Counter = Counter.DYNAMIC) -> None:
-        """Return None, for the same reason."""
-
     def exit(
         self,
-        items: Iterable[MapItem],
+        items: Sequence[MapItem],
         counter: Counter = Counter.DYNAMIC,
         *,
         ends_region: bool = False,

@@ -100,7 +100,7 @@ class GraphWork(Work):
             uses = [(entry, entry.section) for entry in entries]
             pairs = list(zip(noted.uses, uses, strict=True))
             reads = [part for use, part in pairs if not use.follows_users]
-            lane.wait_for(ledger.before(reads, [part for use, part in pairs if use.follows_users], noted.absent))
+            lane.wait_for(ledger.acquire(reads, [part for use, part in pairs if use.follows_users], noted.absent))
             for use, entry in zip(noted.uses, entries, strict=True):
                 if use.changes:
                     entry.change(lane)
@@ -108,7 +108,8 @@ class GraphWork(Work):
             if self._findings:
                 launch.findings = [self._look]
             if uses or noted.copied_back:
-                ledger.note(lane.mark(), uses, [part for use, part in pairs if use.writes], noted.copied_back)
+                writes = [part for use, part in pairs if use.writes]
+                ledger.release((lane, uses, writes, noted.copied_back), lane.mark())
 
     def _look(self, value: Any) -> Any:
         """Look at what each task's work has found wrong, all of it, so that the next replay starts anew."""

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from offload.arrays.items import SCALARS
 from offload.data.boxes import Needs
 from offload.data.exchanges import before, make_current, receive
+from offload.data.forks import Fork
 from offload.data.replicas import locked
 from offload.devices.streams import using
 from offload.errors import ClauseError
@@ -35,7 +36,6 @@ from offload.loops.running.verdicts import observe_each
 from offload.loops.sets.divisions import MODES, Lie
 from offload.loops.sets.set_kinds import kind_of, on_devices
 from offload.runtime.current import here
-from offload.runtime.forks import Fork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

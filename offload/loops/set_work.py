@@ -1,6 +1,6 @@
 """What a loop's target task does on the devices of a set: maps, runs, unmaps, on each of them.
 
-`offload.runtime.together` and `leaving` map for all constructs with ``devices=``. The body is given `Replicated`
+`offload.data.sets` maps for all constructs with ``devices=``. The body is given `Replicated`
 arrays.
 """
 
@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from offload.constructs.target_work import Known, TargetWork, put
+from offload.data.sets import DeviceSet
 from offload.errors import MapError
 from offload.loops.replicas import Replicated, SetLauncher
 from offload.loops.sets.set_kinds import on_devices
-from offload.runtime.leaving import leave_sets
-from offload.runtime.together import Together, enter, leave, settle, undo
 from offload.runtime.works import present_items
 
 if TYPE_CHECKING:
@@ -126,9 +125,9 @@ class SetWork(TargetWork):
         return True
 
     def _begin(self, launch: Any, lane: Lane, staged: list[Any]) -> None:
-        binding, gate = self._binding, launch.construct.runtime.gate
-        plan = enter(launch, gate, self.places, binding.items, lane, staged, self._counter, adopts=True)
-        launch.plan = plan
+        binding, on = self._binding, DeviceSet(self.places, launch.construct.runtime.gate)
+        plan = launch.plan = on.enter(binding.items, lane, staged, self._counter, adopts=True)
+        launch.spread(self.places[1:])
         args, kwargs = list(self.args), dict(self.kwargs)
         for slot, host, address, number in binding.arrays:
             if plan.entries[number] is None and host.size:  # absent, and need not be present: the launch refuses it
@@ -145,30 +144,23 @@ class SetWork(TargetWork):
         """Do nothing: a loop returns no storage."""
 
     def settle(self, launch: Any, place: DevicePlace, lane: Lane) -> None:
-        if launch.fork is None:
-            super().settle(launch, place, lane)
-        else:
-            launch.point = settle(launch, self.places, lane)
+        launch.point = place.settle(lane)
 
     def end(self, launch: Any, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        if launch.plan.__class__ is not Together:
+        plan, binding = launch.plan, self._binding
+        if plan.on is None:
             super().end(launch, place, lane, staged)
             return
-        plan, gate = launch.plan, launch.construct.runtime.gate
-        binding = self._binding
-        launch.point = leave(plan, lane)
+        launch.point = plan.on.leave(plan, lane)
         if launch.point is not None:
             launch.body.settle(binding, plan)
             if binding.key is not None and self._known is None:  # which stays, for the end of a call on one device
                 with place.lock:
                     _ = place.table.remember(binding.key, Known(binding))
         else:
-            launch.held, launch.point = leave_sets(
-                launch, gate, self.places, present_items(plan), lane, staged, self._counter, ends_region=True
-            )
+            launch.held, launch.point = plan.on.exit(present_items(plan), lane, staged, self._counter, ends_region=True)
+            launch.spread(self.places[1:])
 
     def abort(self, launch: Any, place: DevicePlace, lane: Lane) -> None:
-        if not isinstance(launch.plan, Together):
-            super().abort(launch, place, lane)
-        else:
-            launch.held = undo(launch.plan, lane)
+        if launch.plan is not None:
+            launch.held = (launch.plan.on or place).undo(launch.plan, lane)

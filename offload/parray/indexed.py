@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from offload.constructs.copying import second_place
+from offload.data.arguments import touch
 from offload.devices.retired import refuse_retired
 from offload.parray.moves import Move, make_all, one_failure, scratch
 from offload.parray.types import Place
 from offload.runtime.current import here
 from offload.runtime.generate import generate
 from offload.runtime.recipe import DeviceRecipe
-from offload.runtime.touching import touch
 from offload.runtime.works import Work
 from offload.tasks.recipe import Recipe
 

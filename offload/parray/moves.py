@@ -24,13 +24,13 @@ from offload.arrays.hostcopies import copyto
 from offload.arrays.sections import overlaps
 from offload.constructs.copying import plain_recipe, second_place, section_at
 from offload.constructs.groups import taskgroup
+from offload.data.arguments import touch
 from offload.devices.retired import refuse_retired
 from offload.errors import ClauseError
 from offload.parray.storage import COPY
 from offload.runtime.current import here
 from offload.runtime.generate import generate
 from offload.runtime.recipe import DeviceRecipe
-from offload.runtime.touching import touch
 from offload.runtime.works import Work
 from offload.tasks.recipe import Recipe
 

@@ -15,12 +15,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from offload.data.ledger import PutOffError
-from offload.data.released import Released
+from offload.data.release import Released
 from offload.errors import DeviceLostError, DeviceMemoryError
 from offload.interrupts.finalizers import put_off
 from offload.interrupts.frames import calls_program
 from offload.interrupts.shields import ends_body
-from offload.runtime.reached import Kept, Reached, Staging, found
+from offload.runtime.stream_callbacks import BodyStart, Kept, StagedCopies, found
 from offload.tasks.failures import note_task, without_engine_frames
 from offload.tasks.states import TaskState
 from offload.tasks.task import Task
@@ -66,9 +66,8 @@ class DeviceTask(Task):
     place: DevicePlace
     waits_in_stream_order = True
     _collects = True
-    _staging: Staging | None = None
+    _staging: StagedCopies | None = None
     entered: Sequence[MapItem] = ()
-    fork: Any = None
     other_places: Sequence[DevicePlace] = ()
     """Where the work is carried out besides, with storage that goes back when it has passed."""
     findings: list[Callable[[Any], Any]] | None = None
@@ -174,7 +173,7 @@ class DeviceTask(Task):
             if work is not None:
                 reached = work.begin(self, place, lane, staged)
         except BaseException as error:
-            kept = place.ledger.take_kept(lane)
+            kept = place.take_kept(lane)
             if kept:
                 with suppress(DeviceLostError):
                     self.construct.runtime.gate.add(lane.mark(), Kept(kept))
@@ -193,7 +192,7 @@ class DeviceTask(Task):
             return False
         if self.body is None or not device.bodies_block or (self.owner is not None and self._waits_alone(points, lane)):
             return True
-        return not Reached.holds(self, lane, reached)
+        return not BodyStart.holds(self, lane, reached)
 
     def _waits_alone(self, points: Sequence[Point], lane: Lane) -> bool:
         """Tell whether the body of a call that waits may do so: for its own copies only, with nothing else to do."""
@@ -265,7 +264,7 @@ class DeviceTask(Task):
                 else:
                     self.work.abort(self, self.place, lane)
             except BaseException as error:  # noqa: BLE001  # kept for whoever waits
-                self.held = self.place.ledger.take_kept(lane)
+                self.held = self.place.take_kept(lane)
                 if failure is None:
                     failure = without_engine_frames(error)
                     note_task(error, self, "the end of its launch failed")
@@ -306,7 +305,7 @@ class DeviceTask(Task):
     def _stage(self, copies: list[Any], *, has_run: bool) -> None:
         """Go on with the launch when copies have been carried out that only threads can make."""
         lane: Any = self.lane
-        self._staging = staging = Staging(self, copies, has_run=has_run)
+        self._staging = staging = StagedCopies(self, copies, has_run=has_run)
         self.construct.runtime.engine.staging.add(staging)
         if lane.is_idle:
             staging.passed(None)
@@ -372,8 +371,6 @@ class DeviceTask(Task):
         self.after = self.body = self.kwargs = None
         self.args = self.predecessors = ()
         engine = self.construct.runtime.engine
-        if place.ledger.back_on and self.point is not None:
-            place.ledger.arrived(self.point)
         place.ended += 1
         place.in_flight.discard(self)
         others = self.other_places
@@ -399,7 +396,5 @@ class DeviceTask(Task):
     def _leave(self, places: Sequence[DevicePlace]) -> None:
         """Take note, for other places, that the work has passed."""
         for place in places:
-            if place.ledger.back_on and self.point is not None:
-                place.ledger.arrived(self.point)
             place.ended += 1
             place.in_flight.discard(self)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from offload.data.declared import declarations
+from offload.data.associations import take_declared
+from offload.data.declarations import declarations
 from offload.errors import (
     ClauseError,
     DeviceUnavailableError,
@@ -124,7 +125,7 @@ class Places:
         if 0 <= number < len(self.places):
             place = self.places[number]
             if place.declared != declarations.version:
-                place.take_declared()
+                take_declared(place)
             return place
         if number in (self.initial_device, initial_device):
             return None

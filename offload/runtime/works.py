@@ -9,15 +9,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from offload.data.arguments import touch
 from offload.data.entries import Counter
 from offload.data.maptypes import MapType
 from offload.devices.retired import refuse_retired
-from offload.runtime.touching import touch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from offload.data.items import MapItem
+    from offload.data.sets import DeviceSet
     from offload.devices.streams import Lane, Point
     from offload.runtime.place import DevicePlace
     from offload.tasks.received import Values
@@ -37,14 +38,12 @@ class Launch(Protocol):
         What the beginning of a region has mapped, for the task that ends the region.
     findings : list or None
         What looks at what the work has left for the host, when it has passed.
-    fork : Fork or None
-        The lanes of other devices, while copies are staged.
     held : list or None
         What must live until the lane gets to where the work ends, besides what the task has in any case: its work and
         its arguments. `Released` first, if there is one.
     other_after : event or None
         What the calling thread's own stream held on the work's ``second`` device.
-    plan : Entered or Together or None
+    plan : Plan or None
         What `Work.begin` has mapped, on one device or on several.
     point : Point or None
         Where on the lane the work ends; None where that has not been marked.
@@ -58,7 +57,6 @@ class Launch(Protocol):
     kwargs: Any
     construct: Site
     entered: Sequence[MapItem]
-    fork: Any
     findings: list[Callable[[Any], Any]] | None
     held: list[Any] | None
     other_after: Any
@@ -126,7 +124,7 @@ class Work:
         PutOffError
             The launch is to be tried again later; nothing has changed.
         MapError, DeviceMemoryError
-            Nothing has changed, but for what ``place.ledger.take_kept`` gives, which is in use on the lane.
+            Nothing has changed, but for what ``place.take_kept`` gives, which is in use on the lane.
         """
         return None
 
@@ -170,45 +168,61 @@ class EmptyWork(Work):
             lane.wait_for([self._before])
 
 
-class EnterDataWork(Work):
+class DataWork(Work):
+    """A data construct: ``on`` is the data environment of several devices; None: it is carried out on one."""
+
+    __slots__ = ("on", "places")
+
+    on: DeviceSet | None
+
+    def __init__(self) -> None:
+        self.on, self.places = None, ()
+
+    def settle(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
+        launch.point = place.settle(lane)
+
+
+class EnterDataWork(DataWork):
     """Map items, as ``target enter data`` does; count in ``counter``."""
 
     __slots__ = ("counter", "items")
 
     def __init__(self, items: list[MapItem], counter: Counter = Counter.DYNAMIC) -> None:
+        super().__init__()
         self.items = items
         self.counter = counter
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        plan = launch.plan = place.enter(self.items, lane, staged, self.counter)
+        plan = launch.plan = (self.on or place).enter(self.items, lane, staged, self.counter)
         launch.point = plan.point
-        self.note_call(launch, plan)
+        for each in plan.plans:
+            self.note_call(launch, each)
+        if plan.others:
+            launch.spread(self.places[1:])
 
     def note_call(self, launch: Launch, plan: Any) -> None:
         """Note where the program maps what is mapped now, for the report on what is left at the end."""
         for entry in plan.counted:
             entry.mapped_at = launch.construct.call
 
-    def settle(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
-        launch.point = place.settle(lane)
-
     def abort(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
         if launch.plan is not None:
-            launch.held = place.undo(launch.plan, lane)
+            launch.held = (self.on or place).undo(launch.plan, lane)
 
 
-class ExitDataWork(Work):
+class ExitDataWork(DataWork):
     """Unmap items, as ``target exit data`` does; with ``finalizes`` all references of ``counter`` go."""
 
     __slots__ = ("counter", "finalizes", "items")
 
     def __init__(self, items: list[MapItem], counter: Counter = Counter.DYNAMIC, *, finalizes: bool = False) -> None:
+        super().__init__()
         self.items = items
         self.counter = counter
         self.finalizes = finalizes
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        launch.held, launch.point = place.exit(
+        launch.held, launch.point = (self.on or place).exit(
             self.items_of(launch),
             lane,
             staged,
@@ -217,13 +231,12 @@ class ExitDataWork(Work):
             finalizes=self.finalizes,
             may_be_put_off=True,
         )
+        if self.on is not None:
+            launch.spread(self.places[1:])
 
     def items_of(self, launch: Launch) -> Sequence[MapItem]:
         """Return what a launch unmaps."""
         return self.items
-
-    def settle(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
-        launch.point = place.settle(lane)
 
 
 class EnterRegionWork(EnterDataWork):
@@ -334,7 +347,7 @@ class ExposeWork(Work):
         place.expose(self._item, lane)
 
 
-class UpdateWork(Work):
+class UpdateWork(DataWork):
     """Copy items to or from the device, as their map types say.
 
     With a ``key`` the update is remembered by it once its items are found present (`PresentTable.remember`).
@@ -343,11 +356,11 @@ class UpdateWork(Work):
     __slots__ = ("_key", "items")
 
     def __init__(self, items: Sequence[MapItem], key: Any = None) -> None:
+        self.on, self.places = None, ()
         self.items = items
         self._key = key
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        launch.held, launch.point = place.update(self.items, lane, staged, self._key)
-
-    def settle(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
-        launch.point = place.settle(lane)
+        launch.held, launch.point = (self.on or place).update(self.items, lane, staged, self._key)
+        if self.on is not None:
+            launch.spread(self.places[1:])

@@ -34,7 +34,7 @@ from offload.acc.clauses import (
     queues_of,
 )
 from offload.constructs.clauses.mapping import map_items
-from offload.data.maptypes import Construct, MapType
+from offload.data.maptypes import MapConstruct, MapType
 from offload.errors import ClauseError
 from offload.runtime.queues import Queues
 from offload.tasks.depend import DependType
@@ -224,7 +224,7 @@ def test_zero_elsewhere(word, spellings):
 
 # -- list items --------------------------------------------------------------------------------------
 def items(word, *arrays, **more):
-    return map_items(Construct.TARGET_DATA, [data_clause(word, arrays, NOBODY, **more)])
+    return map_items(MapConstruct.TARGET_DATA, [data_clause(word, arrays, NOBODY, **more)])
 
 
 def test_items():

@@ -13,7 +13,7 @@ import pytest
 import offload as omp
 from offload import alloc, delete, from_, release, to, tofrom
 from offload.arrays.sections import covers
-from offload.data.declared import declarations
+from offload.data.declarations import declarations
 from offload.devices.sim.device import SimEvent
 
 N = 64

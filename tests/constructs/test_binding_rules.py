@@ -12,8 +12,8 @@ from offload.arrays.items import array_section
 from offload.arrays.sections import covers
 from offload.constructs.clauses.binding import Binding, plain_arrays
 from offload.constructs.clauses.mapping import map_item
-from offload.data.known import Layouts
 from offload.data.maptypes import MapType
+from offload.data.memo import Layouts
 
 NOWHERE = SimpleNamespace(device=None)
 MEMORY = np.zeros((6, 8))

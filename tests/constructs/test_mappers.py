@@ -9,10 +9,10 @@ import pytest
 from offload import alloc, from_, to, tofrom
 from offload.arrays.items import MAPPERS, mapper_of
 from offload.constructs.clauses.mappers import Leaf, Modifiers, declare_mapper, expand, expand_object
-from offload.data.maptypes import DECAY, Construct, MapType, types_of
+from offload.data.maptypes import DECAY, MapConstruct, MapType, types_of
 from offload.errors import ClauseError, MapError
 
-REGION_TYPES = types_of(Construct.DECLARE_MAPPER)
+REGION_TYPES = types_of(MapConstruct.DECLARE_MAPPER)
 
 
 @pytest.fixture(autouse=True)

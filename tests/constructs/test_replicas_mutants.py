@@ -8,13 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from offload.data import exchanges, gathering, shared
+from offload.data import arguments, environment, exchanges, gathering, sets
 from offload.data.boxes import BoxTable
 from offload.data.environment import DataEnvironment
+from offload.data.forks import Fork
 from offload.data.maptypes import MapType
 from offload.data.replicas import ReplicaSet
-from offload.runtime import leaving, together, touching
-from offload.runtime.forks import Fork
 from tests.constructs.test_replicas_rules import check
 
 pytestmark = pytest.mark.mutants
@@ -31,18 +30,18 @@ def nothing(*_, **__):
 
 
 def plain_constructs_use_what_is_stale(patch):
-    patch.setattr(shared, "complete", nothing)
+    patch.setattr(environment, "complete", nothing)
 
 
 def plain_constructs_leave_others_current(patch):
-    patch.setattr(shared, "mark_written", nothing)
+    patch.setattr(environment, "mark_written", nothing)
 
 
 def updates_to_one_device_leave_others_current(patch):
     def mark(place, copies):
         exchanges.mark_written(place, [copy for copy in copies if copy[0].map_type is not MapType.TO])
 
-    patch.setattr(shared, "mark_written", mark)
+    patch.setattr(environment, "mark_written", mark)
 
 
 def updates_with_gaps_cover_their_box(patch):
@@ -82,11 +81,11 @@ def copies_of_device_arrays_ask_nobody(patch):
 
 
 def device_arrays_are_read_as_they_are(patch):
-    patch.setattr(touching, "receive", nothing)
+    patch.setattr(arguments, "receive", nothing)
 
 
 def device_arrays_are_written_in_secret(patch):
-    patch.setattr(touching, "_found", lambda *args, is_written: [])
+    patch.setattr(arguments, "_found", lambda *args, is_written: [])
 
 
 def one_device_has_it_all(patch):
@@ -105,7 +104,7 @@ PART = ReplicaSet.part
 
 
 def sets_that_end_leave_the_rest_stale(patch):
-    patch.setattr(leaving, "dissolve", nothing)
+    patch.setattr(sets, "dissolve", nothing)
 
 
 def forks_do_not_join(patch):
@@ -122,7 +121,6 @@ def the_primary_alone_is_filled(patch):
         if self.device.number == 0:
             COPY_IN(self, steps, lane, staged)
 
-    patch.setattr(together, "DataEnvironment", DataEnvironment, raising=False)
     patch.setattr(DataEnvironment, "copy_in", copy_in)
 
 
@@ -132,7 +130,7 @@ def readers_are_taken_for_writers_nowhere(patch):
     def mark(place, copies):
         exchanges.mark_written(place, [copy for copy in copies if copy[0].always])
 
-    patch.setattr(shared, "mark_written", mark)
+    patch.setattr(environment, "mark_written", mark)
 
 
 def gathers_skip_the_last_part(patch):
@@ -149,7 +147,7 @@ def views_that_are_no_boxes_are_gathered_as_such(patch):
             return
         whole(replicas, replace(item, strides=part.strides), *args, **kwargs)
 
-    patch.setattr(leaving, "gather", gather)
+    patch.setattr(sets, "gather", gather)
 
 
 MUTANTS = [

@@ -16,7 +16,7 @@ from offload.constructs.clauses.sharing import (
     check_sharing,
     has_rules,
 )
-from offload.data.maptypes import BEHAVIOURS, Construct, MapType
+from offload.data.maptypes import BEHAVIOURS, MapConstruct, MapType
 from offload.errors import ClauseError
 
 
@@ -29,7 +29,7 @@ def decide(args, kwargs=None, *, on_host=False, **clauses):
     rules = ArgumentRules(clauses, names)
     visible = names.at_call(args, kwargs or {})
     binding = Binding.of(args, kwargs or {})
-    binding.items = map_items(Construct.TARGET, clauses.get("map", ()), visible)
+    binding.items = map_items(MapConstruct.TARGET, clauses.get("map", ()), visible)
     n_mapped = len(binding.items)
     rules.decide(binding, visible, on_host=on_host)
     del binding.items[:n_mapped]

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-import offload.data.storage
+import offload.data.environment
 from offload.data.entries import Entry
 from offload.data.maptypes import MapType
-from offload.data.present import PresentTable
+from offload.data.present_table import PresentTable
 from offload.errors import ExtensionError
 from tests.data import test_environment_rules
 from tests.data.test_environment_rules import DataEnvironmentMachine
@@ -157,7 +157,7 @@ def turned_update(table, items):
     return UPDATE(table, [replace(item, map_type=other[item.map_type]) for item in items])
 
 
-def at_the_start(entry, address, shape, strides, itemsize, plain=offload.data.storage.correspond):
+def at_the_start(entry, address, shape, strides, itemsize, plain=offload.data.environment.correspond):
     return (0, *plain(entry, address, shape, strides, itemsize)[1:])
 
 
@@ -187,7 +187,7 @@ MUTANTS = {
     "an update ignores present": [(PresentTable, "update", lenient_update)],
     "an update needs presence": [(PresentTable, "update", strict_update)],
     "an update goes the other way": [(PresentTable, "update", turned_update)],
-    "a part lies at the start": [(offload.data.storage, "correspond", at_the_start)],
+    "a part lies at the start": [(offload.data.environment, "correspond", at_the_start)],
 }
 
 

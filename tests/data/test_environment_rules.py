@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 import offload as omp
 from offload.arrays.items import array_section
-from offload.data.maptypes import Construct, types_of
+from offload.data.maptypes import MapConstruct, types_of
 from tests.profiles import examples
 
 pytestmark = pytest.mark.filterwarnings("ignore::offload.DirectiveWarning")  # an exit from associated storage
@@ -35,8 +35,8 @@ def named(construct):
     return [{"from": "from_"}.get(map_type.word, map_type.word) for map_type in types_of(construct)]
 
 
-ENTERING, LEAVING = named(Construct.TARGET_ENTER_DATA), named(Construct.TARGET_EXIT_DATA)
-REGION = named(Construct.TARGET)
+ENTERING, LEAVING = named(MapConstruct.TARGET_ENTER_DATA), named(MapConstruct.TARGET_EXIT_DATA)
+REGION = named(MapConstruct.TARGET)
 COPIES_IN, COPIES_OUT = {"to", "tofrom"}, {"from_", "tofrom"}
 
 

@@ -9,8 +9,8 @@ import pytest
 from offload.arrays.sections import HOST, section_of
 from offload.data.entries import Counter, Origin, correspond
 from offload.data.items import MapItem
-from offload.data.maptypes import EFFECTIVE, Construct, MapType, resolve, types_of
-from offload.data.present import PresentTable
+from offload.data.maptypes import EFFECTIVE, MapConstruct, MapType, resolve, types_of
+from offload.data.present_table import PresentTable
 from offload.errors import ClauseError, ExtensionError, InternalError, MapError, NotPresentError
 from offload.graphs.rehearsal import NotCapturableError, ShadowTable
 
@@ -65,12 +65,12 @@ def table():
 @pytest.mark.parametrize(
     ("construct", "row"),
     [
-        (Construct.TARGET, {None: TOFROM, ALLOC: ALLOC, TO: TO, FROM: FROM, TOFROM: TOFROM}),
-        (Construct.TARGET_DATA, {None: TOFROM, ALLOC: ALLOC, TO: TO, FROM: FROM, TOFROM: TOFROM}),
-        (Construct.TARGET_ENTER_DATA, {None: TO, ALLOC: ALLOC, TO: TO, TOFROM: TO}),
-        (Construct.TARGET_EXIT_DATA, {None: FROM, FROM: FROM, TOFROM: FROM, RELEASE: RELEASE, DELETE: DELETE}),
-        (Construct.TARGET_UPDATE, {TO: TO, FROM: FROM}),
-        (Construct.DECLARE_MAPPER, {None: TOFROM, ALLOC: ALLOC, TO: TO, FROM: FROM, TOFROM: TOFROM}),
+        (MapConstruct.TARGET, {None: TOFROM, ALLOC: ALLOC, TO: TO, FROM: FROM, TOFROM: TOFROM}),
+        (MapConstruct.TARGET_DATA, {None: TOFROM, ALLOC: ALLOC, TO: TO, FROM: FROM, TOFROM: TOFROM}),
+        (MapConstruct.TARGET_ENTER_DATA, {None: TO, ALLOC: ALLOC, TO: TO, TOFROM: TO}),
+        (MapConstruct.TARGET_EXIT_DATA, {None: FROM, FROM: FROM, TOFROM: FROM, RELEASE: RELEASE, DELETE: DELETE}),
+        (MapConstruct.TARGET_UPDATE, {TO: TO, FROM: FROM}),
+        (MapConstruct.DECLARE_MAPPER, {None: TOFROM, ALLOC: ALLOC, TO: TO, FROM: FROM, TOFROM: TOFROM}),
     ],
 )
 def test_types(construct, row):
@@ -84,7 +84,7 @@ def test_types(construct, row):
                 resolve(construct, map_type)
 
 
-@pytest.mark.parametrize("map_type", types_of(Construct.TARGET))
+@pytest.mark.parametrize("map_type", types_of(MapConstruct.TARGET))
 def test_first_and_second_entry(table, map_type):
     """The first entry allocates and copies in to and tofrom; the second one only counts."""
     item = x(0, 10, map_type)
@@ -97,7 +97,7 @@ def test_first_and_second_entry(table, map_type):
     assert table.live() == 1
 
 
-@pytest.mark.parametrize("map_type", types_of(Construct.TARGET))
+@pytest.mark.parametrize("map_type", types_of(MapConstruct.TARGET))
 def test_always(table, map_type):
     """With always, a present item is copied in (to, tofrom) and out (from, tofrom) at every count."""
     enter(table, x(0, 10, ALLOC))
@@ -600,17 +600,21 @@ def test_finalizes_what_nothing_ends(table):
 
 
 @pytest.mark.parametrize("counter", list(Counter))
-def test_reenter_and_leave(table, counter):
+def test_an_entry_that_only_counts(table, counter):
     """What finds everything present only counts, in its own counter, and so does its end while something is left."""
     (entry,) = enter(table, x(0, 10)).created
-    plan = table.reenter([x(0, 10), x(2, 4)], counter)
+    plan = table.enter([x(0, 10), x(2, 4)], counter)
     assert plan.only_counts
+    table.commit(plan)
     assert (entry.dynamic, entry.structured) == ((2, 0) if counter is Counter.DYNAMIC else (1, 1))
+    assert table.stays(plan)
     assert table.leave(plan)
     assert (entry.dynamic, entry.structured) == (1, 0)
-    plan = table.reenter([x(0, 10)], counter)
+    plan = table.enter([x(0, 10)], counter)
+    table.commit(plan)
     table.commit(table.exit([x(0, 10, DELETE)]))
     if counter is Counter.STRUCTURED:
+        assert not table.stays(plan)
         assert not table.leave(plan), "the end of the region removes it"
         assert (entry.structured, table.live()) == (1, 1)
     assert not table.leave(enter(table, x(20, 30)))
@@ -619,62 +623,15 @@ def test_reenter_and_leave(table, counter):
 @pytest.mark.parametrize(
     "item", [x(20, 30), x(20, 30, if_present=True), x(0, 10, always=True), x(3, 3), x(0, 10, DELETE)]
 )
-def test_reenter_is_not_enough(table, item):
-    """An entry with more to do than to count, or to ignore, changes nothing."""
+def test_an_entry_that_does_more_than_count(table, item):
+    """An entry with more to do than to count, or to ignore, says so, and its end is planned."""
     enter(table, x(0, 10))
+    plan = table.enter([x(0, 10), item], Counter.STRUCTURED)
+    table.commit(plan, [object()] * len(plan.created))
+    assert not plan.only_counts
     before = state(table)
-    assert table.reenter([x(0, 10), item], Counter.STRUCTURED) is None
-    assert state(table) == before
-
-
-@pytest.mark.parametrize("counter", list(Counter))
-def test_own(table, counter):
-    """What finds nothing present makes an entry for each item, and removes them at its end if nobody else has them."""
-    items = [x(0, 10), x(20, 30, TO)]
-    plan = table.own(items, counter)
-    assert table.live() == 0
-    table.commit_own(plan, [object(), object()])
-    assert [(entry.section, entry.dynamic, entry.structured) for entry in plan.entries] == [
-        (item.section, *((1, 0) if counter is Counter.DYNAMIC else (0, 1))) for item in items
-    ]
-    assert plan.parts() == [(entry, entry.section) for entry in table.entries()]
-    other = table.reenter([x(20, 30)], Counter.DYNAMIC)
-    assert not table.holds_alone(plan), "another construct has counted one of them"
-    assert table.leave(other)
-    assert table.holds_alone(plan)
-    table.remove_own(plan)
-    assert (table.live(), plan.removed) == (0, plan.entries)
-    assert not table.holds_alone(plan)
-
-
-def test_own_is_undone(table):
-    """An entry of the short way is taken back as any other."""
-    plan = table.own([x(0, 10)])
-    table.commit_own(plan, [object()])
-    assert table.undo(plan) == plan.entries
-    assert table.live() == 0
-
-
-@pytest.mark.parametrize(
-    "items",
-    [
-        [x(0, 10)],
-        [x(40, 50), x(2, 4)],
-        [x(8, 12)],
-        [x(40, 50), x(45, 46)],
-        [x(40, 50), x(40, 50)],
-        [x(40, 50, present=True)],
-        [x(40, 50, if_present=True)],
-        [x(40, 50, zeroes=True)],
-        [x(40, 40)],
-        [x(40, 50, DELETE)],
-    ],
-)
-def test_own_is_not_enough(table, items):
-    """An entry that finds anything, or has to ask or to do more than to make storage, changes nothing."""
-    enter(table, x(0, 10))
-    before = state(table)
-    assert table.own(items) is None
+    assert not table.stays(plan)
+    assert not table.leave(plan)
     assert state(table) == before
 
 
@@ -761,7 +718,7 @@ def test_an_entry_is_counted_again_until_one_goes():
     """What has found everything present is carried out again as it was, until an entry goes; then it counts nothing."""
     table = PresentTable()
     enter(table, x(0, 10), x(20, 30))
-    plan = table.reenter([x(0, 10), x(2, 4)])
+    plan = enter(table, x(0, 10), x(2, 4))
     (entry,) = plan.counted
     assert entry.dynamic == 2
     assert table.again(plan)

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from offload.arrays.sections import HOST, section_of
 from offload.data.entries import correspond
 from offload.data.items import MapItem
-from offload.data.maptypes import Construct, MapType, types_of
-from offload.data.present import PresentTable
+from offload.data.maptypes import MapConstruct, MapType, types_of
+from offload.data.present_table import PresentTable
 from offload.errors import ExtensionError, MapError, NotPresentError
 
-ENTRY_TYPES = types_of(Construct.TARGET)
+ENTRY_TYPES = types_of(MapConstruct.TARGET)
 EXIT_TYPES = tuple(MapType)
 
 

@@ -127,13 +127,13 @@ def test_an_open_copy_puts_an_exchange_off(held):
     section = replicas.section(((0, 1), (0, 1)))
     state = replicas.table.state
     with locked(runtime.places):
-        place.ledger.open(lanes[2], (), [(replicas.entries[2], section)])
+        place.open((lanes[2], (), [(replicas.entries[2], section)], ()))
         with pytest.raises(PutOffError) as caught:
             receive(replicas, 0, ((0, 1), (0, 4)), lanes[0])
         changed = replicas.table.state is not state or replicas.sent_nbytes
         followed = before(place, [(replicas.entries[2], section)], (), may_be_put_off=False)
         beside = receive(replicas, 0, ((0, 1), (1, 4)), lanes[0])
-    place.ledger.settle(lanes[2])  # before anything is asserted: the end of the region would wait for it
+    place.settle(lanes[2])  # before anything is asserted: the end of the region would wait for it
     for lane in lanes.values():
         lane.release()
     assert caught.value.place is place

@@ -1,15 +1,14 @@
 """The steps of constructs: what the table and the ledger answer, compared as lists."""
 
-import threading
 from types import SimpleNamespace
 
 import pytest
 
 from offload.arrays.sections import HOST, section_of
 from offload.data.items import MapItem
-from offload.data.ledger import Ledger, PutOffError
+from offload.data.ledger import OPEN, Ledger, PutOffError
 from offload.data.maptypes import MapType
-from offload.data.present import PresentTable
+from offload.data.present_table import PresentTable
 from offload.data.steps import entry_steps, exit_steps, update_steps
 
 ALLOC, TO, FROM, TOFROM, DELETE = MapType.ALLOC, MapType.TO, MapType.FROM, MapType.TOFROM, MapType.DELETE
@@ -27,25 +26,36 @@ class Lane:
 
 
 class Books:
-    """A table and a ledger, and what carries steps out where there is neither memory nor a stream."""
+    """A table and a ledger, and what carries plans out where there is neither memory nor a stream."""
 
     def __init__(self):
         self.table = PresentTable()
-        self.ledger = Ledger(threading.Lock())
+        self.ledger = Ledger()
+        self.opened = {}
 
-    def open(self, steps, lane=None):
-        """Commit steps, and open their accesses."""
+    def open(self, plan, lane=None):
+        """Commit a plan, and open its accesses."""
         lane = lane or Lane()
-        if steps.plan is not None:
-            self.table.commit(steps.plan, [object()] * len(steps.created))
-        if steps.used:
-            self.ledger.note(lane.mark(), steps.used)
-        self.ledger.open(lane, steps.reads, steps.writes, steps.back)
+        if plan.counter is not None:
+            self.table.commit(plan, [object()] * len(plan.created))
+        if plan.used:
+            self.ledger.release((lane, plan.used, (), ()), lane.mark())
+        self.opened[lane] = lane, plan.reads, plan.writes, plan.back
+        self.ledger.release(self.opened[lane], OPEN)
         return lane
 
-    def carry_out(self, steps):
-        """Commit steps, and return where they end."""
-        return self.ledger.settle(self.open(steps))
+    def settle(self, lane):
+        """Return where what is open on a lane ends; None if nothing is."""
+        claim = self.opened.pop(lane)
+        if not any(claim[1:]):
+            return None
+        point = lane.mark()
+        self.ledger.release(claim, point)
+        return point
+
+    def carry_out(self, plan):
+        """Commit a plan, and return where it ends."""
+        return self.settle(self.open(plan))
 
     def entering(self, *items):
         return entry_steps(self.table.enter(items), self.ledger)
@@ -58,9 +68,9 @@ class Books:
 
     def uses(self, *items):
         """Let a kernel use items that are present, and return where it ends."""
-        plan = self.table.enter(items)
-        point = Lane().mark()
-        self.ledger.note(point, plan.parts())
+        lane = Lane()
+        point = lane.mark()
+        self.ledger.release((lane, self.table.enter(items).uses, (), ()), point)
         return point
 
 
@@ -70,9 +80,24 @@ def x(first, end, map_type=TOFROM, **more):
     return MapItem(section, first, (end - first,), (1,), 1, map_type, label=f"x[{first}:{end}]", **more)
 
 
-def lists(steps):
-    """Return what steps do, by name, without the plan."""
-    return {name: value for name, value in vars(steps).items() if name != "plan" and value}
+STEPS = [
+    "created",
+    "waits",
+    "reads",
+    "writes",
+    "back",
+    "copies_kept",
+    "used",
+    "zeroed",
+    "copies_in",
+    "copies_out",
+    "failures",
+]
+
+
+def lists(plan):
+    """Return what a plan does on its lane, by name."""
+    return {name: value for name in STEPS if (value := getattr(plan, name))}
 
 
 @pytest.fixture
@@ -102,9 +127,9 @@ def test_an_entry_follows(books):
     back = books.carry_out(books.leaving(x(20, 30, FROM)))
     assert books.entering(x(0, 5)).waits == [point]
     steps = books.entering(x(6, 9), x(2, 4, TO, always=True), x(20, 25, FROM))
-    (old, written, new) = steps.plan.entries
+    (old, written, new) = steps.entries
     assert old is written
-    assert steps.waits == [point, point, point, kernel, back]
+    assert sorted(map(id, steps.waits)) == sorted(map(id, [point, point, point, kernel, back]))
     assert steps.writes == [(new, new.section), (old, x(2, 4).section)]
     assert [item.label for item, _ in steps.copies_in] == ["x[2:4]"]
 
@@ -115,7 +140,7 @@ def test_an_exit_of_all(books):
     point = books.carry_out(books.entering(item))
     kernel = books.uses(item)
     steps = books.leaving(item)
-    (entry,) = steps.plan.removed
+    (entry,) = steps.removed
     assert lists(steps) == {"waits": [point, kernel], "copies_out": [(item, entry)], "back": [item.section]}
     assert (steps.failures, books.table.live()) == ([], 1)
 
@@ -130,10 +155,10 @@ def test_an_exit_of_a_part(books):
     always = x(22, 24, FROM, always=True)
     steps = books.leaving(goes, always)
     assert lists(steps) == {
-        "waits": [*next(iter(steps.plan.removed)).writes.values(), *kept.writes.values()],
+        "waits": [*next(iter(steps.removed)).writes.values(), *kept.writes.values()],
         "copies_kept": [(always, kept)],
         "used": [(kept, always.section)],
-        "copies_out": [(goes, steps.plan.removed[0])],
+        "copies_out": [(goes, steps.removed[0])],
         "back": [goes.section],
     }
     books.carry_out(steps)
@@ -154,7 +179,7 @@ def test_an_update(books):
         "copies_out": [(from_, entry)],
         "reads": [(entry, from_.section)],
     }
-    assert (steps.plan, steps.failures) == (None, None)
+    assert (steps.counter, steps.failures) == (None, None)
     assert lists(books.updating(absent)) == {}
 
 
@@ -198,6 +223,6 @@ def test_put_off(books, opened, put_off, goes_on):
     for construct in goes_on:
         construct(books)
     assert books.table.version == version
-    point = books.ledger.settle(lane)
+    point = books.settle(lane)
     for construct in put_off:
         assert point in construct(books).waits

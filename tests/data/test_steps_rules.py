@@ -139,12 +139,11 @@ class World:
         elif name == "update":
             environment.update(found, lane, [])
         else:
-            begin = environment.enter_region if name == "kernel" and found else environment.enter
-            plan = begin(found, lane, [])
+            plan = environment.enter(found, lane, [], is_region=name == "kernel")
             if name == "kernel":
                 for item in found:
                     item.present = False
-                if environment.leave(plan, lane) is None and environment.exit_region(plan, lane, []) is None:
+                if environment.leave(plan, lane) is None:
                     environment.exit(found, lane, [], ends_region=True)
         return [call for call in self.device.calls if call[0] in ACTS]
 
@@ -272,4 +271,4 @@ def test_a_device_that_fails(sequence, last, fails_at):
             check(table, expected[0])
     assert not any(is_open(entry) for entry in table.entries())
     for section in {item.section for item in found}:
-        world.environment.ledger.before([], fresh=[section])
+        world.environment.ledger.acquire(fresh=[section])

@@ -21,7 +21,7 @@ from offload.arrays.sections import HOST, section_of
 from offload.data.items import MapItem
 from offload.data.ledger import PutOffError
 from offload.data.maptypes import MapType
-from offload.data.present import PresentTable
+from offload.data.present_table import PresentTable
 from offload.errors import DeviceError, DeviceLostError
 from offload.graphs import capture
 from offload.graphs.branches import branches

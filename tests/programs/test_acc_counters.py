@@ -19,7 +19,7 @@ import offload as omp
 from offload import acc
 from offload.arrays.items import array_section
 from offload.data.entries import Counter, Entry
-from offload.data.present import PresentTable
+from offload.data.present_table import PresentTable
 from tests.conftest import checked
 from tests.data.test_environment_rules import POISON, poisoned
 from tests.profiles import examples

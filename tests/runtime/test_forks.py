@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import offload as omp
+from offload.data.forks import Fork
 from offload.data.ledger import PutOffError
 from offload.data.replicas import locked
 from offload.devices.sim.device import SimEvent
 from offload.devices.streams import POOL_LIMIT
-from offload.runtime.forks import Fork
 from tests.conftest import checked
 from tests.constructs.test_replicas_rules import Program
 

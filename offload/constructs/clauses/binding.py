@@ -14,7 +14,7 @@ launched. A region on the host has the same binding, which need not be complete.
 
 A binding of host arrays and scalars is remembered for calls with the same arrays while these are present:
 `PresentTable.remembered` forgets all when an entry goes, so that nothing keeps memory of the host which no entry keeps.
-The key is what clauses say and the identity of each array; its layout is compared (`offload.data.known.Layouts`). The
+The key is what clauses say and the identity of each array; its layout is compared (`offload.data.memo.Layouts`). The
 scalars are no part of it. Rejected: to keep a binding in the function (its last arrays would live as long).
 
 OpenMP 5.2, 5.8.7 "defaultmap Clause", for what is in no clause.

@@ -41,7 +41,7 @@ from offload.arrays.items import MAPPERS, address_of, array_section, is_device_a
 from offload.arrays.sections import covers
 from offload.constructs.clauses.maps import MapClause
 from offload.constructs.clauses.partial import PartialView, Parts, partial_array
-from offload.data.maptypes import DECAY, Construct, MapType, types_of
+from offload.data.maptypes import DECAY, MapConstruct, MapType, types_of
 from offload.errors import ClauseError, MapError
 from offload.interrupts.shields import pass_on
 from offload.runtime.keywords import takes_clauses
@@ -175,7 +175,7 @@ def expand_object(
         if effective is None:
             raise ClauseError(
                 f"the mapper of {type(item).__name__} gives map({inner_type.word}: …); a mapper's items are "
-                f"{', '.join(one.word for one in types_of(Construct.DECLARE_MAPPER))}"
+                f"{', '.join(one.word for one in types_of(MapConstruct.DECLARE_MAPPER))}"
             )
         united = modifiers
         if inner is not None:

@@ -12,7 +12,7 @@ from offload.constructs.clauses.maps import MapClause
 from offload.constructs.clauses.names import parse_item
 from offload.constructs.clauses.variadics import members
 from offload.data.items import MapItem
-from offload.data.maptypes import Construct, MapType, resolve
+from offload.data.maptypes import MapConstruct, MapType, resolve
 from offload.errors import MapError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def check_writeable(items: Iterable[MapItem]) -> None:
 
 
 def map_items(
-    construct: Construct,
+    construct: MapConstruct,
     clauses: Iterable[Any],
     names: Mapping[str, Any] | None = None,
     objects: dict[int, Expansion] | None = None,

@@ -15,7 +15,7 @@ from offload.constructs.clauses.dependences import Dependence
 from offload.constructs.clauses.mapping import map_item
 from offload.constructs.clauses.maps import MapClause
 from offload.constructs.clauses.names import parse_item
-from offload.data.maptypes import EFFECTIVE, Construct, MapType
+from offload.data.maptypes import EFFECTIVE, MapConstruct, MapType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -62,7 +62,7 @@ class WholeParameters:
             clause = given if isinstance(given, MapClause) else None
             if clause is not None and clause.mapper is not None:
                 return None
-            map_type = EFFECTIVE[Construct.TARGET].get(clause.map_type if clause is not None else None)
+            map_type = EFFECTIVE[MapConstruct.TARGET].get(clause.map_type if clause is not None else None)
             for item in clause.items if clause is not None else (given,):
                 if visible is None or map_type is None or not isinstance(item, str):
                     return None

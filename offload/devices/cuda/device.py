@@ -22,7 +22,7 @@ from offload.devices.cuda.events import CallerEvents, EventPool
 from offload.devices.cuda.forked import check_fork, error_of_fork
 from offload.devices.cuda.graphs import CudaGraphCapture
 from offload.devices.cuda.kernels import CudaKernels
-from offload.devices.cuda.memory import Block, DeviceMemory, block_of, references
+from offload.devices.cuda.memory import Block, DeviceMemory, block_of, is_alone
 from offload.errors import DeviceLostError, DeviceMemoryError, EventError, UnsupportedError, UsageError
 from offload.interrupts.finalizers import catch_up
 
@@ -303,7 +303,7 @@ class CudaDevice:
             free_nbytes,
         )
 
-    def poison(self, buffer: Any, dtype: np.dtype[Any]) -> None:
+    def poison(self, buffer: Any, dtype: np.dtype[Any], stream: Any) -> None:
         """Do nothing: memory that is used again shows by itself."""
 
     def view(
@@ -379,7 +379,9 @@ class CudaDevice:
         """Tell whether ``value`` is a CuPy array on this device."""
         return isinstance(value, cupy.ndarray) and value.data.device_id == self.index
 
-    references = staticmethod(references)
+    def renew(self, buffer: Any) -> bool:
+        """Tell whether nobody has an array over the memory of a buffer; then it is as good as a new one."""
+        return is_alone(buffer)
 
     def retire(self, array: Any, retired: Retired) -> None:
         """Note what has become of the allocation that ``array`` lies in; CuPy's own operations do not ask."""

@@ -150,18 +150,24 @@ def block_of(array: Any) -> Block | None:
     return owner if type(owner) is Block else None
 
 
-def references(buffer: Any, array: Any) -> tuple[int, ...]:
-    """Return how many references there are to two CuPy arrays, and to the memory that both have.
+def is_alone(buffer: Any) -> bool:
+    """Tell whether no other CuPy array has the memory of a buffer.
 
     A view has the same pointer as its array, or one of its own to the same memory; anything else has an array.
     """
-    return (
-        getrefcount(buffer),
-        getrefcount(array),
-        getrefcount(buffer.data),
-        getrefcount(array.data),
-        getrefcount(buffer.data.mem),
-    )
+    return getrefcount(buffer.data) <= _REFERENCES_ALONE and getrefcount(buffer.data.mem) <= _REFERENCES_ALONE
+
+
+class _Holder:
+    """Stands for an array that nobody shares memory with."""
+
+    def __init__(self) -> None:
+        self.data = object()
+
+
+_HOLDER = _Holder()
+_REFERENCES_ALONE = getrefcount(_HOLDER.data)
+"""What `getrefcount` says of an attribute to which one object refers."""
 
 
 class DriverPool:

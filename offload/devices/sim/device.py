@@ -13,6 +13,7 @@ import math
 import random
 import threading
 import time
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -193,9 +194,9 @@ class SimDevice:
             poison(storage, dtype)
         return SimArray(storage, self, block)
 
-    def poison(self, buffer: SimArray, dtype: np.dtype[Any]) -> None:
-        """Fill a new ``buffer`` for elements of ``dtype``, at once: nothing has been enqueued with it."""
-        poison(_storage(buffer), dtype)
+    def poison(self, buffer: SimArray, dtype: np.dtype[Any], stream: SimStream) -> None:
+        """Enqueue filling a ``buffer`` for elements of ``dtype``, behind what the stream still does with it."""
+        stream.launch(poison, buffer._storage, dtype)  # noqa: SLF001
 
     def view(
         self,
@@ -218,7 +219,8 @@ class SimDevice:
                 f"view of a buffer with strides {storage.strides} and shape {storage.shape}; it must be contiguous"
             )
         try:
-            memory = storage.reshape(-1, order="A").view(np.uint8)
+            is_bytes = storage.ndim == 1 and storage.dtype == np.uint8
+            memory = storage if is_bytes else storage.reshape(-1, order="A").view(np.uint8)
             part = np.ndarray(shape, dtype, buffer=memory, offset=offset_nbytes, strides=strides)
         except (ValueError, TypeError) as error:
             raise InternalError(
@@ -239,7 +241,8 @@ class SimDevice:
         """
         if self.fate.error is not None:
             self.fate.check()
-        to, at = _storage(dst), _storage(src)
+        to = dst._storage if isinstance(dst, SimArray) else dst  # noqa: SLF001
+        at = src._storage if isinstance(src, SimArray) else src  # noqa: SLF001
         if to.shape != at.shape or to.dtype != at.dtype:
             raise InternalError(
                 f"copy of {src.dtype}{list(src.shape)} to {dst.dtype}{list(dst.shape)}; they must be the same"
@@ -248,7 +251,7 @@ class SimDevice:
             raise InternalError(f"copy to a read-only array of shape {dst.shape}")
         if to is not dst:
             dst._block.is_unwritten = False  # noqa: SLF001
-        stream.launch(_copy, dst, src)
+        stream.launch(copyto, to, at)  # not the arrays: who has one has the memory, as the account says
 
     def copy_indexed(self, dst: SimArray, src: SimArray, to: Any, at: Any, stream: SimStream) -> None:
         """Enqueue a copy by tables of offsets; see the contract.
@@ -294,8 +297,12 @@ class SimDevice:
         """Tell whether ``value`` is an array of this device."""
         return isinstance(value, SimArray) and value._device is self  # noqa: SLF001
 
-    def references(self, buffer: SimArray, array: SimArray) -> None:
-        """Return None: what is allocated is poisoned each time."""
+    def renew(self, buffer: SimArray) -> bool:
+        """Make a buffer like a new one; false where somebody has an array over its memory."""
+        if getrefcount(buffer._block) > _REFERENCES_ALONE:  # noqa: SLF001
+            return False
+        buffer._block.is_unwritten = True  # noqa: SLF001
+        return True
 
     def retire(self, array: SimArray, retired: Retired) -> None:
         """Note what has become of the allocation that ``array`` lies in: every array there refuses from now on.
@@ -376,12 +383,20 @@ class SimDevice:
             )
 
 
+class _Holder:
+    """Stands for an array that nobody shares memory with."""
+
+    def __init__(self) -> None:
+        self.block = object()
+
+
+_HOLDER = _Holder()
+_REFERENCES_ALONE = getrefcount(_HOLDER.block)
+"""What `getrefcount` says of an attribute to which one object refers."""
+
+
 class _Current(threading.local):
     stream: SimStream | None = None
-
-
-def _copy(dst: Any, src: Any) -> None:
-    copyto(_storage(dst), _storage(src))
 
 
 def _copy_indexed(dst: SimArray, src: SimArray, to: Any, at: Any) -> None:

@@ -39,7 +39,8 @@ class MemoryAccount:
             Fewer bytes are free. Nothing was charged.
         """
         with self._lock:
-            free_nbytes = self.total_nbytes - self.used_nbytes()
+            self._take_in()
+            free_nbytes = self.total_nbytes - self._used_nbytes
             if nbytes > free_nbytes:
                 raise DeviceMemoryError(
                     f"cannot allocate {nbytes} bytes on {self._name}: "
@@ -63,12 +64,17 @@ class MemoryAccount:
 
     def _now(self) -> tuple[int, int]:
         with self._lock:
-            while self._returned:
-                used_nbytes, alive_nbytes = self._returned[0]
-                self._used_nbytes -= used_nbytes  # an interruption comes after the removal at the earliest
-                self._alive_nbytes -= alive_nbytes
-                self._returned.popleft()
+            self._take_in()
             return self._used_nbytes, self._alive_nbytes
+
+    def _take_in(self) -> None:
+        """Take in what has been given back, under the lock."""
+        returned = self._returned
+        while returned:
+            used_nbytes, alive_nbytes = returned[0]
+            self._used_nbytes -= used_nbytes  # an interruption comes after the removal at the earliest
+            self._alive_nbytes -= alive_nbytes
+            returned.popleft()
 
 
 class Block:

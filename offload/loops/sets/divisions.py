@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from offload.data.boxes import Box
-    from offload.data.parts import Layout
+    from offload.data.parts import ArrayLayout
     from offload.loops.proofs.numbers import View
     from offload.loops.running.looks import Looks
     from offload.loops.running.plan import NestPlan, Numbers
@@ -59,7 +59,7 @@ class Lie(NamedTuple):
     """Where an argument lies in a replica set."""
 
     group: int  # of arguments in one set; a number of the set in the call
-    whole: Layout  # of the set
+    whole: ArrayLayout  # of the set
     address: int  # of the argument's element `[0, …, 0]`, where the set's layout is
     host: Any  # has its shape and strides
     order: tuple[int, ...]  # the number in the set of each device of the loop
@@ -71,7 +71,7 @@ class Lie(NamedTuple):
         return self.group, apart, whole.shape, whole.strides, whole.itemsize, host.strides, self.order
 
     @property
-    def part(self) -> Layout:
+    def part(self) -> ArrayLayout:
         host = self.host
         return Spread(self.address, host.shape, host.strides, host.itemsize)
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from offload.data.boxes import Box
-    from offload.data.parts import Layout
+    from offload.data.parts import ArrayLayout
     from offload.loops.proofs.numbers import View
     from offload.loops.proofs.reach import ElementAccess, NestAccesses
     from offload.loops.sets.cutting import Span
@@ -123,7 +123,7 @@ def footprints(accesses: NestAccesses, division: Division) -> dict[str, Footprin
     return {array: each for array, each in made.items() if each.needs is not None or each.writes is not None}
 
 
-def within(prints: Footprint, part: Layout, whole: Layout) -> Footprint | None:
+def within(prints: Footprint, part: ArrayLayout, whole: ArrayLayout) -> Footprint | None:
     """Return the footprint of an array in the indices of another one, which it is a view of.
 
     Where the image of a box is no box, or has parts of elements, the device needs all of the box that holds it, which

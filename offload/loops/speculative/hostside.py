@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping
 
     from offload.data.items import MapItem
-    from offload.data.plans import Entered
+    from offload.data.plans import Plan
     from offload.devices.base import Device
     from offload.loops.proofs.numbers import View
     from offload.loops.running.specialise import Specialisation
@@ -207,7 +207,7 @@ class HostSide:
                 self._mapped[name][0][...] = arrays[name]
         self.keep()
 
-    def _is_own(self, plan: Entered) -> bool:
+    def _is_own(self, plan: Plan) -> bool:
         """Tell whether what the call copies back, and what the loop changes, is in storage of the call alone."""
         with self._place.lock:
             alone = {id(entry) for entry in plan.created if entry.count == 1}

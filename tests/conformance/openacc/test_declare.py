@@ -9,7 +9,7 @@ import pytest
 
 import offload as omp
 from offload import acc
-from offload.data.declared import declarations
+from offload.data.declarations import declarations
 from tests.conformance.openacc.looking import bump, counters, increment, on_device
 
 N = 32

@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from offload.data.boxes import Box
+    from offload.data.forks import Marks
+    from offload.data.protocols import AnyPlace
     from offload.data.replicas import ReplicaSet
     from offload.devices.streams import Lane
-    from offload.runtime.forks import Marks
-    from offload.runtime.place import DevicePlace
 
 
 class _Touched(NamedTuple):
     """A part of a set on one of its devices, and how it is used."""
 
     replicas: ReplicaSet
-    place: DevicePlace
+    place: AnyPlace
     device: int
     box: Box
     is_read: bool
@@ -31,16 +31,16 @@ class _Touched(NamedTuple):
 
 def touch(
     gate: Marks,
-    place: DevicePlace,
+    place: AnyPlace,
     lane: Lane,
-    reads: Iterable[tuple[DevicePlace, Any]],
-    writes: Iterable[tuple[DevicePlace, Any]],
+    reads: Iterable[tuple[AnyPlace, Any]],
+    writes: Iterable[tuple[AnyPlace, Any]],
 ) -> None:
     """Have the devices of arrays be current in what is read, and the others stale in what is written.
 
     Parameters
     ----------
-    reads, writes : iterable of (DevicePlace, array)
+    reads, writes : iterable of (AnyPlace, array)
         Device arrays, each on the device of its place.
 
     Raises
@@ -48,7 +48,7 @@ def touch(
     PutOffError
         Nothing has changed, but which device is current where.
     """
-    from offload.runtime.forks import Fork  # where there are sets: `import offload` is quicker without it
+    from offload.data.forks import Fork  # where there are sets: `import offload` is quicker without it
 
     given = [*[(at, array, False) for at, array in reads], *[(at, array, True) for at, array in writes]]
 
@@ -74,7 +74,7 @@ def touch(
     asked(place, make, lambda touched: [each.replicas.entries[each.device] for each in touched], act)
 
 
-def _found(place: DevicePlace, array: Any, *, is_written: bool) -> list[_Touched]:
+def _found(place: AnyPlace, array: Any, *, is_written: bool) -> list[_Touched]:
     """Return the parts of sets that an array lies in."""
     found = []
     for replicas in place.sets:

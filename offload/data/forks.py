@@ -16,8 +16,8 @@ from offload.errors import DeviceLostError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from offload.data.protocols import AnyPlace
     from offload.devices.streams import Lane, Point
-    from offload.runtime.place import DevicePlace
 
 
 class Marks(Protocol):
@@ -34,7 +34,7 @@ class Fork:
     gate : Gate
     lane : Lane
         The primary's.
-    places : sequence of DevicePlace
+    places : sequence of environment
         Of different devices of one kind, the primary first.
     may_be_put_off : bool
         False: where a place has no lane left one is used that others use too.
@@ -52,7 +52,7 @@ class Fork:
 
     __slots__ = ("_borrowed", "_gate", "lanes")
 
-    def __init__(self, gate: Marks, lane: Lane, places: Sequence[DevicePlace], *, may_be_put_off: bool = True) -> None:
+    def __init__(self, gate: Marks, lane: Lane, places: Sequence[AnyPlace], *, may_be_put_off: bool = True) -> None:
         self._borrowed: list[Lane] = []
         self._gate = gate
         self.lanes = [lane]

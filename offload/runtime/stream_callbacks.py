@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from offload.tasks.task import Task
 
 
-class Staging:
+class StagedCopies:
     """Starts the staged copies of a task once its stream has got there, and has the task go on after the last."""
 
     __slots__ = ("_copies", "_left", "_task", "failure", "has_run")
@@ -61,7 +61,7 @@ class Kept:
         self._things.clear()
 
 
-class Reached:
+class BodyStart:
     """Lets a body run once its stream has reached it (devices whose bodies block)."""
 
     __slots__ = ("_task",)

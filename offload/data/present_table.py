@@ -3,16 +3,12 @@
 Theory of operation
 -------------------
 An `Entry` says that the bytes of a host section have corresponding storage on the device, and counts who refers to it.
-No byte is in two entries. A construct is carried out in three steps, so that one that fails has changed nothing:
-`PresentTable.enter` (or `exit`) only *plans*: which entries to make, which to count, what to copy; the caller
-allocates; `commit` applies the plan and cannot fail. A plan holds for the table as it was: the caller keeps other
-threads out from plan to commit, and a plan that is late is refused (`InternalError`).
+No byte is in two entries. `PresentTable.enter` (or `exit`) only *plans*; the caller allocates; `commit` applies the
+plan and cannot fail. So a construct that fails has changed nothing. The caller keeps other threads out from plan to
+commit, and a plan that is late is refused (`InternalError`).
 
-Look-ups. The same item again is a dictionary hit, because a `Section` is canonical. A part of a dense entry is
-found by bisection: dense entries share no byte, so only the last one that begins at or before the item can hold it.
-Packed entries (with gaps) may interleave, as tiles of a matrix do: of these only the ones whose bounds reach the item
-are asked. A construct's own new entries are kept in the same index, largest first, so that an item inside another
-of the same construct meets it there.
+Most constructs find everything present and copy nothing. Their plan `only_counts`: `again` carries it out once more
+without a look at the items, until an entry goes, and `leave` ends it without a search.
 
 The buffer of an entry is ``section.nbytes`` bytes. A dense one mirrors the host's bytes at the same offsets. A packed
 one holds the rows of the *section*, lowest address first, without gaps: for a slice of a C-ordered array that is the
@@ -31,7 +27,6 @@ from offload.arrays.sections import covers
 from offload.data.entries import Counter, Entry, Index, Origin, has_no_place
 from offload.data.maptypes import MapType
 from offload.data.plans import Plan
-from offload.data.short import ShortWays
 from offload.errors import ExtensionError, InternalError, MapError, NotPresentError
 
 if TYPE_CHECKING:
@@ -39,38 +34,31 @@ if TYPE_CHECKING:
 
     from offload.arrays.sections import Section
     from offload.data.items import MapItem
-    from offload.data.plans import Entered
+    from offload.data.plans import ItemCopy
 
 _MOST_REMEMBERED = 1024
 """What is remembered: some 1.6 MB of bindings and updates, three each for 300 blocks of a matrix."""
 
 
-class PresentTable(ShortWays):
+class PresentTable:
     """The mappings of one device. Not locked: the caller orders the calls.
 
     Parameters
     ----------
     device_num : int
         For messages.
-
-    Attributes
-    ----------
-    version : int
-        Differs after each change.
-    state : object
-        Another one after each removal of an entry.
-    remembered : dict
-        What callers `remember`, by keys of their own.
     """
 
-    __slots__ = ("_generation", "device_num", "remembered")
+    __slots__ = ("_generation", "_index", "device_num", "remembered", "state", "version")
 
     make_entry: ClassVar[type[Entry]] = Entry
 
     def __init__(self, device_num: int = 0) -> None:
         self.device_num = device_num
         self._index = Index()
+        # What callers `remember`, by keys of their own.
         self.remembered: dict[Any, Any] = {}
+        # A number that differs after each change, and an object that differs after each removal of an entry.
         self.version = 0
         self.state = object()
         self._generation = 0
@@ -98,7 +86,7 @@ class PresentTable(ShortWays):
         """Return the entry of exactly this section."""
         return self._index.exact.get(section)
 
-    def enter(self, items: Iterable[MapItem], counter: Counter = Counter.DYNAMIC) -> Plan:
+    def enter(self, items: Sequence[MapItem], counter: Counter = Counter.DYNAMIC) -> Plan:
         """Plan the entry of a construct that counts in ``counter``; change nothing.
 
         Raises
@@ -111,34 +99,48 @@ class PresentTable(ShortWays):
             Two items that are not present overlap in part, an item's rows interleave, or an item is present but its
             elements have no strides there (`correspond`).
         """
-        plan = Plan(tuple(items), self.version, counter)
-        search = self._index.search
+        plan = Plan(items, counter)
+        plan.version, plan.state = self.version, self.state
+        exact, search_near = self._index.exact, self._index.search_near
         entries = plan.entries
         absent: list[int] = []
+        copies = plan.copies
         extending: tuple[MapItem, Entry] | None = None
-        for k, item in enumerate(plan.items):
-            entry, other = search(item.section, item)
+        only_counts = True
+        for item in items:
+            section = item.section
+            entry, other = exact.get(section), None
             if entry is None:
-                is_ignored = item.if_present or (item.is_room and other is not None)
-                if not is_ignored:
-                    _check_place(item, other)
-                if item.present:
-                    raise NotPresentError(self._absent(item, other))
-                if other is not None and not is_ignored:
-                    extending = extending or (item, other)
-                elif item.section.run_nbytes and not is_ignored:
-                    absent.append(k)
-            elif not item.section.run_nbytes:
-                entry = None
-            elif item.always and item.map_type.copies_in:
-                plan.copies.append((item, entry))
+                entry, other = search_near(section, item)
+            if entry is None or item.always or not section[3] or item.map_type is MapType.DELETE:
+                only_counts = False
+                if entry is None:
+                    is_ignored = item.if_present or (item.is_room and other is not None)
+                    if not is_ignored and other is not None:
+                        _check_place(item, other)
+                    if item.present:
+                        raise NotPresentError(self._absent(item, other))
+                    if other is not None and not is_ignored:
+                        extending = extending or (item, other)
+                    elif section[3] and not is_ignored:
+                        absent.append(len(entries))
+                elif not section[3]:
+                    entry = None
+                elif item.always and item.map_type.copies_in:
+                    copies.append((item, entry))
             entries.append(entry)
         if extending:
             raise ExtensionError(self._extends(extending[0].text(), extending[1], is_implicit=extending[0].implicit))
+        plan.only_counts = only_counts
         if absent:
             self._plan_new(plan, absent)
-        plan.counted = _distinct(entries)
-        plan.copies = _distinct_copies(plan.copies)
+        if entries[1:] or None in entries:
+            plan.counted = _distinct(entries)
+            plan.uses = [(entry, item.section) for item, entry in zip(items, entries, strict=True) if entry is not None]
+        elif entries:  # one, as for most constructs
+            plan.counted, plan.uses = entries, [(entries[0], items[0].section)]  # type: ignore[assignment, list-item]  # none is None
+        if copies[1:]:
+            plan.copies = _distinct_copies(copies)
         return plan
 
     def commit(self, plan: Plan, buffers: Sequence[object] = ()) -> None:
@@ -153,7 +155,7 @@ class PresentTable(ShortWays):
             of ``plan.removed``.
         """
         created = plan.created
-        if len(buffers) != len(created):
+        if (created or buffers) and len(buffers) != len(created):
             msg = f"{len(buffers)} buffers for {len(created)} new entries; give one for each of plan.created"
             raise InternalError(msg)
         if plan.is_committed or plan.version != self.version:
@@ -162,10 +164,18 @@ class PresentTable(ShortWays):
         plan.is_committed = True
         self.version += 1
         if created:
+            number = self._generation
             for entry, buffer in zip(created, buffers, strict=True):
-                self._add(entry, buffer)
-        for entry in plan.counted:
-            entry.increment(plan.counter)
+                number += 1
+                entry.generation, entry.buffer = number, buffer
+                self._index.add(entry)
+            self._generation = number
+        if plan.counter is Counter.DYNAMIC:
+            for entry in plan.counted:
+                entry.dynamic += 1
+        else:
+            for entry in plan.counted:
+                entry.structured += 1
         for entry, dynamic, structured in plan.counts:
             entry.dynamic, entry.structured = dynamic, structured
         for entry in plan.removed:
@@ -173,7 +183,7 @@ class PresentTable(ShortWays):
 
     def exit(
         self,
-        items: Iterable[MapItem],
+        items: Sequence[MapItem],
         counter: Counter = Counter.DYNAMIC,
         *,
         ends_region: bool = False,
@@ -192,11 +202,15 @@ class PresentTable(ShortWays):
         MapError
             An item is present, but its elements have no strides there. The end of a region ignores it.
         """
-        plan = Plan(tuple(items), self.version, counter)
-        entries = plan.entries
+        plan = Plan(items, counter)
+        plan.version = self.version
+        entries, counts, removed, copies = plan.entries, plan.counts, plan.removed, plan.copies
         deleted: set[Entry] = set()
-        for item in plan.items:
-            entry, other = self._index.search(item.section, item)
+        exact, search_near = self._index.exact, self._index.search_near
+        for item in items:
+            entry, other = exact.get(item.section), None
+            if entry is None:
+                entry, other = search_near(item.section, item)
             if entry is None:
                 if not ends_region:
                     _check_place(item, other)
@@ -207,16 +221,19 @@ class PresentTable(ShortWays):
             elif finalizes or item.map_type is MapType.DELETE:
                 deleted.add(entry)
             entries.append(entry)
-        for entry in _distinct(entries):
+        for entry in _distinct(entries) if entries[1:] else entries:
+            if entry is None:
+                continue
             dynamic, structured = entry.counts_after(counter, deletes=entry in deleted)
-            plan.counts.append((entry, dynamic, structured))
+            counts.append((entry, dynamic, structured))
             if not (dynamic or structured):
-                plan.removed.append(entry)
-        removed = plan.removed if len(plan.removed) <= 1 else set(plan.removed)
-        for item, hit in zip(plan.items, entries, strict=True):
-            if hit is not None and item.map_type.copies_out and (item.always or hit in removed):
-                plan.copies.append((item, hit))
-        plan.copies = _distinct_copies(plan.copies)
+                removed.append(entry)
+        gone = set(removed) if removed else ()
+        for item, hit in zip(items, entries, strict=True):
+            if hit is not None and item.map_type.copies_out and (item.always or hit in gone):
+                copies.append((item, hit))
+        if copies[1:]:
+            plan.copies = _distinct_copies(copies)
         return plan
 
     def update(self, items: Iterable[MapItem]) -> list[tuple[MapItem, Entry]]:
@@ -241,7 +258,7 @@ class PresentTable(ShortWays):
                     raise NotPresentError(self._absent(item, other, "target_update"))
             elif item.section.run_nbytes:
                 copies.append((item, entry))
-        return _distinct_copies(copies)
+        return _distinct_copies(copies) if copies[1:] else copies
 
     def insert(self, item: MapItem, buffer: object, origin: Origin) -> Entry:
         """Make an entry that no construct ends, over a buffer of ``item.section.nbytes`` bytes; return it.
@@ -284,7 +301,65 @@ class PresentTable(ShortWays):
         entry.dynamic = 0
         self._remove(entry)
 
-    def undo(self, plan: Entered) -> list[Entry]:
+    def again(self, plan: Plan, states: Sequence[object] | None = None) -> bool:
+        """Carry out once more an entry that `commit` has carried out and that only counts.
+
+        Returns
+        -------
+        bool
+            False where an entry has gone since, or is in a replica set: then nothing has changed. With ``states`` the
+            entries have to be in sets whose tables are in these states.
+        """
+        if plan.state is not self.state:
+            return False
+        if states is None:
+            for entry in plan.counted:
+                if entry.replicas is not None:
+                    return False
+        elif not are_in(plan.entries, states):
+            return False
+        self.version += 1
+        if plan.counter is Counter.DYNAMIC:
+            for entry in plan.counted:
+                entry.dynamic += 1
+        else:
+            for entry in plan.counted:
+                entry.structured += 1
+        return True
+
+    def leave(self, plan: Plan) -> bool:
+        """Carry out the exit of a construct whose entry only counted, if that only counts as well.
+
+        Returns
+        -------
+        bool
+            False where an entry goes with it, or is gone; then nothing has changed.
+        """
+        if not plan.only_counts:
+            return False
+        counted = plan.counted
+        if plan.counter is Counter.DYNAMIC:
+            for entry in counted:
+                if entry.dynamic <= 1 and not entry.structured:
+                    return False
+            for entry in counted:
+                if entry.dynamic:  # else a construct has taken all references meanwhile
+                    entry.dynamic -= 1
+        else:
+            for entry in counted:
+                if entry.structured <= 1 and not entry.dynamic:
+                    return False
+            for entry in counted:
+                if entry.structured:  # else the same
+                    entry.structured -= 1
+        self.version += 1
+        return True
+
+    def stays(self, plan: Plan) -> bool:
+        """Tell whether `leave` only counts: no entry goes with the plan's construct."""
+        return plan.only_counts and all(any(entry.counts_after(plan.counter)) for entry in plan.counted)  # type: ignore[arg-type]  # an entry counts
+
+    def undo(self, plan: Plan) -> list[Entry]:
         """Take back a committed `enter` without copying anything; return the entries that it removed.
 
         Entries that were removed since then are left alone, also where the same storage was mapped anew.
@@ -293,7 +368,15 @@ class PresentTable(ShortWays):
             msg = "an entry that was never committed is undone; drop the plan instead"
             raise InternalError(msg)
         live = self._index.exact
-        return self._decrement([entry for entry in plan.counted if live.get(entry.section) is entry], plan.counter)
+        self.version += 1
+        removed = []
+        for entry in plan.counted:
+            if live.get(entry.section) is entry:
+                entry.dynamic, entry.structured = entry.counts_after(plan.counter)  # type: ignore[arg-type]  # an entry counts
+                if not entry.count:
+                    self._remove(entry)
+                    removed.append(entry)
+        return removed
 
     def entries(self) -> tuple[Entry, ...]:
         """Return the live entries, lowest address first."""
@@ -314,7 +397,7 @@ class PresentTable(ShortWays):
     def _plan_new(self, plan: Plan, absent: list[int]) -> None:
         """Make entries for the items of a plan that are not present, by their numbers."""
         items = plan.items
-        fresh = Index() if len(absent) > 1 else None
+        fresh = Index() if absent[1:] else None
         if fresh is not None:
             absent.sort(key=lambda k: -items[k].section.nbytes)
         for k in absent:
@@ -328,7 +411,7 @@ class PresentTable(ShortWays):
                 )
                 raise MapError(msg)
             if entry is None:
-                if not item.section.is_nested:
+                if item.section[2] and not item.section.is_nested:
                     raise MapError(_interleaves(item.text(), item))
                 entry = self.make_entry(item.section, item.host, item.label)
                 if fresh is not None:
@@ -346,16 +429,6 @@ class PresentTable(ShortWays):
         entry.buffer = buffer
         self._index.add(entry)
 
-    def _decrement(self, entries: list[Entry], counter: Counter) -> list[Entry]:
-        self.version += 1
-        removed = []
-        for entry in entries:
-            entry.dynamic, entry.structured = entry.counts_after(counter)
-            if not entry.count:
-                self._remove(entry)
-                removed.append(entry)
-        return removed
-
     def _extends(self, what: str, other: Entry, *, is_implicit: bool = False) -> str:
         remedy = "exit that mapping first or map all of it there"
         if is_implicit:
@@ -370,16 +443,23 @@ class PresentTable(ShortWays):
         return f"{what}; an item with `present` must be mapped there as a whole; map it before, or leave `present` out"
 
 
+def are_in(entries: Sequence[Entry | None], states: Sequence[object]) -> bool:
+    """Tell whether entries are in replica sets whose tables are in these states, in their order."""
+    for entry, state in zip(entries, states, strict=True):
+        replicas = None if entry is None else entry.replicas
+        if replicas is None or replicas.table.state is not state:
+            return False
+    return True
+
+
 def _distinct(entries: list[Entry | None]) -> list[Entry]:
     found = dict.fromkeys(entries)
     found.pop(None, None)
     return list(found)  # type: ignore[arg-type]  # None has gone
 
 
-def _distinct_copies(copies: list[tuple[MapItem, Entry]]) -> list[tuple[MapItem, Entry]]:
+def _distinct_copies(copies: list[ItemCopy]) -> list[ItemCopy]:
     """Drop copies of what is copied already: the same bytes again, and parts of an entry that is copied whole."""
-    if len(copies) <= 1:
-        return copies
     first: dict[Section, tuple[MapItem, Entry]] = {}
     for item, entry in copies:
         first.setdefault(item.section, (item, entry))

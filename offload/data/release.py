@@ -1,0 +1,53 @@
+"""Buffers of mappings that have ended, until no work needs them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from offload.devices.retired import Retired
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from offload.data.entries import Entry
+    from offload.devices.base import Device
+
+
+class Released:
+    """What a construct has unmapped: its task holds that until its work has passed, and then calls `retire`.
+
+    Until then the next launch on the same lane may `take` a buffer that only this lane has used: the stream carries
+    both out in its own order.
+    """
+
+    __slots__ = ("buffers",)
+
+    def __init__(self, entries: Iterable[Entry], device: Device) -> None:
+        # By the numbers of entries. To take a buffer out is one step: whoever has taken it has it alone.
+        self.buffers: dict[Any, tuple[Device, Any, int, object]] = {}
+        for entry in entries:
+            section = entry.section
+            nbytes = section.nbytes if section[2] else section[3]
+            self.buffers[entry.generation] = device, entry.buffer, nbytes, entry.label
+
+    def add(self, entries: Iterable[Entry], device: Device) -> None:
+        """Add the buffers of entries on another device."""
+        for entry in entries:
+            self.buffers[device.number, entry.generation] = device, entry.buffer, entry.nbytes, entry.label
+
+    def take(self, nbytes: int) -> Any | None:
+        """Return a buffer of this size that nobody else has an array of; None if there is none."""
+        for number, (device, buffer, size, _) in tuple(self.buffers.items()):
+            if size == nbytes and device.renew(buffer) and self.buffers.pop(number, None) is not None:
+                return buffer
+        return None
+
+    def retire(self) -> None:
+        """Note that they have gone back: arrays over them that somebody has kept are not to be used any more."""
+        buffers = self.buffers
+        while buffers:
+            try:
+                _, (device, buffer, _, label) = buffers.popitem()
+            except KeyError:  # another launch has taken the last
+                return
+            device.retire(buffer, Retired(label))
