@@ -36,7 +36,7 @@ def main():
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # nothing else is printed among the answers
     for line in sys.stdin:
-        faulthandler.dump_traceback_later(60, exit=True)
+        faulthandler.dump_traceback_later(300, exit=True)  # a program takes a tenth of a second
         lines = carried_out(json.loads(line), mode, kept)
         faulthandler.cancel_dump_traceback_later()
         answers.write(json.dumps(lines) + "\n")

@@ -24,6 +24,9 @@ ROOT = Path(__file__).resolve().parents[2]
 CHUNK = 100
 """Programs a process carries out. A quarter of the chunks have no C compiler."""
 
+MOST_SHOWN = 5
+"""Reports stop when so many programs have differed; each chunk has at most one."""
+
 DIED = "the process died"
 
 
@@ -190,7 +193,7 @@ def main():
     with ThreadPoolExecutor(options.jobs) as pool:
         results = pool.map(lambda chunk: compared(paths, chunk, ({}, options.mode)), chunks)
         for chunk, (text, different) in zip(chunks, results, strict=True):
-            if text and not all_different:
+            if text and len(all_different) < MOST_SHOWN:
                 print(text, flush=True)
             n_done, all_different = n_done + len(chunk), all_different + different
             print(f"{n_done} programs, {len(all_different)} differ, {time.monotonic() - began:.0f} s", flush=True)

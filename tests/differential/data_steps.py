@@ -116,16 +116,18 @@ def block(world, step):
         clauses |= {"nowait": True, "depend": [omp.inout(*world.storage(items))]}
     if step["addresses"]:
         clauses["use_device_addr"] = [world.item(item) for item in items]
-    with omp.target_data(map=maps, **clauses) as addresses:
-        if step["addresses"]:
-            world.lines.append(f"addresses: {[type(address).__name__ for address in addresses]}")
+    try:
+        with omp.target_data(map=maps, **clauses) as addresses:
+            if step["addresses"]:
+                world.lines.append(f"addresses: {[type(address).__name__ for address in addresses]}")
+            if step["deferred"]:
+                omp.taskwait()
+            world.carry_out(step["steps"])
+            if step["raises"]:
+                raise BodyError("a block fails")
+    finally:
         if step["deferred"]:
             omp.taskwait()
-        world.carry_out(step["steps"])
-        if step["raises"]:
-            raise BodyError("a block fails")
-    if step["deferred"]:
-        omp.taskwait()
     return "left"
 
 

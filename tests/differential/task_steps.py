@@ -383,8 +383,13 @@ def record(world, step):
 # -- loops ---------------------------------------------------------------------------------------------
 @operation
 def loop(world, step):
-    """Call a loop function."""
-    name, views = step["function"], [world.item(item) for item in step["items"]]
+    """Call a loop function, with arrays that have no memory in common: iterations would depend on each other."""
+    name, items = step["function"], step["items"]
+    if world.roots[items[0][0]] is world.roots[items[1][0]]:
+        others = (8, 5) if name == "sweep" else (0, 1)
+        other = next(number for number in others if world.roots[number] is not world.roots[items[0][0]])
+        items = [items[0], [other, items[1][1]]]
+    views = [world.item(item) for item in items]
     if name in {"scatter", "count", "search"}:
         views[0] = np.arange(views[1].size) % 12 if name == "count" else np.arange(views[1].size)[::-1].copy()
     function = world.function("loop", name)
@@ -399,9 +404,9 @@ def loop(world, step):
         done = function.options(**clauses)(*views)
         acc.wait(*([world.first_queue] if world.first_queue else []))
         return done
-    clauses |= world.deferral(step["items"])
+    clauses |= world.deferral(items)
     if name == "deferred":
-        clauses["depend"] = [omp.inout(*world.storage(step["items"]))]
+        clauses["depend"] = [omp.inout(*world.storage(items))]
     done = function.options(**clauses)(*views)
     if world.chain is None and isinstance(done, omp.Task):
         omp.taskwait()
