@@ -22,7 +22,7 @@ from offload.loops.filling import CallPattern, Filler
 from offload.loops.running.looks import change, contents_at
 from offload.loops.running.memo import Memo
 from offload.loops.speculative.verdict_memory import tell
-from offload.loops.tree.naming import LATEST, name_of
+from offload.loops.tree.naming import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -160,7 +160,7 @@ def keep_settled(
     if found is None or not found.rely(steady, addresses):
         found = known.keep(name, SettledCall(spec, args, blank, steady, verdict))
         found.rely(steady, addresses)
-    known[LATEST] = found
+    known.latest = found
 
 
 def _memory(verdict: Remembered | None) -> object:

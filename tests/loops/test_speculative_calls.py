@@ -184,7 +184,7 @@ def test_ctrl_c_during_a_race_leaves_everything_as_it_was(monkeypatch):
     gate = threading.Event()
     is_struck = []
 
-    class Slow(racing.Chunks):
+    class Slow(racing.DeviceChunks):
         def start(self):
             self._stream.launch(gate.wait, 20)
             super().start()
@@ -197,7 +197,7 @@ def test_ctrl_c_during_a_race_leaves_everything_as_it_was(monkeypatch):
             return super().poll()
 
     monkeypatch.setattr(racing, "Competitor", Held)
-    monkeypatch.setattr(racing, "Chunks", Slow)
+    monkeypatch.setattr(racing, "DeviceChunks", Slow)
     with checked("sim:1"):
         for around in (contextlib.nullcontext(), omp.target_data(map=[tofrom(one) for one in arrays])):
             is_struck.clear()

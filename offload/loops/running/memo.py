@@ -24,6 +24,7 @@ class Memo(dict[KeyT, ValueT]):
 
     def __init__(self, most: int = MOST_CALLS) -> None:
         super().__init__()
+        self.latest: ValueT | None = None  # the value that callers compare first, where they set it
         self._most = most
         self._lock = threading.Lock()
 

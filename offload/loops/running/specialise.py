@@ -27,7 +27,7 @@ from offload.loops.front.source import FunctionSource
 from offload.loops.front.types import infer
 from offload.loops.running.memo import CallKey, CallRecord, Memo
 from offload.loops.tree import ir
-from offload.loops.tree.naming import FLOATS, LATEST, float_bits, name_of
+from offload.loops.tree.naming import FLOATS, float_bits, name_of
 from offload.loops.tree.uses import deciding_names
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Seen(NamedTuple):
     outlook: Outlook
     outside: tuple[object, ...]
     specialised: dict[Any, Specialisation]
-    settled: Memo[Any, Any]  # a `SettledCall` by the name of a call, and the latest one
+    settled: Memo[Any, Any]  # a `SettledCall` by the name of a call
     mark: object
 
 
@@ -127,12 +127,12 @@ class LoopProgram:
         known = self.seen().settled
         if not known:
             return None
-        latest = known.get(LATEST)
+        latest = known.latest
         if latest is not None and len(args) == len(self.parameters) and latest.pattern.fits(args):
             return latest
         found = known.get(name_of(args))
         if found is not None:
-            known[LATEST] = found
+            known.latest = found
         return found
 
     def deciding(self, args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -16,10 +16,6 @@ FLOATS: Final = frozenset(
 float_bits: Final = struct.Struct("d").pack
 
 
-# The name of the call that was made, or found, last: no call of a loop has it, since it has arguments.
-LATEST: Final = ()
-
-
 def name_of(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """Return what names a call by position with scalars and device arrays; None of anything else."""
     name: list[Any] = []
