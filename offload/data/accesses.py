@@ -95,6 +95,7 @@ class Accesses(dict[tuple[object, Section], Any]):
         """Return the keys whose section shares a byte with this one, or is the same."""
         near = self if self.order is None else self.order.near(section)
         keys = [key for key in near if key[1] == section or overlaps(key[1], section)]
+        # Emptied as a whole: which of them are asked for again nobody knows.
         if self.met is None or len(self.met) >= _MOST_MET:
             self.met = {}
         self.met[section] = keys

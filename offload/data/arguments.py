@@ -23,8 +23,10 @@ class _Touched(NamedTuple):
 
     replicas: ReplicaSet
     place: AnyPlace
+    # The number of the device in the set, and the part in the set's indices.
     device: int
     box: Box
+    # Nothing is read of a part that is written as a whole.
     is_read: bool
     is_written: bool
 
@@ -59,6 +61,7 @@ def touch(
         for each in touched:
             if not each.is_read or each.replicas.table.is_current(each.device, each.box):
                 continue
+            # A part on another device is completed by a lane there, which this task's lane then joins.
             if each.place is place:
                 receive(each.replicas, each.device, each.box, lane)
                 continue

@@ -55,6 +55,7 @@ def disassociate(place: DataEnvironment, item: MapItem) -> None:
                 f"{item.label} is still held by {entry.structured} regions on device {number}; "
                 "disassociate it after their end"
             )
+        # The array is the program's again when this returns, so that what uses it is waited for.
         points = place.ledger.acquire(ended=(entry,))
         place.table.discard(entry)
     for point in points:
@@ -110,6 +111,7 @@ def _declare(place: DataEnvironment, array: Any, section: Section) -> None:
             copy.run()
         stream.synchronize()
     except BaseException:
+        # Its storage holds nothing yet: nobody may find it.
         place.table.discard(entry)
         raise
 

@@ -58,24 +58,19 @@ _MOST_STATES: Final = 32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Needs:
-    """Where each device has to be current; the boxes of one device may overlap, and reach beyond the array."""
+    """Where each device has to be current."""
 
+    # By device; the boxes of one device may overlap, and reach beyond the array.
     boxes: tuple[tuple[Box, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Writes:
-    """What has been written.
+    """What has been written."""
 
-    Attributes
-    ----------
-    alone : tuple of tuple of Box
-        For each device what is current there and nowhere else; those of two devices are disjoint.
-    everywhere : tuple of Box
-        What all devices have written alike.
-    """
-
+    # For each device the boxes that are current there and nowhere else; those of two devices are disjoint.
     alone: tuple[tuple[Box, ...], ...]
+    # The boxes that all devices have written alike.
     everywhere: tuple[Box, ...] = ()
 
 
@@ -89,27 +84,23 @@ class Copy(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Copies that may be made in any order, or at once.
-
-    Attributes
-    ----------
-    into, out_of : tuple of tuple of Copy
-        The copies again, by the device that receives, and by the one that sends. A device may write what it has sent
-        once its copies in both are done.
-    """
+    """Copies that may be made in any order, or at once."""
 
     copies: tuple[Copy, ...]
+    # The copies again, by the device that receives, and by the one that sends. A device may write what it has sent once
+    # its copies in both are done.
     into: tuple[tuple[Copy, ...], ...]
     out_of: tuple[tuple[Copy, ...], ...]
 
 
 class State:
-    """What a table knows; nobody changes `rows`."""
+    """What a table knows: a value, which can be put back."""
 
     __slots__ = ("exchanges", "rows", "writes")
 
     def __init__(self, rows: tuple[Row, ...]) -> None:
-        self.rows = rows
+        self.rows = rows  # nobody changes them
+        # The states that have followed from this one, by what was asked for or written.
         self.exchanges: dict[object, tuple[Exchange, State]] = {}
         self.writes: dict[object, State] = {}
 
@@ -125,18 +116,16 @@ class BoxTable:
     n_devices : int
     most : int, optional
         Rows beyond which the table becomes coarser; 0 for 16 a device.
-
-    Attributes
-    ----------
-    state : State
-        May be put back, to undo exchanges.
     """
 
     space: Box
     n_devices: int
     most: int = 0
+    # May be put back, to undo exchanges.
     state: State = field(init=False)
+    # States by their rows, so that a time loop comes by the same objects.
     _states: dict[tuple[Row, ...], State] = field(default_factory=dict)
+    # The mask of all devices, the need of all devices everywhere, and an exchange of nothing.
     _all: int = field(init=False)
     _whole: Needs = field(init=False)
     _none: Exchange = field(init=False)
@@ -183,6 +172,7 @@ class BoxTable:
 
         Where rows are too many that is everywhere: they can be one row then, though nobody else receives.
         """
+        # A plain construct has one lane, so that one device alone can receive.
         asked = self.space if len(self.rows) > self.most else box
         needs = Needs(tuple((asked,) if d == device else () for d in range(self.n_devices)))
         return self._exchanged((device, box), needs)
@@ -245,6 +235,7 @@ class BoxTable:
                             missing[target].append((part, mask))
                             here = _added(here, part, 1 << target)
             marked += here
+        # The device that has least to send so far sends, so that a broadcast is spread over all.
         sent = [0] * self.n_devices
         copies = [
             Copy(self._source(mask, box, target, sent), target, box)
@@ -253,6 +244,7 @@ class BoxTable:
         ]
         if not copies:
             return self._none, self.state
+        # A ring: where each device needs what all others have, no two begin with the same source.
         copies.sort(key=lambda copy: (copy.target, (copy.source - copy.target) % self.n_devices, copy.box))
         devices = range(self.n_devices)
         into = tuple(tuple(copy for copy in copies if copy.target == device) for device in devices)
@@ -277,11 +269,13 @@ class BoxTable:
         """Return the state of these rows, joined: the one that there is, or a new one."""
         rows = _joined(rows)
         if len(rows) > self.most:
+            # Less is claimed then, and nothing wrong.
             rows = _joined(rows, self.most)
         if len(rows) > 1:
             masks = [mask for _, mask in rows]
             in_all = reduce(and_, masks)
             if in_all == reduce(or_, masks) or (in_all and len(rows) > self.most):
+                # The devices that are current everywhere are claimed, and nobody else.
                 rows = [(self.space, in_all)]  # also where no two of them make up a box
         key = tuple(sorted(rows))
         if self.state.rows == key:

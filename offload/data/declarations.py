@@ -27,18 +27,14 @@ class _View:
 
 
 class Declarations:
-    """The declared arrays whose memory is alive.
-
-    Attributes
-    ----------
-    version : int
-        Differs after each `add`.
-    """
+    """The declared arrays whose memory is alive."""
 
     __slots__ = ("_views", "version")
 
     def __init__(self) -> None:
+        # Differs after each `add`.
         self.version = 0
+        # How each declared view lies in its owner, by a weak reference to that.
         self._views: dict[weakref.ref[Any], dict[str, Any]] = {}
 
     def add(self, array: np.ndarray[Any, Any]) -> None:

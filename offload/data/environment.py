@@ -181,6 +181,7 @@ class DataEnvironment:
         with self.lock:
             if not self.table.leave(plan):
                 return None
+            # The region has used what it found present up to here; nothing is copied, so that nothing has been open.
             point = lane.mark()
             self.ledger.release((lane, plan.uses, (), ()), point)
             _ = self.table.remember(key, value) if key is not None else None  # it goes when the lock is free
@@ -219,6 +220,8 @@ class DataEnvironment:
         with self.lock:
             plan = self.table.exit(items, counter, ends_region=ends_region, finalizes=finalizes)
             is_shared = bool(self.sets and replicas_of([*plan.removed, *[entry for _, entry in plan.copies]]))
+            # Whoever holds this lock alone may not look into a replica set: `_exit_shared` takes all locks, and plans
+            # again.
             if not is_shared:
                 exit_steps(plan, self.ledger, may_be_put_off=may_be_put_off)
                 if not ends_region:
@@ -260,6 +263,7 @@ class DataEnvironment:
         point = self._carry_out(plan, lane, staged)
         if key is not None and len(copies) == len(items):
             views = [self.view(entry, item.host, item.address) for item, entry in copies]
+            # Not under the lock: to make views takes as long as to copy.
             known = KnownUpdate(items, copies, views, self.device)
             with self.lock:
                 if self.table.state is state:
@@ -324,6 +328,7 @@ class DataEnvironment:
     # -- the steps of all plans ----------------------------------------------------------------------
     def _commit(self, plan: Plan, lane: Lane, staged: list[Any]) -> None:
         """Carry out what a plan does under the lock; where allocations or waits fail nothing has changed."""
+        # Until the table commits everything may raise, and has changed nothing.
         buffers = self.allocate(plan.created, lane) if plan.created else ()
         if plan.waits:
             try:
@@ -337,6 +342,7 @@ class DataEnvironment:
         for entry, _ in writes:
             entry.change(lane)
         if plan.used:
+            # Others may end the mapping of what stays as soon as the lock is free: so it is copied and marked here.
             self._copy_out(plan.copies_kept, plan, lane, staged)
             point = plan.point = lane.mark()
             self.ledger.release((lane, plan.used, (), ()), point)
@@ -449,11 +455,13 @@ class DataEnvironment:
             return [released]
         for entry in removed:
             entry.seen = None
+            # Another construct may still have something open there, or the program an address.
             if entry.uses or entry.is_exposed:
                 return [released]
             for point in entry.writes.values():
                 if point.lane is not lane:
                     return [released]
+        # What is taken from it is used behind all that this construct has enqueued.
         lane.spare = released
         return [released]
 
@@ -489,6 +497,7 @@ class DataEnvironment:
             for entry, _ in writes:
                 entry.change(lane)
             claim = lane, reads, writes, ()
+            # A copy that is enqueued by a stored call takes no longer than the lock does.
             if known.repeats is not None and self.notify is None:  # what is told goes to the program's own stream
                 return held, self._repeat(known, claim)
             self.open(claim)

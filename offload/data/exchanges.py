@@ -49,6 +49,7 @@ def make_current(replicas: ReplicaSet, needs: Needs, lanes: Mapping[int, Lane]) 
     PutOffError, DeviceLostError
         The table is as it was.
     """
+    # A copy reaches only what was stale, so that the state before stays true if one fails.
     state = replicas.table.state
     exchange = replicas.table.exchange(needs)
     if not exchange.copies:
@@ -109,6 +110,7 @@ def enqueue(
         What has been enqueued is in the ledgers.
     """
     places, entries = replicas.places, replicas.entries
+    # All ledgers are asked first: where one puts the exchange off, no copy has been enqueued.
     waits: dict[int, list[Any]] = {}
     for device, copies in enumerate(exchange.into):
         if copies:
@@ -131,8 +133,10 @@ def enqueue(
             with suppress(DeviceLostError):
                 _note(replicas, lane.mark(), done)
             raise
+        # One mark for all copies to a device: nobody follows a part of an exchange.
         point = points[device] = lane.mark()
         _note(replicas, point, done)
+    # The kernels of a device that has sent may overwrite that, and so follow the copies.
     for source, copies in enumerate(exchange.out_of):
         if copies and source in lanes:
             lanes[source].wait_for([points[target] for _, target, _ in copies])

@@ -39,11 +39,6 @@ class Fork:
     may_be_put_off : bool
         False: where a place has no lane left one is used that others use too.
 
-    Attributes
-    ----------
-    lanes : list of Lane
-        In the order of the places; the others are its own until `join` or `give_back`.
-
     Raises
     ------
     PutOffError
@@ -53,11 +48,14 @@ class Fork:
     __slots__ = ("_borrowed", "_gate", "lanes")
 
     def __init__(self, gate: Marks, lane: Lane, places: Sequence[AnyPlace], *, may_be_put_off: bool = True) -> None:
+        # Lanes that others use too, which are not given back.
         self._borrowed: list[Lane] = []
         self._gate = gate
+        # In the order of the places; the others than the primary's are its own until `join` or `give_back`.
         self.lanes = [lane]
         if len(places) < 2:
             return
+        # What is enqueued on the others begins behind what the task has followed.
         start = lane.mark()
         gate.add(start, _Mark(start))
         try:
@@ -112,6 +110,7 @@ class Fork:
                 other.device.check(other.stream)
             point = other.mark()
             self.lanes[0].wait_for((point,))
+            # The next fork of this lane takes the same one: what it has joined needs no event.
             if other.pool is not None:
                 self.lanes[0].joined[other.pool] = other
             self._gate.add(point, _Mark(point))

@@ -49,6 +49,7 @@ def gather(
     host: Any = item.host
     try:
         check_writeable(item)
+        # Elements that lie between those of the item must not be copied over the host's.
         if replicas.part(box) != (item.address, item.shape, item.strides, item.itemsize):
             if any(device is None for device, _ in parts):
                 raise _is_gone(replicas, item, lost)

@@ -14,48 +14,33 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class MapItem:
-    """One list item of a ``map`` clause, evaluated.
+    """One list item of a ``map`` clause, evaluated."""
 
-    Attributes
-    ----------
-    section : Section
-        The host bytes it covers.
-    address, shape, strides, itemsize
-        The host view: address of element ``(0, …, 0)``, elements, **bytes**, bytes.
-    map_type : MapType
-        The effective type, from `offload.data.maptypes.resolve`.
-    always, present : bool
-        The modifiers.
-    host : object
-        What keeps the host memory alive; opaque here.
-    label : object
-        For messages; as a string ``"x[0:50]"``.
-    implicit : bool
-        The item is in no clause.
-    clause : str
-        What messages call the clause; empty: ``map``, with the map type.
-    if_present : bool
-        Where it is not wholly present the item is ignored.
-    zeroes : bool
-        Storage that it makes begins with zeros.
-    is_room : bool
-        It is there for other items of its construct, which overlap: where a part of it is present it is ignored.
-    """
-
+    # The host bytes that it covers.
     section: Section
+    # The host view: the address of the element ``(0, …, 0)``, elements, **bytes**, bytes.
     address: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     itemsize: int
+    # The effective type, from `offload.data.maptypes.resolve`.
     map_type: MapType
+    # The modifiers.
     always: bool = False
     present: bool = False
+    # What keeps the host memory alive; opaque here.
     host: object = None
+    # For messages; as a string ``"x[0:50]"``.
     label: object = "the item"
+    # The item is in no clause.
     implicit: bool = False
+    # What messages call the clause; empty: ``map``, with the map type.
     clause: str = ""
+    # Where it is not wholly present the item is ignored.
     if_present: bool = False
+    # Storage that it makes begins with zeros.
     zeroes: bool = False
+    # It is there for other items of its construct, which overlap: where a part of it is present it is ignored.
     is_room: bool = False
 
     def text(self, directive: str = "map") -> str:

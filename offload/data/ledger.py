@@ -177,6 +177,7 @@ class Ledger:
         lane, uses, writes, back = claim
         for entry, section in writes:
             accesses, key = entry.writes, (lane, section)
+            # A write of a whole entry has followed all earlier writes, and stands for them.
             if accesses and section == entry.section and (len(accesses) > 1 or key not in accesses):
                 accesses.clear()
             if point is not None and (not accesses or (point is not OPEN and key in accesses)):

@@ -31,17 +31,11 @@ if TYPE_CHECKING:
 
 
 class Sorted(NamedTuple):
-    """What the items of a construct are.
+    """What the items of a construct are."""
 
-    Attributes
-    ----------
-    joining : list of Entry
-        Entries of the primary that join sets, each once.
-    alone : set of int
-        The numbers of items that are the primary's alone.
-    """
-
+    # Entries of the primary that join sets, each once.
     joining: list[Entry]
+    # The numbers of items that are the primary's alone.
     alone: set[int]
 
     def others(self, items: Sequence[MapItem]) -> list[MapItem]:
@@ -81,6 +75,7 @@ def sort_items(
         if entries is None:
             continue
         first = entries[0]
+        # What is present elsewhere too, or in part, would have two states for one array.
         if adopts and first is not None and first.replicas is None and not any(entries[1:]) and not any(others):
             if first not in found.joining:
                 found.joining.append(first)

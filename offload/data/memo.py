@@ -31,6 +31,7 @@ class Layouts:
         self._layouts = []
         for item in items:
             host: Any = item.host
+            # The address as NumPy has it in the array: an array may be moved in place (`resize`).
             cell = address_cell(host)
             is_written = item.map_type.copies_out
             self._layouts.append((cell, item.address, host, item.shape, item.strides, host.dtype, is_written))
@@ -38,6 +39,7 @@ class Layouts:
     def are_current(self) -> bool:
         """Tell whether the arrays have the layout that they had, and can be written where they have to."""
         for cell, address, host, shape, strides, dtype, is_written in self._layouts:
+            # Shape, strides and dtype may be set in place, and the array may be write-protected.
             if (
                 cell.value != address
                 or host.shape != shape
@@ -50,24 +52,7 @@ class Layouts:
 
 
 class KnownUpdate:
-    """An update that has found all of its items present, for updates of the same items while no entry goes.
-
-    Attributes
-    ----------
-    items : sequence of MapItem
-    layouts : Layouts
-        Those of the items.
-    copies : list of (MapItem, Entry, array, dtype, shape)
-        What is copied, with the device array of each item, and the dtype and shape that the host's had.
-    reads, writes : list of (Entry, Section)
-        The parts that are copied from, and copied to.
-    held : list of object
-        What must live until the copies are done.
-    outgoing : list of MapItem
-        Those of which the host's array is written.
-    repeats : list of callable or None
-        What enqueues each copy on a stream; None where one of them has to be looked at each time (`Device.repeat`).
-    """
+    """An update that has found all of its items present, for updates of the same items while no entry goes."""
 
     __slots__ = ("copies", "held", "items", "layouts", "outgoing", "reads", "repeats", "writes")
 
@@ -75,10 +60,14 @@ class KnownUpdate:
         self, items: Sequence[MapItem], copies: Sequence[tuple[MapItem, Entry]], views: Sequence[Any], device: Device
     ) -> None:
         self.items = items
+        # Those of which the host's array is written.
         self.outgoing = [item for item in items if item.map_type.copies_out]
+        # What enqueues each copy on a stream; None where one of them has to be looked at each time (`Device.repeat`).
         self.repeats: list[Callable[[Any], object]] | None = []
         self.layouts = Layouts(items)
+        # What is copied, with the device array of each item, and the dtype and shape that the host's had.
         self.copies: list[KnownCopy] = []
+        # The parts that are copied from, and copied to.
         self.reads: list[tuple[Entry, Section]] = []
         self.writes: list[tuple[Entry, Section]] = []
         for (item, entry), view in zip(copies, views, strict=True):
@@ -91,6 +80,7 @@ class KnownUpdate:
                 self.repeats = None
             else:
                 self.repeats.append(repeat)
+        # What must live until the copies are done.
         self.held: list[object] = [entry.buffer for _, entry in copies] + [item.host for item in items]
 
     def forget(self) -> None:

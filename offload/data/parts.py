@@ -42,6 +42,7 @@ def box_of(array: ArrayLayout, view: ArrayLayout, part: Box | None = None) -> Bo
     whole = tuple((0, extent) for extent in array.shape)
     order = sorted(range(len(whole)), key=lambda k: (-abs(array.strides[k]), -array.shape[k]))
     origin = array.address + sum(min((array.shape[k] - 1) * array.strides[k], 0) for k in order)
+    # Addresses of interleaving rows are no digits.
     if not _is_nested(array, order):
         return whole
     corner = view.address + sum(first * stride for (first, _), stride in zip(part, view.strides, strict=True))
@@ -60,6 +61,7 @@ def box_of(array: ArrayLayout, view: ArrayLayout, part: Box | None = None) -> Bo
         spans = [(least + min(by, 0), most + max(by, 0)) for (least, most), by in zip(spans, apart, strict=True)]
     ranges = dict(zip(order, [(least, most + 1) for least, most in spans], strict=True))
     if not is_exact or any(ranges[k][0] < 0 or ranges[k][1] > array.shape[k] for k in order):
+        # The digits run over somewhere between the two ends, or fall between elements.
         ranges = _slab(array, order, first, last)
     return tuple(
         (extent - ranges[k][1], extent - ranges[k][0]) if array.strides[k] < 0 else ranges[k]

@@ -112,12 +112,14 @@ class PresentTable:
             entry, other = exact.get(section), None
             if entry is None:
                 entry, other = search_near(section, item)
+            # Most items are present and only counted: whatever else there is to decide stands in this branch.
             if entry is None or item.always or not section[3] or item.map_type is MapType.DELETE:
                 only_counts = False
                 if entry is None:
                     is_ignored = item.if_present or (item.is_room and other is not None)
                     if not is_ignored and other is not None:
                         _check_place(item, other)
+                    # An error of a `present` item comes first, whatever is wrong with items after it.
                     if item.present:
                         raise NotPresentError(self._absent(item, other))
                     if other is not None and not is_ignored:
@@ -228,6 +230,7 @@ class PresentTable:
             counts.append((entry, dynamic, structured))
             if not (dynamic or structured):
                 removed.append(entry)
+        # The data is copied back where its entry goes, or at each exit with `always`.
         gone = set(removed) if removed else ()
         for item, hit in zip(items, entries, strict=True):
             if hit is not None and item.map_type.copies_out and (item.always or hit in gone):
@@ -370,6 +373,7 @@ class PresentTable:
         live = self._index.exact
         self.version += 1
         removed = []
+        # Another construct may have deleted an entry, and mapped the same storage again.
         for entry in plan.counted:
             if live.get(entry.section) is entry:
                 entry.dynamic, entry.structured = entry.counts_after(plan.counter)  # type: ignore[arg-type]  # an entry counts
@@ -390,6 +394,7 @@ class PresentTable:
         self._index.remove(entry)
         self.state = object()
         if self.remembered:
+            # It goes with the entry, not here: what it refers to may run code of the program, and the lock is held.
             for known in self.remembered.values():
                 known.forget()
             entry.outlived, self.remembered = self.remembered, {}
@@ -399,6 +404,7 @@ class PresentTable:
         items = plan.items
         fresh = Index() if absent[1:] else None
         if fresh is not None:
+            # So that an item inside another of the same construct meets it.
             absent.sort(key=lambda k: -items[k].section.nbytes)
         for k in absent:
             item = items[k]
@@ -460,6 +466,7 @@ def _distinct(entries: list[Entry | None]) -> list[Entry]:
 
 def _distinct_copies(copies: list[ItemCopy]) -> list[ItemCopy]:
     """Drop copies of what is copied already: the same bytes again, and parts of an entry that is copied whole."""
+    # The first item of the same bytes is copied; a part of an entry is, unless all of the entry is.
     first: dict[Section, tuple[MapItem, Entry]] = {}
     for item, entry in copies:
         first.setdefault(item.section, (item, entry))

@@ -38,6 +38,7 @@ class Released:
     def take(self, nbytes: int) -> Any | None:
         """Return a buffer of this size that nobody else has an array of; None if there is none."""
         for number, (device, buffer, size, _) in tuple(self.buffers.items()):
+            # Who has an array keeps the memory from being used again: it is retired with the rest.
             if size == nbytes and device.renew(buffer) and self.buffers.pop(number, None) is not None:
                 return buffer
         return None

@@ -60,17 +60,6 @@ class ReplicaSet:
         The devices' data environments, in the order of the clause; the first is the primary's.
     entries : sequence of Entry
         Theirs, which hold all of the item.
-
-    Attributes
-    ----------
-    layout : ArrayLayout
-        Of the item, with one index only where its stride is 0.
-    table : BoxTable
-        Who is current where, in the indices of the layout; at first everybody.
-    label : object
-        The item, for messages.
-    sent_nbytes : int
-        What has been copied from device to device, since there is the set.
     """
 
     __slots__ = (
@@ -94,12 +83,17 @@ class ReplicaSet:
             host = host[tuple([slice(None) if stride else slice(1) for stride in host.strides])]
         self.places = tuple(places)
         self.entries = tuple(entries)
+        # The item, for messages.
         self.label = item.label
+        # What has been copied from device to device, since there is the set.
         self.sent_nbytes = 0
+        # Of the item, with one index only where its stride is 0.
         self.layout = Spread(address_of(host), host.shape, host.strides, host.itemsize)
+        # Who is current where, in the indices of the layout; at first everybody.
         self.table = BoxTable(whole_of(host.shape), len(self.places))
         self._host = host
         self._space = item.section.space
+        # By boxes: their bytes on the host, and, with a device's number, their arrays there.
         self._sections: dict[Box, Section] = {}
         self._views: dict[tuple[int, Box], Any] = {}
 

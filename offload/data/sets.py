@@ -79,10 +79,12 @@ class DeviceSet(NamedTuple):
             counted = self._count(items, lane, counter)
             if counted is not None:
                 return counted
+            # Nothing has changed up to the commits: each step until then may raise.
             found = sort_items(places, items, adopts=adopts, is_default=self.is_default)
             plans = _plans(places, items, found, counter)
             for place, plan in zip(places, plans, strict=True):
                 _complete_plan(place, plan)
+            # Without work on the other devices their lanes would only be marked and followed.
             is_forked = any(plan.created or plan.copies_in for plan in plans[1:])
             fork = Fork(self.gate, lane, places if is_forked else places[:1])
             lanes = [*fork.lanes] if is_forked else [lane] * len(places)
@@ -97,6 +99,7 @@ class DeviceSet(NamedTuple):
                 buffers.clear()  # the traceback refers to this frame
                 fork.give_back()
                 raise
+            # From here on nothing raises but a copy, on a lost device.
             for place, plan, its_lane, its_buffers in zip(places, plans, lanes, buffers, strict=True):
                 place.table.commit(plan, its_buffers)
                 for entry, _ in plan.writes:
@@ -156,12 +159,14 @@ class DeviceSet(NamedTuple):
         places = self.places
         with locked(places):
             if ends_region:
+                # An item that was deleted inside of the region, or whose set has ended, is over.
                 items = [item for item in items if _is_left(places, item, is_default=self.is_default)]
             others = sort_items(places, items, is_default=self.is_default).others(items)
             plans = [
                 place.table.exit(its_items, counter, ends_region=ends_region, finalizes=finalizes)
                 for place, its_items in zip(places, [items, *[others] * (len(places) - 1)], strict=True)
             ]
+            # An item is copied once, by the devices that have its parts. The plan of the primary says which items are.
             leaving = _Leaving(places, plans, lane)
             if not ends_region:
                 for item, _ in leaving.copies:
@@ -171,6 +176,7 @@ class DeviceSet(NamedTuple):
             fork = leaving.begin(self.gate, staged, may_be_put_off=may_be_put_off)
             for place, plan in zip(places, plans, strict=True):
                 place.table.commit(plan)
+            # The entries that stay have been completed, and are ordinary ones from now on.
             for replicas in leaving.ending:
                 replicas.leave()
             point = None
@@ -180,6 +186,7 @@ class DeviceSet(NamedTuple):
                 except DeviceLostError as error:
                     fork.give_back()
                     leaving.failures.append(error)
+        # One object for all devices: the task looks for it in the first place of what it holds.
         released = Released((), places[0].device)
         for place, plan in zip(places, plans, strict=True):
             released.add(plan.removed, place.device)
@@ -254,6 +261,7 @@ class DeviceSet(NamedTuple):
                 return None
         if not items:
             return None
+        # Each table has these entries, so that each plan only counts.
         plans = [place.table.enter(items, counter) for place in places]
         waits: list[Any] = []
         for place, plan in zip(places, plans, strict=True):
@@ -286,6 +294,7 @@ def dissolve(
     """
     for device, (place, entry) in enumerate(zip(replicas.places, replicas.entries, strict=True)):
         if entry not in gone and place in lanes:
+            # What the entries that go have alone would be lost.
             receive(replicas, device, replicas.table.space, lanes[place], may_be_put_off=may_be_put_off)
 
 
@@ -338,6 +347,7 @@ def _make_sets(
 ) -> None:
     """Make sets of entries that are new on all places, and of those that join."""
     made = {item.section: item for item in reversed(items)}
+    # An entry that the primary has alone is in no set. Any of the other plans tells.
     everywhere = {entry.section for entry in plans[-1].created}
     for entry in plans[0].created:
         if entry.section in everywhere:

@@ -49,6 +49,7 @@ def entry_steps(plan: Plan, ledger: Ledger) -> Plan:
         return plan
     plan.copies_in = copies
     plan.writes = writes = [(entry, entry.section) for entry in created]
+    # A new entry is written as a whole, be it by copies of parts of it.
     for item, entry in copies:
         if entry.generation:  # it was there before
             writes.append((entry, item.section))
@@ -69,6 +70,7 @@ def exit_steps(plan: Plan, ledger: Ledger, *, may_be_put_off: bool = False) -> P
             if is_open(entry):
                 raise PutOffError
     plan.failures = []
+    # What only counts down uses its storage, and waits for nobody.
     concerned = removed = plan.removed
     plan.copies_out = plan.copies
     if len(removed) < len(plan.counts):  # not all goes

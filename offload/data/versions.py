@@ -29,20 +29,14 @@ _MOST: Final = 16
 
 
 class Contents:
-    """What a storage holds, and what is known of that.
-
-    Attributes
-    ----------
-    version : int
-        Differs from that of any other contents in the process.
-    facts : dict
-        By keys of those who found them out; they refer to no array.
-    """
+    """What a storage holds, and what is known of that."""
 
     __slots__ = ("facts", "version")
 
     def __init__(self) -> None:
+        # Differs from the version of any other contents in the process.
         self.version = next(_NUMBERS)
+        # By keys of those who found them out; they refer to no array.
         self.facts: dict[Any, Any] = {}
 
     def note(self, key: Any, fact: Any) -> None:

@@ -8,7 +8,8 @@ cannot see, such as an operation of CuPy's, is not refused.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from sys import getrefcount
+from typing import Any, Final, NamedTuple, Protocol
 
 from offload.errors import RegionClosedError
 
@@ -50,3 +51,16 @@ def refuse_retired(device: _Device, array: Any) -> None:
     retired = device.retired(array)
     if retired is not None:
         raise retired.error(array)
+
+
+class _Array:
+    """Stands for an array that shares its memory with no other."""
+
+    def __init__(self) -> None:
+        self.memory = object()
+
+
+_ALONE = _Array()
+
+REFERENCES_ALONE: Final = getrefcount(_ALONE.memory)
+"""What `sys.getrefcount` says of an attribute to which one object refers: of the memory of an array that is alone."""

@@ -109,7 +109,8 @@ class GraphWork(Work):
                 launch.findings = [self._look]
             if uses or noted.copied_back:
                 writes = [part for use, part in pairs if use.writes]
-                ledger.release((lane, uses, writes, noted.copied_back), lane.mark())
+                launch.point = lane.mark()
+                ledger.release((lane, uses, writes, noted.copied_back), launch.point)
 
     def _look(self, value: Any) -> Any:
         """Look at what each task's work has found wrong, all of it, so that the next replay starts anew."""

@@ -239,7 +239,7 @@ class Copies:
         pass
 
 
-def held_regions(runtime, *, follows, keeps=None):
+def held_regions(runtime, map_type, *, follows, keeps=None):
     """Have two regions map arrays while the stream of the first is held; return the bytes in use then, and what came.
 
     ``follows`` says whether the second follows the first, and so has its lane. ``keeps`` takes the first's array.
@@ -248,14 +248,14 @@ def held_regions(runtime, *, follows, keeps=None):
     latch, a, b, seen, order = SimEvent(device), np.arange(1.0 * N), np.arange(1.0 * N) + 5, [], np.zeros(1)
     copies = runtime.places[0].notify = Copies(a, b)
 
-    @omp.target(map=[omp.to("x")], nowait=True)
+    @omp.target(map=[map_type("x")], nowait=True)
     def hold(x):
         seen.append(float(x[3]))
         if keeps is not None:
             keeps.append(x)
         omp.current_stream().wait_event(latch)
 
-    @omp.target(map=[omp.to("x")], nowait=True)
+    @omp.target(map=[map_type("x")], nowait=True)
     def read(x):
         seen.append(float(x[3]))
 
@@ -268,23 +268,24 @@ def held_regions(runtime, *, follows, keeps=None):
     return nbytes, sorted(seen)
 
 
-def test_a_region_behind_another_uses_its_memory():
+@pytest.mark.parametrize("map_type", [omp.to, omp.tofrom])
+def test_a_region_behind_another_uses_its_memory(map_type):
     """While a stream is held, the next region there has the memory of the one before, and its own values in it."""
     with checked("sim:1", num_threads=2) as runtime:
-        assert held_regions(runtime, follows=True) == (NBYTES, [3.0, 8.0])
+        assert held_regions(runtime, map_type, follows=True) == (NBYTES, [3.0, 8.0])
 
 
 def test_memory_of_a_stream_that_runs_is_not_given_to_another():
     """A region on another lane has memory of its own."""
     with checked("sim:1", num_threads=2) as runtime:
-        assert held_regions(runtime, follows=False) == (2 * NBYTES, [3.0, 8.0])
+        assert held_regions(runtime, omp.to, follows=False) == (2 * NBYTES, [3.0, 8.0])
 
 
 def test_memory_that_a_body_has_kept_is_not_used_again():
     """An array that a body keeps refuses to be used when the mapping has ended, and nobody else has its memory."""
     kept = []
     with checked("sim:1", num_threads=2) as runtime:
-        assert held_regions(runtime, follows=True, keeps=kept) == (2 * NBYTES, [3.0, 8.0])
+        assert held_regions(runtime, omp.to, follows=True, keeps=kept) == (2 * NBYTES, [3.0, 8.0])
         with pytest.raises(RegionClosedError):
             kept[0][0] = 1.0
         kept.clear()

@@ -30,6 +30,7 @@ import cupy
 from cupy.cuda import MemoryPointer, UnownedMemory
 from cupy.cuda import runtime as cuda
 
+from offload.devices.retired import REFERENCES_ALONE
 from offload.errors import DeviceUnavailableError
 
 if TYPE_CHECKING:
@@ -155,19 +156,7 @@ def is_alone(buffer: Any) -> bool:
 
     A view has the same pointer as its array, or one of its own to the same memory; anything else has an array.
     """
-    return getrefcount(buffer.data) <= _REFERENCES_ALONE and getrefcount(buffer.data.mem) <= _REFERENCES_ALONE
-
-
-class _Holder:
-    """Stands for an array that nobody shares memory with."""
-
-    def __init__(self) -> None:
-        self.data = object()
-
-
-_HOLDER = _Holder()
-_REFERENCES_ALONE = getrefcount(_HOLDER.data)
-"""What `getrefcount` says of an attribute to which one object refers."""
+    return getrefcount(buffer.data) <= REFERENCES_ALONE and getrefcount(buffer.data.mem) <= REFERENCES_ALONE
 
 
 class DriverPool:

@@ -20,6 +20,7 @@ import numpy as np
 
 from offload.arrays.hostcopies import copyto
 from offload.arrays.sections import Section, section_of
+from offload.devices.retired import REFERENCES_ALONE
 from offload.devices.sim.array import SimArray
 from offload.devices.sim.fate import Fate
 from offload.devices.sim.kernels import SimKernels
@@ -241,8 +242,8 @@ class SimDevice:
         """
         if self.fate.error is not None:
             self.fate.check()
-        to = dst._storage if isinstance(dst, SimArray) else dst  # noqa: SLF001
-        at = src._storage if isinstance(src, SimArray) else src  # noqa: SLF001
+        to, charge = (dst._storage, dst._block.charge) if isinstance(dst, SimArray) else (dst, None)  # noqa: SLF001
+        at, other = (src._storage, src._block.charge) if isinstance(src, SimArray) else (src, None)  # noqa: SLF001
         if to.shape != at.shape or to.dtype != at.dtype:
             raise InternalError(
                 f"copy of {src.dtype}{list(src.shape)} to {dst.dtype}{list(dst.shape)}; they must be the same"
@@ -251,7 +252,7 @@ class SimDevice:
             raise InternalError(f"copy to a read-only array of shape {dst.shape}")
         if to is not dst:
             dst._block.is_unwritten = False  # noqa: SLF001
-        stream.launch(copyto, to, at)  # not the arrays: who has one has the memory, as the account says
+        stream.launch(_copy, to, at, charge, other)
 
     def copy_indexed(self, dst: SimArray, src: SimArray, to: Any, at: Any, stream: SimStream) -> None:
         """Enqueue a copy by tables of offsets; see the contract.
@@ -299,7 +300,7 @@ class SimDevice:
 
     def renew(self, buffer: SimArray) -> bool:
         """Make a buffer like a new one; false where somebody has an array over its memory."""
-        if getrefcount(buffer._block) > _REFERENCES_ALONE:  # noqa: SLF001
+        if getrefcount(buffer._block) > REFERENCES_ALONE:  # noqa: SLF001
             return False
         buffer._block.is_unwritten = True  # noqa: SLF001
         return True
@@ -383,20 +384,12 @@ class SimDevice:
             )
 
 
-class _Holder:
-    """Stands for an array that nobody shares memory with."""
-
-    def __init__(self) -> None:
-        self.block = object()
-
-
-_HOLDER = _Holder()
-_REFERENCES_ALONE = getrefcount(_HOLDER.block)
-"""What `getrefcount` says of an attribute to which one object refers."""
-
-
 class _Current(threading.local):
     stream: SimStream | None = None
+
+
+def _copy(to: np.ndarray[Any, Any], at: np.ndarray[Any, Any], *_charges: object) -> None:
+    copyto(to, at)
 
 
 def _copy_indexed(dst: SimArray, src: SimArray, to: Any, at: Any) -> None:

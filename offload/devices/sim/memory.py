@@ -51,7 +51,7 @@ class MemoryAccount:
             block = Block(self._returned)
             self._used_nbytes += nbytes  # no interruption comes in between these three
             self._alive_nbytes += nbytes
-            block.nbytes = nbytes
+            block.charge.nbytes = nbytes
             return block
 
     def used_nbytes(self) -> int:
@@ -78,32 +78,53 @@ class MemoryAccount:
 
 
 class Block:
-    """One allocation; its bytes go back when it retires, or dies.
+    """One allocation, to which each array over it refers; its bytes go back when it retires, or dies.
 
     Attributes
     ----------
-    nbytes : int
-        Its bytes, once they have been charged.
+    charge : Charge
+        Its bytes. An operation on a stream refers to these, so that `sys.getrefcount` of a block says who has arrays.
     retired : Retired or None
         What has become of it: its arrays are not to be used any more.
     is_unwritten : bool
         Whether nobody has written an element yet. False in doubt.
     """
 
-    __slots__ = ("_returned", "is_unwritten", "nbytes", "retired")
+    __slots__ = ("charge", "is_unwritten", "retired")
 
     def __init__(self, returned: deque[tuple[int, int]]) -> None:
-        self.nbytes = 0
+        self.charge = Charge(returned)
         self.retired: Retired | None = None
         self.is_unwritten = True
-        self._returned = returned
 
     def retire(self, retired: Retired) -> None:
         """Give the bytes back, and have every array refuse."""
         if self.retired is None:
-            self._returned.append((self.nbytes, 0))
+            self.charge.give_back()
         self.retired = retired
+
+
+class Charge:
+    """The bytes of a block in the account, until neither an array nor an operation on a stream refers to them.
+
+    Attributes
+    ----------
+    nbytes : int
+        As they have been charged.
+    """
+
+    __slots__ = ("_is_given_back", "_returned", "nbytes")
+
+    def __init__(self, returned: deque[tuple[int, int]]) -> None:
+        self.nbytes = 0
+        self._is_given_back = False
+        self._returned = returned
+
+    def give_back(self) -> None:
+        """Let others have the bytes, although somebody still has an array."""
+        self._returned.append((self.nbytes, 0))
+        self._is_given_back = True
 
     def __del__(self) -> None:
         if hasattr(self, "_returned"):  # else an interruption has come before
-            self._returned.append((self.nbytes if self.retired is None else 0, self.nbytes))
+            self._returned.append((0 if self._is_given_back else self.nbytes, self.nbytes))
