@@ -211,7 +211,7 @@ def hostptr(d: Any, *, device: int | None = None) -> Any:
     return None
 
 
-class _Memory:
+class _EntryMemory:
     """Host memory of an entry, as NumPy's array interface describes it; it lives as long as an array over it."""
 
     def __init__(self, entry: Entry, offset: int, d: Any) -> None:
@@ -232,7 +232,7 @@ def _host_array(entry: Entry, whole: Any, offset: int, d: Any) -> Any:
     host: Any = entry.host
     if not offset and whole is not None and (d.shape, d.strides, d.dtype) == (whole.shape, whole.strides, whole.dtype):
         return host
-    return None if entry.is_packed else np.asarray(_Memory(entry, offset, d)).view(d.dtype)
+    return None if entry.is_packed else np.asarray(_EntryMemory(entry, offset, d)).view(d.dtype)
 
 
 @for_finalizers

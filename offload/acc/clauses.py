@@ -314,7 +314,7 @@ def presence(
 def orderings_of(queues: Queues, needs: Needs) -> tuple[Dependence, ...]:
     """Return the dependences of an operation on whether its items are present on each device."""
     items, places, changes = needs
-    if len(places) == 1:
+    if places and not places[1:]:
         return presence(queues, items, places[0], changes=changes)
     return tuple([each for place in places for each in presence(queues, items, place, changes=changes)])
 

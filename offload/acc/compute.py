@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from offload.constructs.call import Clauses
     from offload.constructs.clauses.mappers import Expansion
     from offload.constructs.clauses.operators import Operator
-    from offload.constructs.receiving import Late
+    from offload.constructs.receiving import LateItem
     from offload.data.items import MapItem
     from offload.runtime.current import Scope
     from offload.runtime.place import DevicePlace
@@ -171,7 +171,8 @@ class ComputeFunction(TargetFunction):
     ) -> tuple[bool, QueueEntry]:
         said, queues = self._clauses, scope.runtime.queues
         at = place if place is not None else scope.runtime.place(region, device)
-        queue = queue_of(queues, at, said.queue)
+        value = said.queue
+        queue = queues.of(at, value) if value is not None and value >= 0 else queue_of(queues, at, value)
         after = queues_of(queues, at, said.after) if said.after != () else ()
         if queue is None and after:
             wait_for(scope, region, after, "the wait clause")
@@ -188,7 +189,7 @@ class ComputeFunction(TargetFunction):
 
     def _divided(
         self, values: Values, names: Mapping[str, Any], kwargs: Mapping[str, Any]
-    ) -> tuple[Sequence[Any], list[Late]]:
+    ) -> tuple[Sequence[Any], list[LateItem]]:
         for clause in self._clauses.get("map", ()):
             check_known({clause.word: clause.items}, values, self._names_of_clauses, names, kwargs)
         return super()._divided(values, names, kwargs)
@@ -245,21 +246,21 @@ def _take_queues(clauses: Any, words: dict[str, Any]) -> None:
     clauses.queue, clauses.after = words.get("async_"), words.get("wait", ())
 
 
-class Parallel(ComputeFunction):
+class ParallelFunction(ComputeFunction):
     """A function under ``parallel``."""
 
     _directive = "acc parallel"
     __slots__ = ()
 
 
-class Kernels(ComputeFunction):
+class KernelsFunction(ComputeFunction):
     """A function under ``kernels``."""
 
     _directive = "acc kernels"
     __slots__ = ()
 
 
-class Serial(ComputeFunction):
+class SerialFunction(ComputeFunction):
     """A function under ``serial``."""
 
     _directive = "acc serial"
@@ -314,7 +315,7 @@ def parallel(function: Callable[..., Any] | None = None, /, **clauses: Any) -> A
     *Blocks* without ``async_`` until copies back are done, and on no queue but those of ``wait``. *Costs* as `target`.
     OpenACC 3.3, 2.5.1 "Parallel Construct" (section numbers of OpenACC are unchecked).
     """
-    return decorate(Parallel, function, clauses)
+    return decorate(ParallelFunction, function, clauses)
 
 
 def kernels(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
@@ -326,7 +327,7 @@ def kernels(function: Callable[..., Any] | None = None, /, **clauses: Any) -> An
     -----
     OpenACC 3.3, 2.5.3 "Kernels Construct".
     """
-    return decorate(Kernels, function, clauses)
+    return decorate(KernelsFunction, function, clauses)
 
 
 def serial(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
@@ -338,7 +339,7 @@ def serial(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any
     -----
     OpenACC 3.3, 2.5.2 "Serial Construct".
     """
-    return decorate(Serial, function, clauses)
+    return decorate(SerialFunction, function, clauses)
 
 
 def _name_or_id(item: Any) -> Any:

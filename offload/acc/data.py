@@ -18,7 +18,7 @@ from offload.acc.clauses import (
     device_arrays,
     excuse_empty,
 )
-from offload.acc.operations import Operation
+from offload.acc.operations import QueueOperation
 from offload.arrays.items import label
 from offload.arrays.sections import overlaps
 from offload.constructs.clauses.mapping import map_item, map_items
@@ -102,7 +102,7 @@ def data(
     _check_device_arrays(name, deviceptr, device, devices)
     if not items and not as_tuple(deviceptr):
         raise ClauseError("acc data has no data clause; give copy=, copyin=, copyout=, create=, present= or others")
-    operation = Operation(name, async_=async_, wait=wait, if_=if_, device=device, devices=devices, depend=depend)
+    operation = QueueOperation(name, async_=async_, wait=wait, if_=if_, device=device, devices=devices, depend=depend)
     try:
         entry = operation.run(EnterRegionWork(items, Counter.STRUCTURED), items, changes=True)
     except BaseException:
@@ -133,14 +133,14 @@ def data(
             del failure  # or the traceback would refer to this frame, and that to the failure
 
 
-def _undo(operation: Operation, items: list[MapItem]) -> None:
+def _undo(operation: QueueOperation, items: list[MapItem]) -> None:
     """Undo the entry of a region that an interruption has left."""
     if operation.task is not None:  # it has mapped the items, or will
         _leave(operation, operation.task, items)
 
 
 @for_finalizers  # of a generator that is suspended in the block
-def _leave(operation: Operation, entry: Task, items: list[MapItem]) -> None:
+def _leave(operation: QueueOperation, entry: Task, items: list[MapItem]) -> None:
     """Undo the entry of a region; one that failed has mapped nothing."""
     if entry.failure is None:
         operation.end_run(EndRegionWork([], Counter.STRUCTURED), items, entry)
@@ -182,7 +182,7 @@ def enter_data(
     and Exit Data Directives".
     """
     items = _items("acc enter_data", clauses, ENTER_SPELLINGS, needs="copyin= or create=")
-    operation = Operation(
+    operation = QueueOperation(
         "acc enter_data", async_=async_, wait=wait, if_=if_, device=device, devices=devices, depend=depend
     )
     try:
@@ -235,7 +235,7 @@ def exit_data(
     *Blocks* without ``async_`` until the copies are done. OpenACC 3.3, 2.6.6 "Enter Data and Exit Data Directives".
     """
     items = _items("acc exit_data", clauses, EXIT_SPELLINGS, needs="copyout= or delete=")
-    operation = Operation(
+    operation = QueueOperation(
         "acc exit_data", async_=async_, wait=wait, if_=if_, device=device, devices=devices, depend=depend
     )
     task = operation.run(ExitDataWork(items, finalizes=bool(finalize)), items, changes=True)
@@ -306,7 +306,7 @@ def update(
     names = Names(caller(2))  # whoever calls this is the library: `for_finalizers`
     named: Sequence[MapItem] = ()
     try:
-        operation = Operation(
+        operation = QueueOperation(
             "acc update",
             async_=async_,
             wait=wait,

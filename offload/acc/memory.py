@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.acc.addresses import corresponding, here_for
-from offload.acc.operations import Operation
+from offload.acc.operations import QueueOperation
 from offload.arrays.items import label
 from offload.constructs.copying import byte_ranges, copy_recipe, number_of_bytes
 from offload.constructs.memory import release, target_alloc
@@ -207,6 +207,6 @@ def _memcpy(what: str, dst: Any, src: Any, nbytes: Any, async_: Any) -> Task | N
 def _copy(what: str, dst: Any, src: Any, nbytes: Any, async_: Any, device: int | None) -> Task | None:
     name = f"acc {what}"
     to, at, places = byte_ranges(dst, src, nbytes, what=name)
-    operation = Operation(name, async_=async_, device=device)
+    operation = QueueOperation(name, async_=async_, device=device)
     task = operation.run_recipe(copy_recipe(operation.site, to, at, places))
     return task if operation.queue is not None else None

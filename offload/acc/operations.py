@@ -39,7 +39,7 @@ NOTHING: Final[Needs] = (), (), False
 """What an operation needs that neither maps nor uses anything that is mapped."""
 
 
-class Operation:
+class QueueOperation:
     """One encounter of a construct: where it is, in which queue, and what that waits for.
 
     Attributes
@@ -108,7 +108,9 @@ class Operation:
         if code is None:
             code = caller()
         self.site = Site(name, name, (code.f_code, code.f_lasti), runtime)
-        self.queue: Queue | None = None if number is None else queue_of(queues, at, number)
+        self.queue: Queue | None = (
+            None if number is None else queues.of(at, number) if number >= 0 else queue_of(queues, at, number)
+        )
         self._after: Sequence[Queue] = queues_of(queues, at, values) if values != () else ()
         self._order: QueueEntry | None = None  # of the last `run`, if that has raised
 

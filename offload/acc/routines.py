@@ -11,7 +11,7 @@ import numpy as np
 
 from offload.acc.addresses import deviceptr
 from offload.acc.clauses import data_clause, excuse_empty, names_of
-from offload.acc.operations import Operation
+from offload.acc.operations import QueueOperation
 from offload.arrays.items import mapper_of
 from offload.constructs.clauses.mapping import map_items
 from offload.data.maptypes import MapConstruct
@@ -204,7 +204,7 @@ def _move(
     clause = data_clause(word, (a,), names_of())
     items: list[MapItem] = map_items(_CONSTRUCTS[kind], (clause,))
     excuse_empty(items)
-    operation = Operation(name, async_=async_, device=device, devices=None)
+    operation = QueueOperation(name, async_=async_, device=device, devices=None)
     work = kind(items, finalizes=True) if finalizes else kind(items)
     task = operation.run(work, items, changes=kind is not UpdateWork)
     return task if operation.queue is not None else None

@@ -32,6 +32,7 @@ from offload.runtime.generate import generate
 from offload.runtime.recipe import DeviceRecipe
 from offload.runtime.sites import call_site
 from offload.runtime.works import CopyWork
+from offload.tasks.depend import DependType
 from offload.tasks.recipe import Recipe
 from offload.tasks.stack import owned
 
@@ -99,8 +100,10 @@ def copy_whole(dst: Any, src: Any, depend: Any, *, deferred: bool) -> Task | Non
     if place.device.retired(array) is not None:
         refuse_retired(place.device, array)
     dependences = check_depend_now("target_memcpy", depend) if depend else ()
-    if dependences:
-        warn_of_writes("target_memcpy_async", dependences, (dst,))
+    for dependence in dependences:
+        if dependence.type is DependType.IN:
+            warn_of_writes("target_memcpy_async", dependences, (dst,))
+            break
     site = call_site("target_memcpy", runtime, 1)
     work = CopyWork(dst, src, (array,))
     task = generate(scope, frame, DeviceRecipe(site, place, work), dependences, wait=not deferred)

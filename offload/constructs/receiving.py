@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 # -- clauses ---------------------------------------------------------------------------------------
 
 
-class Late(NamedTuple):
+class LateItem(NamedTuple):
     """A list item that is a value: its clause, or a bare string; the argument; what messages call it.
 
     Attributes
@@ -66,7 +66,7 @@ def divided_clauses(
     visible: VisibleNames | None,
     names: Mapping[str, Any],
     kwargs: Mapping[str, Any],
-) -> tuple[list[Any], list[Late]]:
+) -> tuple[list[Any], list[LateItem]]:
     """Return what a construct's ``map`` clause names but for values of tasks, and those; ``words`` are for messages.
 
     Raises
@@ -88,7 +88,7 @@ def divided(
     visible: VisibleNames | None,
     names: Mapping[str, Any],
     kwargs: Mapping[str, Any],
-) -> tuple[list[Any], list[Late]]:
+) -> tuple[list[Any], list[LateItem]]:
     """Return what ``map`` clauses name that is known at the call, as clauses, and what is a value.
 
     Raises
@@ -97,7 +97,7 @@ def divided(
         A string names a part of a value.
     """
     now: list[Any] = []
-    late: list[Late] = []
+    late: list[LateItem] = []
     for clause in clauses:
         items = clause.items if isinstance(clause, MapClause) else (clause,)
         kept: list[Any] = []
@@ -109,7 +109,7 @@ def divided(
                         f"map: list item {text!r} is a part of a task's value, which is known when the task is "
                         f"complete; name all of it, or pass the result() of that task"
                     )
-                late.append(Late(clause, slot, text, is_one_of_all))
+                late.append(LateItem(clause, slot, text, is_one_of_all))
             if not found or any(is_one_of_all for *_, is_one_of_all in found):
                 kept.append(item)
         if isinstance(clause, MapClause) and len(kept) < len(items):
@@ -119,7 +119,7 @@ def divided(
     return now, late
 
 
-def check_default(behaviour: Mapping[str, str], values: Values, late: Iterable[Late], word: str) -> None:
+def check_default(behaviour: Mapping[str, str], values: Values, late: Iterable[LateItem], word: str) -> None:
     """Raise `ClauseError` if ``defaultmap`` says something about a value that is in no clause."""
     named = {one.slot for one in late}
     for slot in values.slots:
@@ -165,7 +165,7 @@ def _slots_of(
     return [(one.slot, one.text, not one.rest.steps, False) for one in found if one.slot in values.slots]
 
 
-def late_items(late: Sequence[Late], by_slot: Mapping[Slot, Any], objects: dict[int, Expansion]) -> list[MapItem]:
+def late_items(late: Sequence[LateItem], by_slot: Mapping[Slot, Any], objects: dict[int, Expansion]) -> list[MapItem]:
     """Return the evaluated list items that are values; enter what mappers made of them.
 
     Raises
@@ -237,7 +237,7 @@ class ReceivingWork(Work):
 
 def receiving_work(
     values: Values,
-    late: Sequence[Late],
+    late: Sequence[LateItem],
     function: Callable[..., Any],
     binding: Binding,
     place: DevicePlace,

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from offload.arrays.sections import Section
     from offload.constructs.clauses.binding import Slot
     from offload.constructs.clauses.mappers import Expansion
-    from offload.constructs.receiving import Late
+    from offload.constructs.receiving import LateItem
     from offload.data.items import MapItem
     from offload.runtime.current import Scope
     from offload.runtime.generate import Ordering
@@ -262,7 +262,7 @@ class TargetFunction(DirectiveFunction):
             depend = depend.at(names)
         priority = min(said.priority, runtime.engine.max_priority)
         given: Sequence[Any] = said.get("map", ())
-        late: Sequence[Late] = ()
+        late: Sequence[LateItem] = ()
         if values is not None:
             given, late = self._divided(values, names, kwargs)
             depend = (*depend, dependence_on(values))
@@ -362,7 +362,7 @@ class TargetFunction(DirectiveFunction):
 
     def _divided(
         self, values: Values, names: Mapping[str, Any], kwargs: Mapping[str, Any]
-    ) -> tuple[Sequence[Any], list[Late]]:
+    ) -> tuple[Sequence[Any], list[LateItem]]:
         """Return what the ``map`` clause names but for values of tasks, and those.
 
         Raises

@@ -16,7 +16,7 @@ from offload.constructs.call import (
 )
 from offload.constructs.clauses.dependences import check_depend
 from offload.constructs.clauses.maps import check_name, check_priority
-from offload.constructs.clauses.reductions import Participation, check_reduction, parts_of
+from offload.constructs.clauses.reductions import ReducingTasks, check_reduction, parts_of
 from offload.constructs.passed import dependence_on
 from offload.errors import ClauseError, UnsupportedError
 from offload.events.event import check_event
@@ -29,7 +29,7 @@ from offload.tasks.task import TASK_TYPES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from offload.constructs.clauses.reductions import Part
+    from offload.constructs.clauses.reductions import ReducedPart
     from offload.runtime.current import Scope
     from offload.tasks.region import Region
     from offload.tasks.task import Task
@@ -79,11 +79,15 @@ class TaskFunction(DirectiveFunction):
                 break
         if kwargs and not TASK_TYPES.isdisjoint(map(type, kwargs.values())):
             values = Values.among(args, kwargs)
-        site = self._site
-        if site is None or site.runtime is not scope.runtime:
-            site = self._site_in(scope.runtime)
+        site = self._site  # the first call makes it
         depend: Any = self._depend
-        if not (self._clauses.waits or region.mode) and values is None and depend.__class__ is tuple:
+        if (
+            not (self._clauses.waits or region.mode)
+            and values is None
+            and depend.__class__ is tuple
+            and site is not None
+            and site.runtime is scope.runtime
+        ):
             try:
                 caller = _frame_at(self._n_between)
             except ValueError:  # the interpreter itself calls this, as the beginning of a thread or at its own end
@@ -104,7 +108,7 @@ class TaskFunction(DirectiveFunction):
         depend: Any = self._depend
         if depend.__class__ is not tuple:
             depend = depend.at(depend.names.at_call(args, kwargs) if depend.names is not None else {})
-        parts: tuple[Part, ...] = ()
+        parts: tuple[ReducedPart, ...] = ()
         if said.get("in_reduction"):
             what = f"{self._directive} {self._name!r}"
             parts = parts_of(what, said.get("in_reduction"), said.names, args, kwargs, inherited.group)
@@ -129,7 +133,7 @@ class TaskFunction(DirectiveFunction):
             recipe = ClauseRecipe(*what_all)
         recipe.event, recipe.is_final, recipe.values = event, is_final, values
         if parts:
-            recipe.reductions = Participation(parts, until_complete=event is not None or self._is_async)
+            recipe.reductions = ReducingTasks(parts, until_complete=event is not None or self._is_async)
         return generate(scope, region, recipe, depend, wait=waits)
 
 

@@ -33,7 +33,7 @@ import numpy as np
 
 from offload.arrays.containers import attributes_of
 from offload.arrays.items import SCALARS, array_section, is_device_array, is_foreign, mapper_of
-from offload.constructs.taskgraph_reach import Reached, TooMuchError, mapped_by
+from offload.constructs.taskgraph_reach import GraphReach, TooMuchError, mapped_by
 from offload.interrupts.shields import pass_on
 
 if TYPE_CHECKING:
@@ -106,13 +106,13 @@ class Key:
         self._layouts = [_layout(value) for value in args]
         self._is_plain = self._reached is None and not (self._has_copies or kwargs)
 
-    def _reach(self) -> Reached | None:
+    def _reach(self) -> GraphReach | None:
         """Return what the arguments reach through objects; None if they hold nothing but arrays and numbers."""
         args, kwargs = self._args
         values = (*args, dict(sorted(kwargs.items()))) if kwargs else args
         if not self._bound and _is_signed_whole(values):
             return None
-        return Reached(values, self._bound)
+        return GraphReach(values, self._bound)
 
     def reaches_the_same(self) -> bool:
         """Tell whether the arguments still reach the arrays that they reached."""

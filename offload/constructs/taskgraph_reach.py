@@ -104,7 +104,7 @@ class _How(IntEnum):
     """By identity."""
 
 
-class Reached:
+class GraphReach:
     """The arrays that arguments reach through objects, and the paths to them, as they are now.
 
     Parameters
@@ -140,7 +140,7 @@ class Reached:
         self._prune()
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Reached):
+        if not isinstance(other, GraphReach):
             return NotImplemented
         return self._arrays == other._arrays and self._objects == other._objects
 

@@ -21,7 +21,7 @@ from offload.constructs.clauses.dependences import mutexinoutset
 from offload.constructs.clauses.maps import check_clauses, check_count, check_name, check_priority
 from offload.constructs.clauses.names import parse_item
 from offload.constructs.clauses.reductions import (
-    Item,
+    ReductionItem,
     check_reduction,
     find_reduction,
     identity_of,
@@ -132,13 +132,13 @@ class TaskloopFunction(DirectiveFunction):
         on the item itself, by whatever name, and its tasks have to exclude each other.
         """
         names = self._names_at_call(iterable, args, kwargs)
-        own: tuple[Item, ...] = self._clauses.get("reduction", ())
-        outer: tuple[Item, ...] = self._clauses.get("in_reduction", ())
+        own: tuple[ReductionItem, ...] = self._clauses.get("reduction", ())
+        outer: tuple[ReductionItem, ...] = self._clauses.get("in_reduction", ())
         reduced, taken = resolved("reduction", own, names), resolved("in_reduction", outer, names)
         self._check_part(taken, reduced, around)
         group = Taskgroup(reductions_of("reduction", reduced), "taskloop")
-        received: list[Item] = []
-        missing: list[Item] = []
+        received: list[ReductionItem] = []
+        missing: list[ReductionItem] = []
         for written, item in zip((*own, *outer), (*reduced, *taken), strict=True):
             if self._is_passed(written.item, item.item, args, kwargs):
                 received.append(written)
@@ -155,7 +155,9 @@ class TaskloopFunction(DirectiveFunction):
             in_reduction.setdefault(operator, []).append(item)
         return self._clauses.task.options(depend=depend, in_reduction=in_reduction or None), group, args
 
-    def _check_part(self, taken: Iterable[Item], reduced: Iterable[Item], around: Group | None) -> None:
+    def _check_part(
+        self, taken: Iterable[ReductionItem], reduced: Iterable[ReductionItem], around: Group | None
+    ) -> None:
         """Raise `ClauseError` unless a group around the loop, not the loop, reduces each item of ``in_reduction``."""
         own = [identity_of(item) for _, item in reduced]
         for operator, item in taken:

@@ -1,6 +1,6 @@
 """Recipes: what the tasks of one encounter are made of, as data.
 
-A construct that may be recorded gives `offload.runtime.generate.encounter` a recipe, of which that makes the task. The
+A construct gives `offload.runtime.generate.generate` a recipe, of which that makes the task. The
 recorder keeps the recipe, so that a replay, a capture or Dask make others, and reads in it what the tasks have. Nothing
 in a recipe belongs to one of the tasks: what a task has for itself is made with it. Dependences are no part of it, as
 tasks that are made again follow the edges of their graph. Where nothing but the call's own clauses matters, tasks are

@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 # -- clauses ---------------------------------------------------------------------------------------
 
 
-class Item(NamedTuple):
+class ReductionItem(NamedTuple):
     """A list item with the name of its operator: an array, or a string that names one at the call."""
 
     operator: str
     item: Any
 
 
-def check_reduction(clause: str, value: Any) -> tuple[Item, ...]:
+def check_reduction(clause: str, value: Any) -> tuple[ReductionItem, ...]:
     """Return the list items of a reduction clause, ``{"+": [total], …}``; none for None.
 
     Raises
@@ -76,7 +76,7 @@ def check_reduction(clause: str, value: Any) -> tuple[Item, ...]:
                 parse_item(item)
             else:
                 check_item(clause, operator, item)
-            found.append(Item(name, item))
+            found.append(ReductionItem(name, item))
     return tuple(found)
 
 
@@ -96,7 +96,7 @@ def check_item(clause: str, operator: Operator, item: Any) -> None:
         )
 
 
-def resolved(clause: str, items: Sequence[Item], names: Mapping[str, Any]) -> tuple[Item, ...]:
+def resolved(clause: str, items: Sequence[ReductionItem], names: Mapping[str, Any]) -> tuple[ReductionItem, ...]:
     """Return the list items with strings evaluated, by the names visible at a call."""
     found = []
     for name, item in items:
@@ -104,11 +104,11 @@ def resolved(clause: str, items: Sequence[Item], names: Mapping[str, Any]) -> tu
         if isinstance(item, str):
             value = parse_item(item).resolve(names)
             check_item(clause, find_operator(clause, name), value)
-        found.append(Item(name, value))
+        found.append(ReductionItem(name, value))
     return tuple(found)
 
 
-def reductions_of(clause: str, items: Sequence[Item]) -> tuple[Reduction, ...]:
+def reductions_of(clause: str, items: Sequence[ReductionItem]) -> tuple[Reduction, ...]:
     """Return a reduction for each list item of a clause that begins one.
 
     Raises
@@ -263,7 +263,7 @@ def _noted(reduction: Reduction) -> Any:
 # -- tasks that take part --------------------------------------------------------------------------
 
 
-class Part(NamedTuple):
+class ReducedPart(NamedTuple):
     """A reduction that a task takes part in, and the arguments that it receives a private array for."""
 
     reduction: Reduction
@@ -273,12 +273,12 @@ class Part(NamedTuple):
 
 def parts_of(
     what: str,
-    items: Sequence[Item],
+    items: Sequence[ReductionItem],
     visible: VisibleNames | None,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     group: Group | None,
-) -> tuple[Part, ...]:
+) -> tuple[ReducedPart, ...]:
     """Return what a call with these arguments takes part in.
 
     Raises
@@ -288,7 +288,7 @@ def parts_of(
         contradict each other.
     """
     names = visible.at_call(args, kwargs) if visible is not None else {}
-    parts: list[Part] = []
+    parts: list[ReducedPart] = []
     for (_, given), (operator, item) in zip(items, resolved(f"{what}: in_reduction", items, names), strict=True):
         slot: int | str | None = None
         if isinstance(given, str) and visible is not None:
@@ -297,7 +297,7 @@ def parts_of(
                 slot = visible.slot(parsed.name, kwargs)  # receives the array of that section
         reduction = find_reduction(what, operator, item, group)
         identities = reduction.identities
-        part = Part(
+        part = ReducedPart(
             reduction,
             tuple(at for at, value in enumerate(args) if at == slot or _is_one_of(value, identities)),
             tuple(name for name, value in kwargs.items() if name == slot or _is_one_of(value, identities)),
@@ -342,25 +342,25 @@ def find_reduction(what: str, operator: str, item: Any, group: Group | None) -> 
     )
 
 
-class Participation(NamedTuple):
-    """What the tasks of a call take part in; attributes as the parameters of `Participant`."""
+class ReducingTasks(NamedTuple):
+    """What the tasks of a call take part in; attributes as the parameters of `ReducingBody`."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[ReducedPart, ...]
     until_complete: bool
 
-    def participant(self, body: Callable[..., Any]) -> Participant:
+    def participant(self, body: Callable[..., Any]) -> ReducingBody:
         """Return the body of one task."""
-        return Participant(body, self.parts, until_complete=self.until_complete)
+        return ReducingBody(body, self.parts, until_complete=self.until_complete)
 
 
-class Participant:
+class ReducingBody:
     """The body of one task that takes part in reductions.
 
     Parameters
     ----------
     function : callable
         The user's function.
-    parts : tuple of Part
+    parts : tuple of ReducedPart
         What it receives private arrays for.
     until_complete : bool
         Whether the task goes on when the call has returned: it is detached, or a coroutine. `completed` is to be called
@@ -369,7 +369,7 @@ class Participant:
 
     __slots__ = ("_function", "_parts", "_taken", "_until_complete")
 
-    def __init__(self, function: Callable[..., Any], parts: tuple[Part, ...], *, until_complete: bool) -> None:
+    def __init__(self, function: Callable[..., Any], parts: tuple[ReducedPart, ...], *, until_complete: bool) -> None:
         self._function = function
         self._parts = parts
         self._taken: list[tuple[Reduction, Any, bool]] = []
