@@ -129,7 +129,7 @@ def pytest_configure(config):
             from offload.devices.cuda import memory
 
             cupy.cuda.set_allocator(None)
-            memory._SMALL_NBYTES = -1  # blocks are of the size asked for, and none is kept
+            memory.DriverPool.small_nbytes = -1  # blocks are of the size asked for, and none is kept
 
 
 def pytest_itemcollected(item):

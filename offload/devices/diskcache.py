@@ -40,14 +40,20 @@ def folder(environ: Mapping[str, str]) -> Path:
     return base / "offload" / "loops"
 
 
+OPEN_FILES: Final = Path("/proc/self/fd")
+"""Where Linux has the open files of a process, as links that lead to them and not to their names."""
+
+
 @contextlib.contextmanager
-def held(where: Path) -> Iterator[Path]:
+def held(where: Path, open_files: Path = OPEN_FILES) -> Iterator[Path]:
     """Yield a path that leads to a folder for as long as the block lasts, whoever renames folders above it.
 
     Parameters
     ----------
     where : Path
         A folder that is the user's alone.
+    open_files : Path
+        Where the system has links to the open files of the process, if it has any.
 
     Yields
     ------
@@ -64,7 +70,7 @@ def held(where: Path) -> Iterator[Path]:
         return
     number = os.open(where, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        state, there = os.fstat(number), _OPEN / str(number)
+        state, there = os.fstat(number), open_files / str(number)
         if not _is_ours(state):
             raise PermissionError(f"{where} is not the user's alone")
         yield there if there.exists() else _unmoved(where, state)
@@ -77,20 +83,20 @@ def find(folder: Path, key: str) -> Path | None:
     return None if _contents(folder, key, "so") is None else folder / f"{key}.so"
 
 
-def read(where: Path, key: str, kind: Kind) -> bytes | None:
+def read(where: Path, key: str, kind: Kind, open_files: Path = OPEN_FILES) -> bytes | None:
     """Return the contents of the file of a key, if it is there, whole, and the user's own."""
     try:
-        with held(where) as folder:
+        with held(where, open_files) as folder:
             return _contents(folder, key, kind)
     except OSError:
         return None
 
 
-def store(where: Path, key: str, kind: Kind, contents: bytes) -> bool:
+def store(where: Path, key: str, kind: Kind, contents: bytes, open_files: Path = OPEN_FILES) -> bool:
     """Put a file of these contents there; tell whether that could be done."""
     try:
         where.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with held(where) as folder:
+        with held(where, open_files) as folder:
             _write(folder / f"{key}.{kind}", contents)
             _write(folder / f"{key}.sha256", _digest(contents).encode())
     except OSError:
@@ -136,9 +142,6 @@ def clear(where: Path) -> dict[Path, int]:
         raise ExceptionGroup(f"the cache {where} cannot be emptied", failures)
     return kept
 
-
-_OPEN: Final = Path("/proc/self/fd")
-"""Where Linux has the open files of a process, as links that lead to them and not to their names."""
 
 _BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 

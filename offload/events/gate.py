@@ -49,9 +49,6 @@ _WATCH_S, _LONG_WATCH_S = 100e-6, 1e-3
 _LONG = 200
 """Looks in vain from which on a wait is a long one."""
 
-_CLOSE_S = 5.0
-"""How long closing waits for events that no task waits for: every task is complete by then."""
-
 _IDLE_S = 4e-3
 """Between two looks when nobody waits: rare enough to leave the GIL to whoever launches."""
 
@@ -101,9 +98,12 @@ class Gate:
         What callbacks post.
     others_look : bool
         Whether threads that wait look themselves.
+    close_s : float
+        How long closing waits for events that no task waits for: every task is complete by then.
     """
 
-    def __init__(self, wakeup: Wakeup, *, others_look: bool = False) -> None:
+    def __init__(self, wakeup: Wakeup, *, others_look: bool = False, close_s: float = 5.0) -> None:
+        self.close_s = close_s
         self._wakeup = wakeup
         self._others_look = others_look
         self._lanes: dict[Any, deque[Point]] = {}
@@ -387,7 +387,7 @@ class Gate:
         self._wakeup.post()
         if thread is None or thread is threading.current_thread():
             return []
-        thread.join(_CLOSE_S)
+        thread.join(self.close_s)
         with self._lock:
             stuck = [f"stream {lane.number} of {lane.device.name}" for lane in self._lanes]
             self._lanes.clear()

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from offload.devices import base
-from offload.devices.sim import device as sim
 from offload.devices.sim.device import SimDevice, SimEvent, SimStream
 from offload.devices.streams import using
 from offload.errors import (
@@ -450,9 +449,9 @@ def test_close_drains_and_is_idempotent(device):
     assert device.namespace().ones(2).tolist() == [1, 1]
 
 
-def test_close_gives_up_a_latch_that_nobody_fires(device, monkeypatch):
+def test_close_gives_up_a_latch_that_nobody_fires(device):
     """Close does not hang on an event that is never fired: it warns, and the work is dropped."""
-    monkeypatch.setattr(sim, "CLOSE_S", 0.01)
+    device.close_s = 0.01
     stream, ran = device.new_stream(), []
     stream.wait_event(SimEvent(device))
     stream.launch(ran.append, 1)

@@ -169,9 +169,9 @@ def test_boxes_of_pageable_memory(device, to_host, at_once_nbytes):
     stream = device.new_stream()
     n_staged = 0
     with (
-        mock.patch.object(staging, "_LEAST_CHUNK_NBYTES", 4096),
-        mock.patch.object(staging, "_AT_ONCE_NBYTES", at_once_nbytes),
-        mock.patch("offload.devices.cuda.copies._AT_CALL_NBYTES", at_once_nbytes),
+        mock.patch.object(device._copies.staging, "least_chunk_nbytes", 4096),
+        mock.patch.object(device._copies.staging, "at_once_nbytes", at_once_nbytes),
+        mock.patch.object(device._copies, "at_call_nbytes", at_once_nbytes),
     ):
         for dst, src, wanted in cases(20 + to_host, 1 << 18):
             to = dst.bytes.copy() if to_host else cupy.asarray(dst.bytes)
@@ -511,7 +511,7 @@ def test_temporaries_of_sparse_memory(device, error):
     target, source = far, near[::64]
     box = collapse(target.shape, target.strides, source.strides, 1)
     with (
-        mock.patch("offload.devices.cuda.copies._TEMPORARY_NBYTES", 64 << 10),
+        mock.patch.object(device._copies, "temporary_nbytes", 64 << 10),
         mock.patch.object(cupy.cuda, "alloc", side_effect=error, wraps=cupy.cuda.alloc) as alloc,
     ):
         device._copies.enqueue_pinned(

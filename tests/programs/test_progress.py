@@ -127,13 +127,13 @@ def test_the_exit_of_a_deferred_region_follows_its_entry() -> None:
         omp.taskwait()
 
 
-def test_a_stream_that_never_moves_does_not_hold_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_never_moves_does_not_hold_the_end() -> None:
     """An event that no task waits for, promised on a stream that hangs, is a warning at the end of the runtime."""
-    monkeypatch.setattr("offload.events.gate._CLOSE_S", 0.05)
     release = threading.Event()
 
     def leave() -> None:
-        with omp.Runtime("sim"):
+        with omp.Runtime("sim") as runtime:
+            runtime.gate.close_s = 0.05
             stream = omp.stream(0)
             stream.launch(release.wait, 20)
             omp.Event().fulfill_on(stream)

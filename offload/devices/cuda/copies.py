@@ -46,12 +46,6 @@ if TYPE_CHECKING:
 _HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEFAULT = 1, 2, 4  # cudaMemcpyKind
 _NOT_READY = 600  # cudaErrorNotReady
 
-_TEMPORARY_NBYTES = 32 << 20
-"""Largest temporary on the device of a copy that goes through one."""
-
-_AT_CALL_NBYTES = 64 << 10
-"""Up to here the driver takes the bytes of pageable memory at the call, without waiting for the stream."""
-
 _MAPPED_BLOCKS = 32
 """Blocks of a kernel on the host's memory: they fill the link, and leave most of the device to others."""
 
@@ -75,11 +69,24 @@ class Copies:
         The device's.
     reaches : callable
         Tells whether kernels on this device may read and write arrays on the device with another ordinal.
+    temporary_nbytes : int
+        The largest temporary on the device of a copy that goes through one.
+    at_call_nbytes : int
+        Up to here the driver takes the bytes of pageable memory at the call, without waiting for the stream.
     """
 
     def __init__(
-        self, index: int, name: str, events: EventPool, reaches: Callable[[int], bool] = lambda _: False
+        self,
+        index: int,
+        name: str,
+        events: EventPool,
+        reaches: Callable[[int], bool] = lambda _: False,
+        *,
+        temporary_nbytes: int = 32 << 20,
+        at_call_nbytes: int = 64 << 10,
     ) -> None:
+        self.temporary_nbytes = temporary_nbytes
+        self.at_call_nbytes = at_call_nbytes
         self.staging = Staging(index, name, self._transfer)
         self._index = index
         self._events = events
@@ -213,7 +220,7 @@ class Copies:
     def _through_temporary(self, dst: int, src: int, box: Box, stream: Any, *, to_host: bool) -> None:
         """Copy all of the host's bytes at once, and by a kernel between the temporary and the device's layout."""
         side = 1 if to_host else 2
-        for part in chunks(ordered_by(box, side), _TEMPORARY_NBYTES, side):
+        for part in chunks(ordered_by(box, side), self.temporary_nbytes, side):
             low, nbytes = hull(part, side)
             with stream:
                 temporary = cupy.cuda.alloc(nbytes)  # goes back in the order of this stream
@@ -239,7 +246,7 @@ class Copies:
         memory that is registered in part, and reads later what several registrations have together.
         """
         nbytes = box.nbytes
-        if nbytes > _AT_CALL_NBYTES or cuda.streamIsCapturing(stream.ptr):  # a graph would read the bytes later
+        if nbytes > self.at_call_nbytes or cuda.streamIsCapturing(stream.ptr):  # a graph would read the bytes later
             return False
         is_counted = nbytes > _UNCOUNTED_NBYTES
         if is_counted:

@@ -23,7 +23,7 @@ import sys
 import threading
 from contextlib import suppress
 from sys import getrefcount
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakValueDictionary
 
 import cupy
@@ -47,9 +47,6 @@ _WORD_NBYTES = 4
 
 _GRANULE_NBYTES = 512
 """Blocks that are kept are of multiples of this size; the driver's are aligned to it, too."""
-
-_SMALL_NBYTES = 1 << 20
-"""Larger blocks are not kept: to copy one takes some ten times as long as to allocate it."""
 
 _KEPT_NBYTES = 4 << 20
 """Kept of one size, at most; of all sizes `_SIZES` times as much, which no other allocator of the process gets."""
@@ -170,7 +167,11 @@ class DriverPool:
         The ``cudaMemPool_t``.
     reaches : set of int
         Ordinals of the GPUs whose memory kernels on this one may use.
+    small_nbytes : int
+        Larger blocks are not kept: to copy one takes some ten times as long as to allocate it.
     """
+
+    small_nbytes: ClassVar[int] = 1 << 20
 
     def __init__(self, index: int) -> None:
         if not cuda.deviceGetAttribute(_POOLS_SUPPORTED, index):
@@ -195,7 +196,7 @@ class DriverPool:
         MemoryError
             There is not enough, or CuPy's limit does not allow it.
         """
-        if nbytes <= _SMALL_NBYTES:
+        if nbytes <= self.small_nbytes:
             nbytes = -(-nbytes // _GRANULE_NBYTES) * _GRANULE_NBYTES
             kept = self._kept.get(nbytes)
             if kept:
@@ -212,7 +213,7 @@ class DriverPool:
 
     def give_back(self, address: int, nbytes: int) -> None:
         """Take back a block that no work uses any more."""
-        if nbytes <= _SMALL_NBYTES:
+        if nbytes <= self.small_nbytes:
             nbytes = -(-nbytes // _GRANULE_NBYTES) * _GRANULE_NBYTES
             kept = self._kept.get(nbytes)
             if kept is None:

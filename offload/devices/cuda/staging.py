@@ -41,14 +41,8 @@ if TYPE_CHECKING:
 _MOST_THREADS = 10
 """More of them wait for the GIL, and for the memory, rather than pack: measured on an H200 with 16 cores."""
 
-_LEAST_CHUNK_NBYTES = 1 << 20
-"""Below, waking another thread takes longer than packing."""
-
 _CHUNKS = 4
 """Chunks of a copy, if they get large enough by that: several threads share one copy, and each chunk costs the GIL."""
-
-_AT_ONCE_NBYTES = 64 << 10
-"""Up to here a copy to the host is made by whoever starts it."""
 
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 
@@ -117,7 +111,7 @@ class StagedCopy:
             host's memory has been written.
         """
         self._done = done
-        if self.to_host and self.box.nbytes <= _AT_ONCE_NBYTES:
+        if self.to_host and self.box.nbytes <= self._staging.at_once_nbytes:
             try:
                 self._staging.fetch(self)
             except DeviceError as error:
@@ -169,9 +163,23 @@ class Staging:
         The device's, for errors.
     transfer : Transfer
         The device's part of a chunk.
+    least_chunk_nbytes : int
+        The least chunk of a copy: below, waking another thread takes longer than packing.
+    at_once_nbytes : int
+        Up to here a copy to the host is made by whoever starts it.
     """
 
-    def __init__(self, index: int, name: str, transfer: Transfer) -> None:
+    def __init__(
+        self,
+        index: int,
+        name: str,
+        transfer: Transfer,
+        *,
+        least_chunk_nbytes: int = 1 << 20,
+        at_once_nbytes: int = 64 << 10,
+    ) -> None:
+        self.least_chunk_nbytes = least_chunk_nbytes
+        self.at_once_nbytes = at_once_nbytes
         self.index = index
         self.driver = Driver()
         self.transfer = transfer
@@ -187,7 +195,8 @@ class Staging:
     def start(self, copy: StagedCopy) -> None:
         """Have a copy done; see `StagedCopy.start`."""
         nbytes = copy.box.nbytes
-        limit_nbytes = chunk_nbytes(nbytes, is_alone=self._n_idle == len(self._threads) and not self._copies)
+        is_alone = self._n_idle == len(self._threads) and not self._copies
+        limit_nbytes = chunk_nbytes(nbytes, is_alone=is_alone, least_nbytes=self.least_chunk_nbytes)
         copy.cut(limit_nbytes)
         n_wanted = -(-nbytes // limit_nbytes)
         with self._changed:
@@ -296,8 +305,8 @@ class Staging:
             self._threads.append(thread)
 
 
-def chunk_nbytes(nbytes: int, *, is_alone: bool) -> int:
-    """Return how many bytes of a copy are staged at a time: a quarter of it, but 1 MB at least and a slot at most.
+def chunk_nbytes(nbytes: int, *, is_alone: bool, least_nbytes: int = 1 << 20) -> int:
+    """Return how many bytes of a copy are staged at a time: a quarter of it, but the least and a slot at most.
 
     While nothing else is staged, half a slot is enough if that makes no more than twice as many chunks: 32 MB take
     1.6 ms in eight, 2.0 in four.
@@ -305,4 +314,4 @@ def chunk_nbytes(nbytes: int, *, is_alone: bool) -> int:
     chunk = nbytes // _CHUNKS
     if is_alone and chunk > SLOT_NBYTES // 2:
         chunk = max(chunk // 2, SLOT_NBYTES // 2)
-    return min(max(chunk, _LEAST_CHUNK_NBYTES), SLOT_NBYTES)
+    return min(max(chunk, least_nbytes), SLOT_NBYTES)

@@ -43,9 +43,6 @@ if TYPE_CHECKING:
 MEMORY_NBYTES = 2 << 30
 """Memory of a simulated device unless told otherwise: small enough to meet the limit in a test."""
 
-CLOSE_S = 5.0
-"""How long closing waits for the streams before it gives them up."""
-
 
 class SimDevice:
     """A simulated device; see `offload.devices.base.Device`.
@@ -61,6 +58,8 @@ class SimDevice:
         One number is drawn, here.
     poisons : bool
         Fill uninitialised memory with what shows, see `offload.devices.sim.poison`.
+    close_s : float
+        How long closing waits for the streams before it gives them up.
     """
 
     kind = "sim"
@@ -77,8 +76,10 @@ class SimDevice:
         memory_nbytes: int = MEMORY_NBYTES,
         rng: random.Random | None = None,
         poisons: bool = False,
+        close_s: float = 5.0,
     ) -> None:
         self.number = number
+        self.close_s = close_s
         self.poisons = poisons
         self.name = f"sim:{number}"
         self.space: object = ("sim", next(self._serial))
@@ -366,18 +367,19 @@ class SimDevice:
     def close(self) -> None:
         """Drain the streams and stop the threads. Idempotent.
 
-        Blocks for `CLOSE_S` at most; then it warns, drops what has not run and goes on.
+        Blocks for `close_s` at most; then it warns, drops what has not run and goes on.
         """
         with self.fate.lock:
             if self.fate.closed:
                 return
             self.fate.closed = True
-        stuck = _join(self._mode.stop(), CLOSE_S)
+        stuck = _join(self._mode.stop(), self.close_s)
         if stuck:
             self.fate.lose(DeviceLostError(f"{self.name} was closed while work was still enqueued"))
             left = _join(stuck, 1.0)
             warn(
-                f"{self.name} closed while {len(stuck)} of its threads still had work after {CLOSE_S} s; it is dropped"
+                f"{self.name} closed while {len(stuck)} of its threads still had work after {self.close_s} s; "
+                "it is dropped"
                 + (f"; {len(left)} of them are inside an operation that does not end" if left else "")
                 + "; fulfil or fire what the streams wait for before closing",
                 CleanupWarning,
