@@ -302,8 +302,8 @@ class Specialisation:
         return tuple(layouts), tuple(scalars)
 
     def record(self, key: CallKey) -> CallRecord:
-        """Return what is known of the calls with a key."""
-        record = self.calls.get(key)
+        """Return what is known of the calls with a key, which are the latest ones from now on."""
+        record = self.calls.use(key)
         if record is None:
             with self.lock:
                 record = self.calls.get(key) or self.calls.keep(key, CallRecord())

@@ -46,7 +46,7 @@ def remembered(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask
     memory: Memory | None = spec.speculation
     if memory is None:
         return None
-    record = spec.calls.get(spec.key(values))
+    record = spec.calls.use(spec.key(values))
     known: VerdictBasis | None = None if record is None else record.known
     if record is None or known is None:
         return None
