@@ -458,8 +458,8 @@ class DataEnvironment:
             # Another construct may still have something open there, or the program an address.
             if entry.uses or entry.is_exposed:
                 return [released]
-            for point in entry.writes.values():
-                if point.lane is not lane:
+            for of_lane, _ in entry.writes:
+                if of_lane is not lane:
                     return [released]
         # What is taken from it is used behind all that this construct has enqueued.
         lane.spare = released
