@@ -329,12 +329,12 @@ class DataEnvironment:
     def _commit(self, plan: Plan, lane: Lane, staged: list[Any]) -> None:
         """Carry out what a plan does under the lock; where allocations or waits fail nothing has changed."""
         # Until the table commits everything may raise, and has changed nothing.
-        buffers = self.allocate(plan.created, lane) if plan.created else ()
+        buffers = self.allocate(plan.created, lane, lane.spare) if plan.created else ()
         if plan.waits:
             try:
                 lane.wait_for(plan.waits)
             except BaseException:
-                self.keep(lane, buffers)  # the stream may still be using them
+                self.keep(lane, buffers)  # the stream may still be using some of them
                 raise
         if plan.counter is not None:
             self.table.commit(plan, buffers)
@@ -418,23 +418,25 @@ class DataEnvironment:
             self.table.undo(plan)
             raise
 
-    def allocate(self, created: Sequence[Entry], lane: Lane) -> list[Any]:
+    def allocate(self, created: Sequence[Entry], lane: Lane, spare: Released | None = None) -> list[Any]:
         """Return a buffer for each of these entries; raise `DeviceMemoryError` that names the one that has none.
 
-        A buffer that the construct before has left on the lane is used again, in the order of the lane.
+        A buffer that the construct before has left on the lane, its ``spare`` ones, is used again, in the lane's order.
         """
         buffers: list[Any] = []
-        spare = lane.spare
+        taken: list[Any] = []
         for entry in created:
             section = entry.section
             nbytes = section.nbytes if section[2] else section[3]
             buffer = spare.take(nbytes) if spare is not None and spare.buffers else None
-            if buffer is None:
+            if buffer is not None:
+                taken.append(buffer)
+            else:
                 try:
                     buffer = self.device.alloc((nbytes,), BYTE, lane.stream)
                 except DeviceMemoryError as error:
-                    if spare is not None:
-                        self.keep(lane, buffers)  # the stream may still be using those that it has left
+                    self.keep(lane, taken)  # the stream may still be using them
+                    taken.clear()
                     buffers.clear()  # the traceback refers to this frame, and lives as long as the error
                     what = (
                         f"{error}; it was to map {entry.label}; the largest mappings there: {self._largest_mappings()}"
@@ -458,8 +460,8 @@ class DataEnvironment:
             # Another construct may still have something open there, or the program an address.
             if entry.uses or entry.is_exposed:
                 return [released]
-            for point in entry.writes.values():
-                if point.lane is not lane:
+            for of_lane, _ in entry.writes:
+                if of_lane is not lane:
                     return [released]
         # What is taken from it is used behind all that this construct has enqueued.
         lane.spare = released

@@ -52,7 +52,6 @@ class _Open:
 
     __slots__ = ()
     event = "to be recorded"
-    lane = None
 
 
 OPEN: Final[Any] = _Open()

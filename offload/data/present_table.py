@@ -107,7 +107,7 @@ class PresentTable:
         copies = plan.copies
         extending: tuple[MapItem, Entry] | None = None
         only_counts = True
-        for item in items:
+        for number, item in enumerate(items):
             section = item.section
             entry, other = exact.get(section), None
             if entry is None:
@@ -125,7 +125,7 @@ class PresentTable:
                     if other is not None and not is_ignored:
                         extending = extending or (item, other)
                     elif section[3] and not is_ignored:
-                        absent.append(len(entries))
+                        absent.append(number)
                 elif not section[3]:
                     entry = None
                 elif item.always and item.map_type.copies_in:
@@ -165,13 +165,10 @@ class PresentTable:
             raise InternalError(msg)
         plan.is_committed = True
         self.version += 1
-        if created:
-            number = self._generation
-            for entry, buffer in zip(created, buffers, strict=True):
-                number += 1
-                entry.generation, entry.buffer = number, buffer
-                self._index.add(entry)
-            self._generation = number
+        for entry, buffer in zip(created, buffers, strict=True):
+            self._generation = entry.generation = self._generation + 1
+            entry.buffer = buffer
+            self._index.add(entry)
         if plan.counter is Counter.DYNAMIC:
             for entry in plan.counted:
                 entry.dynamic += 1

@@ -3,9 +3,9 @@
 Theory of operation
 -------------------
 The entries of a set are ordinary ones, one in the table of each of its places. `Entry.replicas` names the set, and
-whoever uses such an entry asks it first: a construct on all devices of the set, or a plain one on one of them
-(`offload.data.replicated`). Who is current in which part is a `BoxTable`, in the indices of the item that the set was
-made for. Parts are views of that item: of its host array, and of its storage on each device.
+whoever uses such an entry asks it first: a construct on all devices of the set (`offload.data.sets`), or a plain one on
+one of them (`offload.data.environment`). Who is current in which part is a `BoxTable`, in the indices of the item that
+the set was made for. Parts are views of that item: of its host array, and of its storage on each device.
 
 A set has no lock. Its table changes, and entries join and leave, while the locks of all its places are held, which
 `locked` takes in the order of their numbers. Whoever holds the lock of one place alone may find out that an entry is in

@@ -94,8 +94,6 @@ class DeviceSet(NamedTuple):
                 for plan, its_lane in zip(plans, lanes, strict=True):
                     its_lane.wait_for(plan.waits)
             except BaseException:
-                if any(its_lane.spare is not None for its_lane in lanes):  # the streams may still be using them
-                    places[0].keep(lane, [buffer for its_buffers in buffers for buffer in its_buffers])
                 buffers.clear()  # the traceback refers to this frame
                 fork.give_back()
                 raise

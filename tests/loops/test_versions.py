@@ -8,12 +8,12 @@ import threading
 
 import numpy as np
 import pytest
-from offload.data.storage import Storage
 
 import offload as omp
 from offload import acc, alloc, from_, to, tofrom
 from offload.arrays.items import array_section
 from offload.data.entries import Entry
+from offload.data.environment import DataEnvironment
 from offload.devices.sim.device import SimDevice
 from offload.loops.running.build import builder
 from tests.loops.cuda_device import HostCuda
@@ -453,7 +453,7 @@ def changed_at_once(monkeypatch):
 
 
 def never_exposed(monkeypatch):
-    monkeypatch.setattr(Storage, "corresponding", unexposed)
+    monkeypatch.setattr(DataEnvironment, "corresponding", unexposed)
 
 
 def unexposed(place, host):
