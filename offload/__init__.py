@@ -6,6 +6,7 @@
 from offload import atomic
 from offload.arrays.items import all_memory, section
 from offload.constructs.arraycopy import copy
+from offload.constructs.associations import target_associate_ptr, target_disassociate_ptr
 from offload.constructs.buffers import buffers
 from offload.constructs.cancelling import cancel, cancellation_point
 from offload.constructs.clauses.dependences import depobj, in_, inout, inoutset, mutexinoutset, out
@@ -29,7 +30,6 @@ from offload.constructs.memory import (
     target_memset,
     target_memset_async,
 )
-from offload.constructs.persistent import target_associate_ptr, target_disassociate_ptr
 from offload.constructs.routines import (
     array_namespace,
     current_stream,

@@ -9,9 +9,9 @@ import numpy as np
 from offload.acc.clauses import host_arrays, names_of, presence
 from offload.arrays.items import Label, array_section, is_device_array, label
 from offload.constructs import pointers
+from offload.constructs.associations import associate, target_disassociate_ptr
 from offload.constructs.clauses.mapping import map_items
 from offload.constructs.clauses.maps import as_tuple, check_device
-from offload.constructs.persistent import associate, target_disassociate_ptr
 from offload.data.maptypes import MapConstruct
 from offload.errors import ClauseError, MapError, NotPresentError
 from offload.interrupts.finalizers import catch_up, refuse_inside

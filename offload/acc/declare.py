@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from offload.acc.clauses import SPELLINGS, host_arrays
 from offload.acc.data import data
+from offload.constructs.associations import declare_target
 from offload.constructs.call import Clauses, DirectiveFunction, decorate
 from offload.constructs.clauses.maps import as_tuple, symbolic
 from offload.constructs.clauses.names import parse_item, unseen
-from offload.constructs.persistent import declare_target
 from offload.errors import ClauseError
 from offload.runtime.keywords import unknown_clause
 

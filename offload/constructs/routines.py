@@ -9,7 +9,7 @@ import numpy as np
 
 from offload.arrays.items import is_device_array, label
 from offload.constructs.clauses.maps import check_device
-from offload.constructs.clauses.partial import PartialView
+from offload.constructs.clauses.views import PartialView
 from offload.constructs.queueing import give_stream
 from offload.devices.host import Host
 from offload.errors import ClauseError, UsageError

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.arrays.items import SCALARS
+from offload.constructs.arguments import dependence_on, device_of
 from offload.constructs.call import Clauses, DirectiveFunction, decorate
 from offload.constructs.clauses.binding import Binding
 from offload.constructs.clauses.defaults import Defaults
@@ -24,7 +25,6 @@ from offload.constructs.clauses.parameters import WholeParameters
 from offload.constructs.clauses.parts import enter_parts
 from offload.constructs.clauses.sharing import ArgumentRules, check_defaultmap, check_sharing, has_rules
 from offload.constructs.host_region import HostRegion
-from offload.constructs.passed import dependence_on, device_of
 from offload.constructs.receiving import divided_clauses, receiving_work
 from offload.constructs.target_work import Known, TargetWork
 from offload.data.entries import Counter
@@ -194,9 +194,8 @@ class TargetFunction(DirectiveFunction):
         wait, order = said.waits, None
         if self._is_queued:
             wait, order = self._ordering(scope, region, place, device, work.items)
-        task = generate(
-            scope, region, DeviceRecipe(site, place, work, said.label, priority), late, wait=wait, order=order
-        )
+        recipe = DeviceRecipe(site, place, work, said.label, priority)  # type: ignore[arg-type]  # where there is work
+        task = generate(scope, region, recipe, late, wait=wait, order=order)
         return task.value if wait else task
 
     def _short_work(

@@ -6,6 +6,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from offload.constructs.arguments import dependence_on
 from offload.constructs.call import (
     Clauses,
     DirectiveFunction,
@@ -17,7 +18,6 @@ from offload.constructs.call import (
 from offload.constructs.clauses.dependences import check_depend
 from offload.constructs.clauses.maps import check_name, check_priority
 from offload.constructs.clauses.reductions import ReducingTasks, check_reduction, parts_of
-from offload.constructs.passed import dependence_on
 from offload.errors import ClauseError, UnsupportedError
 from offload.events.event import check_event
 from offload.runtime.current import put_off_here

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from offload.constructs.arguments import dependence_on
 from offload.constructs.call import decorate
 from offload.constructs.clauses.dependences import check_depend
 from offload.constructs.clauses.maps import check_name, check_priority
-from offload.constructs.passed import dependence_on
 from offload.loops.common import LoopFunction, launching
 from offload.loops.running.clauses import COMMON_CHECKS
 from offload.runtime.current import put_off_here

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from offload.constructs import persistent
+from offload.constructs import associations
 from offload.constructs.clauses.maps import check_count
 from offload.errors import ClauseError
 from offload.loops.running.clauses import check_loop_reduction
@@ -96,7 +96,7 @@ def declare_target(array: Any, link: bool = False, device_type: str = "any") -> 
     `DeviceMemoryError`. OpenMP 5.2, 7.8 "Declare Target Directives".
     """
     if not isinstance(array, FunctionType):
-        persistent.declare_target(array, link, device_type)
+        associations.declare_target(array, link, device_type)
         return None
     check_called(array)
     return array

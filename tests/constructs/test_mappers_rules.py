@@ -13,7 +13,7 @@ import offload as omp
 from offload import to, tofrom
 from offload.arrays.items import MAPPERS, array_section
 from offload.arrays.sections import overlaps
-from offload.constructs.clauses.partial import PartialView
+from offload.constructs.clauses.views import PartialView
 
 RECORD = np.dtype([("x", "f8"), ("tag", "i4"), ("y", "f4", 2)])
 

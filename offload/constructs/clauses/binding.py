@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 An argument is a scalar, which the body is given as it is, a host array, or one of the *others*: a device array, an
 object whose class has a mapper, a container, a task. `Binding.of` looks at each argument once, and keeps what is no
-scalar. Whoever asks further goes through that: which device the region runs on (`offload.constructs.passed`), which
+scalar. Whoever asks further goes through that: which device the region runs on (`offload.constructs.arguments`), which
 tasks it follows. Then clauses enter what they say of arguments (list items, sections, objects, privates), and
 `Binding.complete` decides about the rest for the place where the region runs.
 

@@ -15,7 +15,7 @@ A mapper may name a part of an attribute's array by any expression: ``v.data[:v.
 the body the same expression has to be the device array of the part. There are three forms of what the copy has for the
 attribute (`_Form`). The first is the array of the part. It is right for ``v.data[:v.n]``, and wrong for
 ``f.data[1:-1]``, which would be a section of the section. The other forms take indices of the host's array
-(`offload.constructs.clauses.partial`). To choose, `Expansion.keep` calls the mapper with a copy of the object in each
+(`offload.constructs.clauses.views`). To choose, `Expansion.keep` calls the mapper with a copy of the object in each
 form, and takes the first form of which the mapper yields the same parts as of the object.
 
 OpenMP evaluates list items when the construct is encountered, and a program may rebind attributes behind the call (two
@@ -40,7 +40,7 @@ from offload.arrays.containers import attributes_of
 from offload.arrays.items import MAPPERS, address_of, array_section, is_device_array, label, mapper_of
 from offload.arrays.sections import covers
 from offload.constructs.clauses.maps import MapClause
-from offload.constructs.clauses.partial import PartialView, Parts, partial_array
+from offload.constructs.clauses.views import PartialView, Parts, partial_array
 from offload.data.maptypes import DECAY, MapConstruct, MapType, types_of
 from offload.errors import ClauseError, MapError
 from offload.interrupts.shields import pass_on
