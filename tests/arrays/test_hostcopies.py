@@ -52,6 +52,7 @@ def test_blocks_move_what_an_assignment_moves(arrays, along_src, along_dst):
     assert memory.tobytes() == wanted.tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["u1", "f4", "f8", "c16", "V3"])
 @pytest.mark.parametrize("shape", [(2048, 2048), (500, 3, 1030), (3, 2048, 2050)])
 def test_large_transpositions(shape, dtype):

@@ -31,6 +31,7 @@ def test_two():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "status"), [("SIGINT", pytest.ExitCode.INTERRUPTED), ("SIGTERM", -signal.SIGTERM)])
 def test_a_signal_ends_the_test_run(tmp_path, name, status):
     """After Ctrl-C or SIGTERM in a test of the command no other test runs, and the run ends as it does elsewhere."""

@@ -314,6 +314,7 @@ def report(kind, producers, growth_nbytes, duration_s):
     assert min(producer.n_operations for producer in producers) > 0
 
 
+@pytest.mark.slow
 def test_a_few_seconds(kind):
     """Nothing hangs, results are NumPy's, every callback comes once, nothing is left."""
     report(kind, *stress(kind, 3), 3)

@@ -591,6 +591,7 @@ def test_the_active_client_is_used(sim):
         assert named(graph) == threading.current_thread().name
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_an_active_client_of_other_processes_is_refused(sim):
     """An active client that cannot compute a graph is an UnsupportedError that says which scheduler can."""

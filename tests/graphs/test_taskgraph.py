@@ -1323,6 +1323,7 @@ def test_bodies_that_are_refused():
 # -- size ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", ["chain", "independent", "waits", "devices"])
 def test_long_records(shape):
     """Records of many tasks are compiled, replayed and let go without recursion."""

@@ -361,6 +361,7 @@ extern "C" __global__ void loop(
 """
 
 
+@pytest.mark.slow
 @by_nvcc
 def test_nvcc_compiles_an_inner_loop_as_by_hand():
     """The inner loop of a product of matrices is unrolled as that of a kernel by hand, of the same instructions."""

@@ -312,6 +312,7 @@ def test_a_table_is_copied():
     assert U.offsets().tolist() == [4, 5]
 
 
+@pytest.mark.slow
 def test_a_table_of_ten_million_entries():
     """A long table costs a few passes over it."""
     table = np.arange(10**7)[::-1]

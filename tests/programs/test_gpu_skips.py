@@ -8,6 +8,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import GPUS, no_gpu
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +53,7 @@ def test_they_are_counted(tmp_path):
         assert "GPU tests: 4 run, 0 skipped" in output
 
 
+@pytest.mark.slow
 def test_any_other_skip_fails(tmp_path):
     """A GPU test with a skip of its own fails, however it skips; tests without the marker may."""
     status, output = run_pytest(
@@ -73,6 +76,7 @@ def test_any_other_skip_fails(tmp_path):
     assert "1 skipped, 2 errors" in output
 
 
+@pytest.mark.slow
 def test_a_file_that_skips_itself_fails(tmp_path):
     """So does a file of GPU tests that is skipped as a whole, unless it is for the lack of a GPU."""
     status, output = run_pytest(
@@ -88,6 +92,7 @@ def test_a_file_that_skips_itself_fails(tmp_path):
         assert "0 GPU tests skipped, and 1 whole files: " in output
 
 
+@pytest.mark.slow
 def test_what_is_expected_to_fail_is_no_skip(tmp_path):
     """A GPU test that is expected to fail counts as one that ran."""
     status, output = run_pytest(
