@@ -198,7 +198,10 @@ def _deliver(thread: Shielded) -> None:
     pending = thread.pending
     try:
         while pending:
-            pending.pop(next(iter(pending)))()
+            for key in [*pending]:  # one step: a signal may come between any two, and deliver the others itself
+                deliver = pending.pop(key, None)
+                if deliver is not None:
+                    deliver()
         if thread.sent is not None:
             receive(thread)
     finally:
