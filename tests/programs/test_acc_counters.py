@@ -319,7 +319,7 @@ ENTER, EXIT, AFTER = PresentTable.enter, PresentTable.exit, Entry.counts_after
 
 
 def one_counter(patch):
-    patch(Entry, "increment", lambda entry, counter: setattr(entry, "dynamic", entry.dynamic + 1))
+    patch(PresentTable, "enter", lambda table, items, _=None: ENTER(table, items))
     patch(Entry, "counts_after", lambda entry, _, **more: AFTER(entry, Counter.DYNAMIC, **more))
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import offload as omp
 from offload import alloc, from_, inout, to, tofrom
-from offload.data.ledger import Ledger
+from offload.data.environment import DataEnvironment
 from offload.devices.sim.device import SimDevice
 
 N = 1000
@@ -178,17 +178,17 @@ def test_mapping_anew_waits_for_a_copy_back(staged):
 
 
 def joining(monkeypatch, join):
-    """Have another thread run ``join`` as soon as a construct has told the ledger that its copies are over."""
-    settle, thread = Ledger.settle, threading.Thread(target=join)
+    """Have another thread run ``join`` as soon as a construct has said that its copies are over."""
+    settle, thread = DataEnvironment.settle, threading.Thread(target=join)
 
-    def settle_and_join(self, lane):
-        point = settle(self, lane)
+    def settle_and_join(self, lane, *point):
+        point = settle(self, lane, *point)
         if thread.ident is None:
             thread.start()
             thread.join(2)  # it may have to wait for this launch
         return point
 
-    monkeypatch.setattr(Ledger, "settle", settle_and_join)
+    monkeypatch.setattr(DataEnvironment, "settle", settle_and_join)
     return thread
 
 
