@@ -331,18 +331,6 @@ class Binding:
         )
 
 
-def plain_arrays(args: tuple[Any, ...]) -> dict[int, Any] | None:
-    """Return the host arrays among arguments, by position; None where others than scalars are among them."""
-    arrays: dict[int, Any] = {}
-    for slot, value in enumerate(args):
-        kind = value.__class__
-        if kind is np.ndarray:
-            arrays[slot] = value
-        elif kind not in SCALARS:
-            return None
-    return arrays
-
-
 def native_array(value: Any, place: DevicePlace) -> Any:
     """Return a device array as the array of the place's device: itself, or a view of another library's.
 
