@@ -61,9 +61,9 @@ if TYPE_CHECKING:
     from offload.constructs.target_work import TargetWork
     from offload.data.items import MapItem
     from offload.runtime.current import Scope
-    from offload.tasks.received import Values
     from offload.tasks.recipe import Recipe
     from offload.tasks.region import Region
+    from offload.tasks.values import Values
 
 
 _DEFAULTS = {"none": check_defaultmap("none"), "present": {"aggregate": "present"}}

@@ -17,8 +17,8 @@ from offload.runtime.generate import encounter
 from offload.runtime.launch import DeviceTask
 from offload.runtime.recipe import DeviceRecipe, recipe_at
 from offload.tasks.links import holds_up, order
-from offload.tasks.received import Values
 from offload.tasks.site import Site
+from offload.tasks.values import Values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

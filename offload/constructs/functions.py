@@ -22,12 +22,12 @@ from offload.interrupts.shields import in_one_piece, late
 from offload.runtime.current import here, put_off_here, scope_in_context
 from offload.runtime.generate import encounter
 from offload.tasks.engine import MANY_LIVE
-from offload.tasks.received import Values
 from offload.tasks.recipe import ClauseRecipe, Recipe
 from offload.tasks.site import Site
 from offload.tasks.stack import owned
 from offload.tasks.states import TaskState
 from offload.tasks.task import TASK_TYPES, Task
+from offload.tasks.values import Values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -38,8 +38,8 @@ from offload.runtime.current import here, put_off_here, scope_in_context
 from offload.runtime.generate import defer, encounter, run
 from offload.runtime.launch import DeviceTask
 from offload.runtime.recipe import DeviceRecipe
-from offload.tasks.received import Values
 from offload.tasks.stack import owned
+from offload.tasks.values import Values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

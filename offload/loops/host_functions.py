@@ -17,10 +17,10 @@ from offload.loops.common import LoopFunction, launching
 from offload.loops.running.clauses import COMMON_CHECKS
 from offload.runtime.current import here, put_off_here, scope_in_context
 from offload.runtime.generate import encounter, run
-from offload.tasks.received import Receiver, Values
 from offload.tasks.recipe import Recipe
 from offload.tasks.stack import owned
 from offload.tasks.task import TASK_TYPES, Task
+from offload.tasks.values import Receiver, Values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

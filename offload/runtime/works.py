@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from offload.data.entries import Counter
 from offload.data.maptypes import MapType
-from offload.devices.retired import refuse_retired
+from offload.devices.retirement import refuse_retired
 from offload.runtime.touching import touch
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from offload.data.items import MapItem
     from offload.devices.streams import Lane, Point
     from offload.runtime.place import DevicePlace
-    from offload.tasks.received import Values
     from offload.tasks.site import Site
+    from offload.tasks.values import Values
 
 
 class Launch(Protocol):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from offload.arrays.boxes import Box
-    from offload.devices.cuda.staging_worker import Transfer
+    from offload.devices.cuda.staging_worker import PartTransfer
 
 _MOST_THREADS = 10
 """More of them wait for the GIL, and for the memory, rather than pack: measured on an H200 with 16 cores."""
@@ -53,12 +53,12 @@ _AT_ONCE_NBYTES = 64 << 10
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 
 
-class StagedCopy:
+class PageableCopy:
     """A copy between pageable memory and a device that has not begun.
 
     Parameters
     ----------
-    staging : Staging
+    staging : StagingThreads
         Whose threads do it.
     dst, src : int
         Addresses of element ``(0, …, 0)``.
@@ -88,7 +88,7 @@ class StagedCopy:
     )
 
     def __init__(
-        self, staging: Staging, dst: int, src: int, box: Box, stream: Any, *, to_host: bool, keep: object
+        self, staging: StagingThreads, dst: int, src: int, box: Box, stream: Any, *, to_host: bool, keep: object
     ) -> None:
         self._staging = staging
         self._keep = keep
@@ -158,7 +158,7 @@ class StagedCopy:
             done(self.error)
 
 
-class Staging:
+class StagingThreads:
     """The threads that stage the copies of a device; they start as they are needed.
 
     Parameters
@@ -167,11 +167,11 @@ class Staging:
         CUDA's device ordinal.
     name : str
         The device's, for errors.
-    transfer : Transfer
+    transfer : PartTransfer
         The device's part of a chunk.
     """
 
-    def __init__(self, index: int, name: str, transfer: Transfer) -> None:
+    def __init__(self, index: int, name: str, transfer: PartTransfer) -> None:
         self.index = index
         self.driver = Driver()
         self.transfer = transfer
@@ -181,11 +181,11 @@ class Staging:
         self._threads: list[threading.Thread] = []
         self._changed = threading.Condition(threading.Lock())
         self._n_idle = 0
-        self._copies: deque[StagedCopy] = deque()  # those with chunks that no thread has taken
+        self._copies: deque[PageableCopy] = deque()  # those with chunks that no thread has taken
         self._is_closed = False
 
-    def start(self, copy: StagedCopy) -> None:
-        """Have a copy done; see `StagedCopy.start`."""
+    def start(self, copy: PageableCopy) -> None:
+        """Have a copy done; see `PageableCopy.start`."""
         nbytes = copy.box.nbytes
         limit_nbytes = chunk_nbytes(nbytes, is_alone=self._n_idle == len(self._threads) and not self._copies)
         copy.cut(limit_nbytes)
@@ -206,7 +206,7 @@ class Staging:
         if is_closed:
             copy.finish()
 
-    def fetch(self, copy: StagedCopy) -> None:
+    def fetch(self, copy: PageableCopy) -> None:
         """Copy to the host on the calling thread."""
         buffer = np.empty(copy.box.nbytes, np.uint8)
         try:
@@ -223,7 +223,7 @@ class Staging:
         except cuda.CUDARuntimeError as error:
             raise self.failure(error) from error
 
-    def take(self) -> tuple[StagedCopy, Box] | None:
+    def take(self) -> tuple[PageableCopy, Box] | None:
         """Wait for a chunk, of each copy in turn, and return it; None after `close`."""
         with self._changed:
             while not self._copies:
@@ -241,7 +241,7 @@ class Staging:
                 self._copies.append(copy)
             return copy, part
 
-    def give_back(self, copy: StagedCopy, error: BaseException | None) -> None:
+    def give_back(self, copy: PageableCopy, error: BaseException | None) -> None:
         """Note that a chunk is done, or has failed and its copy with it."""
         with self._changed:
             if error is not None:

@@ -22,7 +22,7 @@ from offload.arrays.sections import Section, section_of
 from offload.devices.sim.array import SimArray
 from offload.devices.sim.fate import Fate
 from offload.devices.sim.kernels import SimKernels
-from offload.devices.sim.lane import Free, Lane, Stepper
+from offload.devices.sim.lane import Free, SimLane, Stepper
 from offload.devices.sim.memory import MemoryAccount
 from offload.devices.sim.namespace import SimNamespace
 from offload.devices.sim.poison import poison
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from offload.devices.base import Kernels
-    from offload.devices.retired import Retired
+    from offload.devices.retirement import Retired
     from offload.events.wakeup import Wakeup
 
 MEMORY_NBYTES = 2 << 30
@@ -99,7 +99,7 @@ class SimDevice:
         """Make a stream that is not ordered with any other."""
         return SimStream(self)
 
-    def new_lane(self) -> Lane:
+    def new_lane(self) -> SimLane:
         """Make the queue of operations behind a new stream."""
         return self._mode.new_lane()
 
