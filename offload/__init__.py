@@ -93,7 +93,7 @@ from offload.loops.profile import profile_dependences
 from offload.loops.proofs.dependences import DependenceProfile
 from offload.loops.words import declare_target, loop
 from offload.runtime.current import current_runtime
-from offload.runtime.places import initial_device, invalid_device
+from offload.runtime.place import initial_device, invalid_device
 from offload.runtime.runtime import Runtime
 from offload.tasks.task import Task
 

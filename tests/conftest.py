@@ -19,7 +19,7 @@ from hypothesis import settings
 import offload as omp
 import tests.profiles  # noqa: F401  # which has the profiles of Hypothesis
 from offload.devices.sim.device import SimDevice, SimEvent
-from offload.runtime import opened
+from offload.runtime import registry
 from offload.tasks.states import MAY_FOLLOW
 from offload.tasks.task import Task
 
@@ -273,7 +273,7 @@ def nothing_leaks(request, gpus):
         return  # its traceback holds what the frames held
     request.node.funcargs.clear()  # what the fixtures gave, which have ended
     left = ledger.left_since(mark) if ledger is not None else []
-    if our_threads() - before and not opened.runtimes:
+    if our_threads() - before and not registry.runtimes:
         gc.collect()  # a stream's thread ends when nobody refers to the stream
         threads = our_threads() - before
         for thread in threads:

@@ -25,7 +25,7 @@ from offload.errors import DeviceMemoryError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from offload.devices.retired import Retired
+    from offload.devices.retirement import Retired
     from offload.events.wakeup import Wakeup
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from offload.devices.kind import Opening
-    from offload.devices.retired import Retired
+    from offload.devices.retirement import Retired
     from offload.events.wakeup import Wakeup
 
 PAGE_NBYTES = 4096

@@ -1,5 +1,8 @@
-"""The layout of the package: few folders, no circle of imports, no long file."""
+"""The layout of the package: few folders, no circle of imports, no long file, one meaning for each name."""
 
+import ast
+import re
+from collections import defaultdict
 from pathlib import Path
 
 import offload
@@ -8,6 +11,19 @@ PACKAGE = Path(offload.__file__).parent
 
 MOST_FOLDERS = 17
 MOST_LINES = 700
+
+WORDS = Path(__file__).parents[1] / "docs/design/words.md"
+
+IN_SEVERAL_FILES = set(
+    """
+    Access Accesses Again ArrayType Axis Box Call Case Construct Copies Dependence Edge Engine Event
+    Expressions Field Form Item Kernel Kernels Known Lane Late Launch Layout Logged LoopFunction Nest Observer
+    Operation ParallelLoop Part Participant Participation Piece Place Plan Point Program Reached Reduction Run
+    Scope Section Source Spread Start Statements Step Storage Term Trips Update Value Values Way Work _Call
+    _Device _Function _Host _Job _Loop _Memory _Order _Pair _Part _Source _Walk
+    """.split()  # noqa: SIM905  # a list takes a line for each name
+)
+"""Class names that stand in more than one file. Take a name out when you have renamed a class; never add one."""
 
 
 def test_the_top_has_few_folders_and_no_modules_of_its_own():
@@ -28,3 +44,23 @@ def test_each_room_says_what_it_is_for():
     """The first line of a folder's ``__init__`` is its subject."""
     for path in PACKAGE.rglob("__init__.py"):
         assert path.read_text().startswith('"""'), path
+
+
+def test_no_class_name_stands_in_two_files():
+    """A class name has one meaning in the package; the list of exceptions only becomes shorter."""
+    files = defaultdict(set)
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                files[node.name].add(str(path.relative_to(PACKAGE)))
+    several = {name: sorted(found) for name, found in files.items() if len(found) > 1}
+    assert {name: found for name, found in several.items() if name not in IN_SEVERAL_FILES} == {}
+    assert IN_SEVERAL_FILES - set(several) == set(), "take these out of the list"
+
+
+def test_each_word_has_one_home():
+    """The list of words names each term once, and a file that is there."""
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| `([^`]+)` \|$", WORDS.read_text(), re.MULTILINE)
+    terms = [term for names, _ in rows for term in names.split(", ")]
+    assert len(terms) == len(set(terms)) > 40
+    assert [home for _, home in rows if not (PACKAGE / home).is_file()] == []

@@ -17,7 +17,7 @@ from offload.errors import ClauseError, MapError, NotPresentError
 from offload.interrupts.finalizers import catch_up, refuse_inside
 from offload.runtime.current import for_finalizers, here
 from offload.runtime.keywords import takes_clauses
-from offload.runtime.unentered import block
+from offload.runtime.managers import block
 from offload.tasks.goals import Goal
 from offload.tasks.states import TaskState
 

@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from offload.data.items import MapItem
     from offload.runtime.current import Scope
     from offload.runtime.place import DevicePlace
-    from offload.tasks.received import Values
     from offload.tasks.region import Region
+    from offload.tasks.values import Values
 
 
 _DEFAULTS = {"none": check_defaultmap("none"), "present": {"aggregate": "present"}}

@@ -26,12 +26,12 @@ from offload.constructs.clauses.maps import MapClause, as_tuple, check_device, s
 from offload.constructs.replicas import check_devices, choose
 from offload.data.entries import Counter
 from offload.data.maptypes import MapConstruct
-from offload.devices.retired import refuse_retired
+from offload.devices.retirement import refuse_retired
 from offload.errors import ClauseError, MapError
 from offload.interrupts.finalizers import refuse_inside
 from offload.interrupts.frames import caller
 from offload.runtime.current import for_finalizers, here
-from offload.runtime.unentered import block
+from offload.runtime.managers import block
 from offload.runtime.works import EndRegionWork, EnterDataWork, EnterRegionWork, ExitDataWork, UndoEntryWork, UpdateWork
 from offload.tasks.blocks import Block
 

@@ -15,10 +15,10 @@ from offload.interrupts.frames import caller
 from offload.runtime.current import here
 from offload.runtime.generate import generate
 from offload.runtime.recipe import DeviceRecipe
-from offload.tasks.received import Values
 from offload.tasks.recipe import Recipe
 from offload.tasks.site import Site
 from offload.tasks.stack import owned
+from offload.tasks.values import Values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

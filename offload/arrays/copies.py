@@ -26,7 +26,7 @@ MOST_POWER = 1 << 12
 _MAX_PITCH = (1 << 31) - 1  # cudaDevAttrMaxPitch of every device since Fermi
 
 
-class Call(NamedTuple):
+class DriverCopy(NamedTuple):
     """A copy of the driver: ``planes`` of ``rows`` of ``row_nbytes``, from the box's first row on.
 
     Offsets, pitches (of rows) and heights (of planes, in rows) are of destination and source.
@@ -56,7 +56,7 @@ def power_of(*numbers: int) -> int:
     return bits & -bits
 
 
-def calls(box: Box) -> Iterator[Call]:
+def calls(box: Box) -> Iterator[DriverCopy]:
     """Yield the driver's copies of a box, as few as its rules allow.
 
     A 2-D copy needs rows that do not overlap, in ascending order on both sides; a 3-D copy also planes that are
@@ -68,7 +68,7 @@ def calls(box: Box) -> Iterator[Call]:
     dst_height = dst_plane // dst_pitch if planes > 1 else count
     src_height = src_plane // src_pitch if planes > 1 else count
     for dst, src in offsets(box, tuple([dim for i, dim in enumerate(box.dims) if i not in inner])):
-        yield Call(dst, src, row, count, planes, dst_pitch, src_pitch, dst_height, src_height)
+        yield DriverCopy(dst, src, row, count, planes, dst_pitch, src_pitch, dst_height, src_height)
 
 
 def n_calls(box: Box) -> int:

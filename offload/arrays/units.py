@@ -5,9 +5,9 @@ Theory of operation
 `units` gives a kernel its work for a `Box`. Counting units, each thread finds its place by dividing the number of
 its unit by the count of each axis. 32-bit numbers and division by multiplication (Granlund and Montgomery,
 PLDI 1994) make that cheaper than the memory traffic, whatever the strides. Rows that are short become single elements
-as wide as the alignment allows (`Kernel.FLAT`); longer ones are cut into segments, each for a group of lanes, which
-align themselves on the destination (`Kernel.ROWS`), so that odd offsets cost next to nothing. Single elements whose
-neighbours differ on the two sides are read along the source and written along the destination (`Kernel.TILES`).
+as wide as the alignment allows (`UnitKind.FLAT`); longer ones are cut into segments, each for a group of lanes, which
+align themselves on the destination (`UnitKind.ROWS`), so that odd offsets cost next to nothing. Single elements whose
+neighbours differ on the two sides are read along the source and written along the destination (`UnitKind.TILES`).
 
 Memory is fetched 64 bytes at a time. Of short rows in the order of the destination, as where columns are dealt to
 owners, what is fetched with a row may be gone when it is asked for: 32 of 256 bytes were read at twice the price. So a
@@ -42,7 +42,7 @@ TILE_LANES = 256
 """Threads of a tile."""
 
 
-class Tile(NamedTuple):
+class TurnedTile(NamedTuple):
     """What the threads of a block turn round at once: ``along_src`` x ``along_dst`` squares.
 
     A square has ``word // width`` elements a side, so that whatever its elements, a thread moves words. The sides are
@@ -56,49 +56,49 @@ class Tile(NamedTuple):
     rates: tuple[float, float]
 
 
-TILES: dict[int, tuple[Tile, ...]] = {
+TILES: dict[int, tuple[TurnedTile, ...]] = {
     16: (
-        Tile(16, 32, 32, (0.97, 0.98)),
-        Tile(16, 16, 16, (0.97, 0.97)),
-        Tile(16, 256, 8, (0.95, 0.83)),
-        Tile(16, 8, 256, (0.80, 0.80)),
+        TurnedTile(16, 32, 32, (0.97, 0.98)),
+        TurnedTile(16, 16, 16, (0.97, 0.97)),
+        TurnedTile(16, 256, 8, (0.95, 0.83)),
+        TurnedTile(16, 8, 256, (0.80, 0.80)),
     ),
     8: (
-        Tile(8, 32, 64, (0.96, 0.94)),
-        Tile(8, 32, 32, (0.96, 0.87)),
-        Tile(8, 16, 16, (0.77, 0.77)),
-        Tile(8, 256, 8, (0.95, 0.57)),
-        Tile(8, 8, 256, (0.70, 0.75)),
+        TurnedTile(8, 32, 64, (0.96, 0.94)),
+        TurnedTile(8, 32, 32, (0.96, 0.87)),
+        TurnedTile(8, 16, 16, (0.77, 0.77)),
+        TurnedTile(8, 256, 8, (0.95, 0.57)),
+        TurnedTile(8, 8, 256, (0.70, 0.75)),
     ),
     4: (
-        Tile(4, 64, 64, (0.95, 0.83)),
-        Tile(4, 16, 128, (0.85, 0.92)),
-        Tile(4, 32, 32, (0.94, 0.77)),
-        Tile(4, 16, 16, (0.48, 0.50)),
-        Tile(4, 256, 8, (0.92, 0.46)),
-        Tile(4, 8, 256, (0.70, 0.70)),
+        TurnedTile(4, 64, 64, (0.95, 0.83)),
+        TurnedTile(4, 16, 128, (0.85, 0.92)),
+        TurnedTile(4, 32, 32, (0.94, 0.77)),
+        TurnedTile(4, 16, 16, (0.48, 0.50)),
+        TurnedTile(4, 256, 8, (0.92, 0.46)),
+        TurnedTile(4, 8, 256, (0.70, 0.70)),
     ),
     2: (
-        Tile(4, 64, 16, (0.94, 0.60)),
-        Tile(4, 16, 64, (0.86, 0.81)),
-        Tile(4, 16, 16, (0.72, 0.72)),
-        Tile(4, 256, 4, (0.30, 0.30)),
-        Tile(4, 4, 256, (0.65, 0.65)),
-        Tile(2, 64, 64, (0.91, 0.71)),
-        Tile(2, 32, 32, (0.71, 0.72)),
-        Tile(2, 256, 8, (0.37, 0.37)),
-        Tile(2, 8, 256, (0.73, 0.74)),
+        TurnedTile(4, 64, 16, (0.94, 0.60)),
+        TurnedTile(4, 16, 64, (0.86, 0.81)),
+        TurnedTile(4, 16, 16, (0.72, 0.72)),
+        TurnedTile(4, 256, 4, (0.30, 0.30)),
+        TurnedTile(4, 4, 256, (0.65, 0.65)),
+        TurnedTile(2, 64, 64, (0.91, 0.71)),
+        TurnedTile(2, 32, 32, (0.71, 0.72)),
+        TurnedTile(2, 256, 8, (0.37, 0.37)),
+        TurnedTile(2, 8, 256, (0.73, 0.74)),
     ),
     1: (
-        Tile(4, 64, 16, (0.95, 0.61)),
-        Tile(4, 16, 64, (0.86, 0.83)),
-        Tile(4, 16, 16, (0.90, 0.63)),
-        Tile(4, 128, 4, (0.70, 0.70)),
-        Tile(4, 4, 128, (0.65, 0.65)),
-        Tile(1, 64, 64, (0.67, 0.70)),
-        Tile(1, 32, 32, (0.43, 0.46)),
-        Tile(1, 256, 8, (0.32, 0.33)),
-        Tile(1, 8, 256, (0.36, 0.40)),
+        TurnedTile(4, 64, 16, (0.95, 0.61)),
+        TurnedTile(4, 16, 64, (0.86, 0.83)),
+        TurnedTile(4, 16, 16, (0.90, 0.63)),
+        TurnedTile(4, 128, 4, (0.70, 0.70)),
+        TurnedTile(4, 4, 128, (0.65, 0.65)),
+        TurnedTile(1, 64, 64, (0.67, 0.70)),
+        TurnedTile(1, 32, 32, (0.43, 0.46)),
+        TurnedTile(1, 256, 8, (0.32, 0.33)),
+        TurnedTile(1, 8, 256, (0.36, 0.40)),
     ),
 }
 """By the width of an element (H100, `benchmarks/run.py gpu --section parray` has the figures of what is chosen)."""
@@ -126,7 +126,7 @@ _MAX_UNITS_NBYTES = MAX_UNITS * _LEAST_EXTENT**2 // TILE_LANES
 """Bytes that never take more than `MAX_UNITS` threads: the smallest tile of single bytes takes the most a byte."""
 
 _MAX_ROW_NBYTES = (1 << 32) - 1
-"""Longest row of `Kernel.ROWS`, which counts its bytes with 32 bits."""
+"""Longest row of `UnitKind.ROWS`, which counts its bytes with 32 bits."""
 
 
 _NEAR_NBYTES = 256
@@ -142,7 +142,7 @@ _NEIGHBOUR_NBYTES = 128
 """Rows whose beginnings are no farther apart, or twice their length, share what is fetched."""
 
 
-class Kernel(Enum):
+class UnitKind(Enum):
     """What a unit of a kernel is."""
 
     FLAT = "flat"
@@ -150,7 +150,7 @@ class Kernel(Enum):
     ROWS = "rows"
     """A segment of a row, of `Units.segment_nbytes`, for `Units.lanes` threads; any alignment."""
     TILES = "tiles"
-    """A `Tile` of elements of `Units.width` bytes, turned round in shared memory, for `Units.lanes` threads."""
+    """A `TurnedTile` of elements of `Units.width` bytes, turned round in shared memory, for `Units.lanes` threads."""
 
 
 class Axis(NamedTuple):
@@ -168,7 +168,7 @@ class Turned(NamedTuple):
 
     Attributes
     ----------
-    tile : Tile
+    tile : TurnedTile
         What is turned round at once.
     extents : (int, int)
         Elements.
@@ -176,7 +176,7 @@ class Turned(NamedTuple):
         Their places among the axes of the work.
     """
 
-    tile: Tile
+    tile: TurnedTile
     extents: tuple[int, int]
     axes: tuple[int, int]
 
@@ -186,21 +186,21 @@ class Units(NamedTuple):
 
     Attributes
     ----------
-    kernel : Kernel
+    kernel : UnitKind
         What a unit is.
     count : int
         Number of units, 1 to `MAX_UNITS`.
     width : int
-        Bytes of an element; 0 for `Kernel.ROWS`.
+        Bytes of an element; 0 for `UnitKind.ROWS`.
     lanes, segment_nbytes, row_nbytes : int
-        Threads of a unit; bytes of a unit and of a row, 0 unless for `Kernel.ROWS`.
+        Threads of a unit; bytes of a unit and of a row, 0 unless for `UnitKind.ROWS`.
     axes : tuple of Axis
-        Innermost first. For `Kernel.ROWS` the first counts the segments of a row and moves nothing.
+        Innermost first. For `UnitKind.ROWS` the first counts the segments of a row and moves nothing.
     turned : Turned or None
-        For `Kernel.TILES`, which two axes count tiles.
+        For `UnitKind.TILES`, which two axes count tiles.
     """
 
-    kernel: Kernel
+    kernel: UnitKind
     count: int  # type: ignore[assignment]  # same
     width: int
     lanes: int
@@ -238,7 +238,7 @@ def units(box: Box, dst: int, src: int, *, keeps_order: bool = False) -> Units |
     axes = [_axis(*dim) for dim in reversed(box.dims)]
     turned = _turned(box, width, dst, src)
     if turned is not None:
-        kernel, lanes, row = Kernel.TILES, TILE_LANES, 0
+        kernel, lanes, row = UnitKind.TILES, TILE_LANES, 0
         for axis, side in zip(turned.axes, tile_sides(turned.tile, width), strict=True):
             count, to, at = box.dims[-1 - axis]
             axes[axis] = _axis(-(-count // side), side * to, side * at)
@@ -249,10 +249,10 @@ def units(box: Box, dst: int, src: int, *, keeps_order: bool = False) -> Units |
         dims = box.dims[::-1] if keeps_order else near(box)
         if dims is None:
             return None
-        kernel, row = Kernel.FLAT, 0
+        kernel, row = UnitKind.FLAT, 0
         axes = [_axis(*dim) for dim in ((box.row_nbytes // width, width, width), *dims) if dim[0] > 1]
     else:
-        kernel, width, segment = Kernel.ROWS, 0, lanes * 64
+        kernel, width, segment = UnitKind.ROWS, 0, lanes * 64
         axes = [_axis(-(-row // segment), 0, 0), *axes]
     n_units = prod([axis.count for axis in axes])
     if n_units * lanes > MAX_UNITS:
@@ -318,7 +318,7 @@ def _divisor_near(count: int, wanted: int) -> int:
     return min(divisors, key=lambda step: abs(step - wanted), default=0)
 
 
-def tile_sides(tile: Tile, width: int) -> tuple[int, int]:
+def tile_sides(tile: TurnedTile, width: int) -> tuple[int, int]:
     """Return the elements of a tile along the axis that is contiguous in the destination, and the one in the source."""
     return tile.along_dst * (tile.word // width), tile.along_src * (tile.word // width)
 
@@ -371,7 +371,7 @@ def _turned(box: Box, width: int, dst: int, src: int) -> Turned | None:
     is_forward = to[1] == at[2] == width
     is_even = alignment >= SECTOR_NBYTES
 
-    def rate(tile: Tile) -> float:
+    def rate(tile: TurnedTile) -> float:
         along_dst, along_src = tile_sides(tile, width)
         padded = -(-extents[0] // along_dst) * along_dst * (-(-extents[1] // along_src) * along_src)
         used: float = (extents[0] * extents[1] / padded) ** _IDLE

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from offload.constructs.clauses.binding import Slot
     from offload.runtime.place import DevicePlace
     from offload.runtime.runtime import Runtime
-    from offload.tasks.received import Values
+    from offload.tasks.values import Values
 
 
 def device_of(runtime: Runtime, passed: list[tuple[Slot, Any]], what: str) -> int | None:

@@ -13,7 +13,7 @@ from offload.constructs.clauses.maps import check_device
 from offload.data import associations
 from offload.data.declarations import declarations
 from offload.data.maptypes import MapType
-from offload.devices.retired import refuse_retired
+from offload.devices.retirement import refuse_retired
 from offload.errors import ClauseError, MapError
 from offload.interrupts.frames import caller
 from offload.runtime.current import for_finalizers, here

@@ -23,7 +23,7 @@ from offload.arrays.sections import Section, overlaps
 from offload.constructs.clauses.dependences import Dependence, check_depend_now
 from offload.constructs.clauses.maps import check_device
 from offload.constructs.doubts import warn_of_writes
-from offload.devices.retired import refuse_retired
+from offload.devices.retirement import refuse_retired
 from offload.errors import ClauseError, UnsupportedError
 from offload.interrupts.finalizers import catch_up, collector, put_off
 from offload.interrupts.shields import is_at_work

@@ -23,13 +23,13 @@ from offload.interrupts.shields import Shield, in_one_piece, late
 from offload.runtime.current import for_finalizers, here
 from offload.runtime.generate import Ordering, generate
 from offload.runtime.keywords import takes_clauses
+from offload.runtime.managers import Unentered
 from offload.runtime.recipe import DeviceRecipe, recipe_at
 from offload.runtime.sites import call_site
-from offload.runtime.unentered import Unentered
 from offload.runtime.works import EndRegionWork, EnterDataWork, EnterRegionWork, ExitDataWork, UndoEntryWork
-from offload.tasks.received import Values
 from offload.tasks.recipe import nothing
 from offload.tasks.states import TaskState
+from offload.tasks.values import Values
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ from offload.interrupts.finalizers import refuse_inside
 from offload.interrupts.shields import Shield, in_one_piece, late
 from offload.runtime.current import for_finalizers, here
 from offload.runtime.keywords import takes_clauses
+from offload.runtime.managers import Unentered
 from offload.runtime.sites import call_site
-from offload.runtime.unentered import Unentered
 from offload.tasks.blocks import Block
 from offload.tasks.goals import Emptied
 from offload.tasks.region import Group

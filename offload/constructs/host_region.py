@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from offload.constructs.receiving import rebuilt_on_host
-from offload.tasks.received import Receiver
 from offload.tasks.recipe import Recipe
 from offload.tasks.task import Task
+from offload.tasks.values import Receiver
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from offload.constructs.clauses.binding import Binding
-    from offload.tasks.received import Values
     from offload.tasks.region import Region
+    from offload.tasks.values import Values
 
 
 class HostRegion(Recipe):

@@ -31,9 +31,9 @@ from offload.interrupts.shields import Shield, in_one_piece, late
 from offload.runtime.current import here
 from offload.runtime.generate import generate
 from offload.runtime.keywords import takes_clauses
+from offload.runtime.managers import Unentered
 from offload.runtime.recipe import DeviceRecipe
 from offload.runtime.sites import call_site
-from offload.runtime.unentered import Unentered
 from offload.runtime.works import Work
 from offload.tasks.failures import see
 from offload.tasks.goals import TaskEnd

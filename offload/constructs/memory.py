@@ -17,7 +17,7 @@ from offload.constructs.copying import MAX_DIMENSIONS, boxes, byte_ranges, copy,
 from offload.constructs.extents import check_nbytes, extent
 from offload.constructs.filling import fill, span
 from offload.constructs.pointers import corresponding
-from offload.devices.retired import Retired
+from offload.devices.retirement import Retired
 from offload.errors import ClauseError, DeviceMemoryError, UsageError
 from offload.interrupts.finalizers import catch_up, refuse_inside
 from offload.interrupts.shields import Shield

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from offload.devices.streams import Lane
     from offload.runtime.place import DevicePlace
     from offload.runtime.works import Launch
-    from offload.tasks.received import Values
+    from offload.tasks.values import Values
 
 
 # -- clauses ---------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.errors import ClauseError
-from offload.runtime.places import initial_device
+from offload.runtime.place import initial_device
 
 if TYPE_CHECKING:
     from offload.data.forks import Marks

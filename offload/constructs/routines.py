@@ -15,7 +15,7 @@ from offload.devices.host import Host
 from offload.errors import ClauseError, UsageError
 from offload.runtime.current import current_runtime, here
 from offload.runtime.keywords import takes_clauses
-from offload.runtime.places import initial_device
+from offload.runtime.place import initial_device
 from offload.tasks.region import Inherited
 from offload.tasks.task import Task
 

@@ -34,7 +34,7 @@ from offload.errors import ClauseError
 from offload.runtime.current import put_off_here
 from offload.runtime.generate import generate
 from offload.runtime.recipe import DeviceRecipe
-from offload.tasks.received import Values
+from offload.tasks.values import Values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -22,9 +22,9 @@ from offload.errors import ClauseError, UnsupportedError
 from offload.events.event import check_event
 from offload.runtime.current import put_off_here
 from offload.runtime.generate import generate, generate_host
-from offload.tasks.received import Values
 from offload.tasks.recipe import ClauseRecipe, Recipe
 from offload.tasks.task import TASK_TYPES
+from offload.tasks.values import Values
 
 if TYPE_CHECKING:
     from collections.abc import Callable

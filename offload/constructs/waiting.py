@@ -13,8 +13,8 @@ from offload.interrupts.finalizers import refuse_inside
 from offload.runtime.current import here
 from offload.runtime.generate import generate
 from offload.runtime.keywords import refuse_unknown
+from offload.runtime.runtime import Everything
 from offload.runtime.sites import call_site
-from offload.runtime.threads import Everything
 from offload.tasks.depend import DependType
 from offload.tasks.goals import Emptied, Goal
 from offload.tasks.recipe import Recipe

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from offload.devices.retired import Retired
+from offload.devices.retirement import Retired
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     import numpy as np
 
     from offload.arrays.sections import Section
-    from offload.devices.retired import Retired
+    from offload.devices.retirement import Retired
     from offload.events.wakeup import Wakeup
 
 
 @runtime_checkable
-class Event(Protocol):
+class DeviceEvent(Protocol):
     """A point in a stream. ``done`` is true once the stream has passed it."""
 
     @property
@@ -48,7 +48,7 @@ class Stream(Protocol):
     def launch_host_func(self, callback: Any, arg: Any) -> None: ...
 
 
-class Graph(Protocol):
+class DeviceGraph(Protocol):
     """Work that has been captured, to be carried out any number of times. Its memory goes with it."""
 
     @property
@@ -80,7 +80,7 @@ class GraphCapture(Protocol):
     def alloc(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> Any:
         """Return an array as `Device.alloc` does, in memory of the graph, used again in the order of ``stream``."""
 
-    def end(self) -> Graph:
+    def end(self) -> DeviceGraph:
         """Return the graph; raise `DeviceError` if there is none, since something was done that cannot be captured."""
 
     def cancel(self) -> None:

@@ -59,7 +59,7 @@ _IDLE_LOOKS = 25
 """Looks that find nothing before the completer sleeps until it is called."""
 
 
-class Item(Protocol):
+class GateItem(Protocol):
     """Something that is to be told when a point in a stream has passed."""
 
     @property
@@ -70,14 +70,14 @@ class Item(Protocol):
         """Take note; ``error`` says that the point will never pass."""
 
 
-class Point(Protocol):
+class GatePoint(Protocol):
     """A place on a lane.
 
     Attributes
     ----------
     event : object
         What was recorded there; None once it has passed.
-    item : Item or None
+    item : GateItem or None
         What the gate tells that it has passed; None before and after.
     sequence : int
         The order of the points of a lane.
@@ -106,11 +106,11 @@ class Gate:
         self.close_s = close_s
         self._wakeup = wakeup
         self._others_look = others_look
-        self._lanes: dict[Any, deque[Point]] = {}
-        self._armed: dict[Any, Point] = {}
-        self.watched: dict[Point, None] = {}  # points that somebody on the host waits for, the oldest first
+        self._lanes: dict[Any, deque[GatePoint]] = {}
+        self._armed: dict[Any, GatePoint] = {}
+        self.watched: dict[GatePoint, None] = {}  # points that somebody on the host waits for, the oldest first
         self.has_told = False  # one of them has passed; for a thread that launches, which takes it back
-        self._told: deque[tuple[Item, BaseException | None]] = deque()  # what has passed, and is being told
+        self._told: deque[tuple[GateItem, BaseException | None]] = deque()  # what has passed, and is being told
         self._hurried = 0
         self._looks_in_vain = 0
         self._sleeps = False  # until it is called
@@ -121,7 +121,7 @@ class Gate:
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def add(self, point: Point, item: Item, *, watched: bool = False) -> None:
+    def add(self, point: GatePoint, item: GateItem, *, watched: bool = False) -> None:
         """Tell ``item`` when the point, just marked on its lane, has passed."""
         point.item = item
         lane = point.lane
@@ -163,7 +163,7 @@ class Gate:
         if calls:
             self._wakeup.post()
 
-    def _insert(self, points: deque[Point], point: Point) -> None:
+    def _insert(self, points: deque[GatePoint], point: GatePoint) -> None:
         """Put a point among those of its lane: another thread has marked that later, and was quicker."""
         self._is_sorting = True
         try:
@@ -175,7 +175,7 @@ class Gate:
         finally:
             self._is_sorting = False
 
-    def watch(self, point: Point) -> None:
+    def watch(self, point: GatePoint) -> None:
         """Notice soon when the point passes: somebody on the host waits for it."""
         with self._lock:
             if point.item is None:
@@ -196,7 +196,7 @@ class Gate:
 
         For a thread that launches: the completer would have to get the GIL from it.
         """
-        item: Item | None = None
+        item: GateItem | None = None
         try:
             with self._lock:
                 for point in self.watched:
@@ -238,7 +238,7 @@ class Gate:
         with self._lock:
             self._hurried -= 1
 
-    def _arm(self, last: Point) -> None:
+    def _arm(self, last: GatePoint) -> None:
         lane = last.lane
         self._armed[lane] = last
         try:
@@ -270,7 +270,7 @@ class Gate:
             self._tell()
         return finished
 
-    def arrives(self, point: Point) -> bool:
+    def arrives(self, point: GatePoint) -> bool:
         """Tell the items of a lane up to a point that has been added, if it has passed; return whether it has.
 
         For a thread that waits for that point alone, and as `look`: the lane is asked once, and the others not at all.
@@ -312,12 +312,12 @@ class Gate:
             if end.__traceback__.tb_next is not None:  # type: ignore[union-attr]  # a handler's, which has a frame
                 raise
 
-    def _leave(self, item: Item, error: BaseException | None) -> None:
+    def _leave(self, item: GateItem, error: BaseException | None) -> None:
         """Have the completer tell an item again: a signal handler has cut that short, and most of it may be left."""
         self._told.append((item, error))
         self._wakeup.post()
 
-    def _advance(self, lane: Any, points: deque[Point]) -> None:
+    def _advance(self, lane: Any, points: deque[GatePoint]) -> None:
         """Take from the lane what has passed, and see that a callback is outstanding for the rest."""
         error: BaseException | None = None
         try:
@@ -328,7 +328,7 @@ class Gate:
             error, n_passed = failure, len(points)
         self._take(lane, points, n_passed, error)
 
-    def _take(self, lane: Any, points: deque[Point], n_passed: int, error: BaseException | None = None) -> None:
+    def _take(self, lane: Any, points: deque[GatePoint], n_passed: int, error: BaseException | None = None) -> None:
         """Take the first points from a lane; some of them have not passed where there is an error."""
         armed, watched, told = self._armed.get(lane), self.watched, self._told
         events = []
@@ -396,7 +396,7 @@ class Gate:
         return stuck
 
 
-def _count_passed(has_passed: Callable[[Any], bool], points: deque[Point]) -> int:
+def _count_passed(has_passed: Callable[[Any], bool], points: deque[GatePoint]) -> int:
     """Return how many of the first points have passed, by few questions: all, or else by doubling and halving.
 
     Others may be added meanwhile.
@@ -418,7 +418,7 @@ def _count_passed(has_passed: Callable[[Any], bool], points: deque[Point]) -> in
     return passed
 
 
-def _had_passed(has_passed: Callable[[Any], bool], point: Point) -> bool:
+def _had_passed(has_passed: Callable[[Any], bool], point: GatePoint) -> bool:
     """Tell whether a point had passed before its device failed."""
     try:
         return has_passed(point.event)

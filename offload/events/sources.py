@@ -72,14 +72,14 @@ def find_source(task: Any, source: Any) -> Source:
     _check_protocol(source)
     runtime: Streams = _current[0]() if task is None else task.construct.runtime
     try:
-        return Stream(runtime.gate, runtime.lane_of(source))
+        return StreamSource(runtime.gate, runtime.lane_of(source))
     except EventError as no_stream:
         raise EventError(
             f"{no_stream}; or a future of concurrent.futures, asyncio or distributed, or a request of MPI"
         ) from None
 
 
-class Stream:
+class StreamSource:
     """Everything enqueued on a stream so far."""
 
     __slots__ = ("_gate", "_lane")

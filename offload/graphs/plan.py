@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 Positions of nodes stand for tasks, since each replay makes its own. A *plain* node, a host task with nothing but a
-body, is kept as what its task is made of; any other, device work for one, by its recipe. Waits become edges: a fence
+body, is wired by its position; the engine wires any other, such as device work. Waits become edges: a fence
 comes before all that was generated after it, so that its edge to a node is left out where another predecessor lies
 behind the fence; and a wait that joins few with few is no task at all but their edges.
 
@@ -15,31 +15,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from offload.tasks.recipe import nothing
+from offload.tasks.recipe import Recipe, nothing
 from offload.tasks.site import Site
 from offload.tasks.task import Task
 from offload.tasks.troubles import Trouble, poison
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from offload.graphs.taskgraph import Again, TaskGraph
     from offload.runtime.queues import Queue
     from offload.tasks.depend import Mutex
     from offload.tasks.graph import Node
     from offload.tasks.protocols import Runner
-    from offload.tasks.recipe import Recipe
     from offload.tasks.region import Group, Region
     from offload.tasks.scope import Scope
 
 
-class Plan:
+class ReplayPlan:
     """How a recorded graph is made again.
 
     Attributes
     ----------
+    makers : list of callable
+        For each task the function that makes it in a region; `_made_later` if that needs more.
     steps : list of tuple
-        For each task what it is made of, and for one that is not plain a function that makes it.
+        Tasks that need more, each with what makes it.
+    counters : list of tuple
+        Tasks with predecessors that the engine does not wire, each with what its counters begin as.
     after : list of list of int
         For each task those that it releases, as far as the engine does not wire them.
     special : list of tuple
@@ -58,7 +61,9 @@ class Plan:
 
     def __init__(self, graph: TaskGraph, group: Group | None) -> None:
         self._graph = graph
-        self.steps: list[Any] = []
+        self.makers: list[Callable[[Region], Task]] = []
+        self.steps: list[tuple[int, Any]] = []
+        self.counters: list[tuple[int, bytearray]] = []
         self.after: list[list[int]] = []
         self.special: list[tuple[int, tuple[int, ...]]] = []
         self.sources: list[int] = []
@@ -68,7 +73,7 @@ class Plan:
         self.outer_groups: list[int] = []
         self._is_plain: list[bool] = []
         self._default_device = 0
-        self._counters: dict[int, bytearray] = {}
+        self._counters_for: dict[int, bytearray] = {}
         self._position_of: dict[Node | None, int] = {}
         before = _essential(graph)
         n_after = [0] * len(before)
@@ -106,43 +111,46 @@ class Plan:
 
     def _add(self, node: Node, before: tuple[int, ...]) -> int:
         """Add the task of a node and what it follows; return its position."""
-        at = self._position_of[node] = len(self.steps)
-        is_plain, step = self._wait_step(node) if node.spec is None else self._task_step(node.spec)  # type: ignore[arg-type]  # the recorder's
-        counters = None
+        at = self._position_of[node] = len(self.makers)
+        step: Any = self._wait_step(node) if node.spec is None else self._task_step(node.spec)  # type: ignore[arg-type]  # the recorder's
+        is_plain = not isinstance(step, _Step)
+        if isinstance(step, Recipe):
+            self.makers.append(step.make)
+        else:
+            self.makers.append(_made_later)
+            self.steps.append((at, step))
         if not (is_plain and all(self._is_plain[other] for other in before)):
             self.special.append((at, before))
         elif before:
-            counters = self._counters.setdefault(len(before), bytearray(b"\1" + bytes(len(before) - 1)))
+            n = len(before)
+            self.counters.append((at, self._counters_for.setdefault(n, bytearray(b"\1" + bytes(n - 1)))))
             for other in before:
                 self.after[other].append(at)
         else:
             self.sources.append(at)
-        self.steps.append((*step, counters))
         self.after.append([])
         self._is_plain.append(is_plain)
         return at
 
-    def _wait_step(self, node: Node) -> tuple[bool, tuple[Any, ...]]:
+    def _wait_step(self, node: Node) -> Recipe | _EndStep:
         site = Site(node.directive, node.name, str(node.location), self._graph.runtime)
         ended = self._graph.group_ends.get(node)
         if ended is None:
             self._enter(0)
-            return True, (None, site, nothing, (), None)
+            return Recipe(site)
         self._enter(self._groups[ended.outer])
-        return True, (_EndStep(site, self._groups[ended]).make, None, None, None, None)
+        return _EndStep(site, self._groups[ended])
 
-    def _task_step(self, again: Again) -> tuple[bool, tuple[Any, ...]]:
+    def _task_step(self, again: Again) -> Recipe | _Step:
         recipe, inherited = again.recipe, again.inherited
         self._default_device = inherited.default_device
         self._enter(self._groups[inherited.group])
         if not recipe.is_plain or again.mutexes:
             if recipe.queue is not None:
-                self.queued.append((len(self.steps), recipe.queue))
+                self.queued.append((len(self.makers), recipe.queue))
             sources = [self._position_of.get(source) for source in again.sources]
-            return False, (_Step(recipe, again.mutexes, sources).make, None, None, None, None)
-        if recipe.label is not None:
-            return True, (_LabelledStep(recipe).make, None, None, None, None)
-        return True, (None, recipe.site, recipe.body, recipe.args, recipe.kwargs)
+            return _Step(recipe, again.mutexes, sources)
+        return recipe
 
     def _enter(self, group: int) -> None:
         region = group, self._default_device
@@ -190,6 +198,10 @@ def tasks_of(graph: TaskGraph) -> list[Task]:
     return [run.task for run in runs if run.task is not None]
 
 
+def _made_later(_: Region) -> Any:
+    """Make no task yet: it needs the others, or the taskgroups of the replay."""
+
+
 class _Step:
     """Makes the task of a node that is not plain; it knows no node, since those have the recorded tasks.
 
@@ -210,22 +222,6 @@ class _Step:
         if self._mutexes:
             task.mutexes = self._mutexes
             task.special = True
-        return task
-
-
-class _LabelledStep:
-    """Makes the task of a plain node that has a label."""
-
-    __slots__ = ("_recipe",)
-
-    def __init__(self, recipe: Recipe) -> None:
-        self._recipe = recipe
-
-    def make(self, frame: Region, _groups: Any, _tasks: Any) -> Task:
-        """Make the task."""
-        recipe = self._recipe
-        task = Task(recipe.site, recipe.body, recipe.args, recipe.kwargs, frame)
-        task.label = recipe.label
         return task
 
 

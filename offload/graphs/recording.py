@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from offload.arrays.items import all_memory, label
 from offload.errors import UsageError
-from offload.graphs.taskgraph import Again, Run, TaskGraph, WaitRun
+from offload.graphs.taskgraph import Again, TaskGraph, TaskRun, WaitRun
 from offload.runtime.current import here
-from offload.runtime.unentered import block
+from offload.runtime.managers import block
 from offload.tasks.blocks import Block
 from offload.tasks.depend import Tracker
 from offload.tasks.graph import Node
@@ -68,7 +68,7 @@ class Recorder:
             detach=event is not None,
             spec=again,
         )
-        node.run = Run(task)
+        node.run = TaskRun(task)
         if values is not None:
             again.sources = tuple(map(self._node_of.get, values.tasks))  # type: ignore[arg-type]  # all there
             values.release([source is not None for source in again.sources])

@@ -27,7 +27,7 @@ from weakref import ref
 
 from offload.errors import RuntimeClosedError, UsageError
 from offload.graphs.capture import Capture, obstacle
-from offload.graphs.plan import Plan, recipes_of
+from offload.graphs.plan import ReplayPlan, recipes_of
 from offload.interrupts.shields import Shield
 from offload.runtime.generate import begin
 from offload.runtime.recipe import DeviceRecipe
@@ -35,8 +35,6 @@ from offload.tasks.engine import MANY_LIVE
 from offload.tasks.goals import Emptied, Goal
 from offload.tasks.links import follow
 from offload.tasks.region import Group, Inherited
-from offload.tasks.states import TaskState
-from offload.tasks.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +45,7 @@ if TYPE_CHECKING:
     from offload.tasks.engine import Engine
     from offload.tasks.region import Region
     from offload.tasks.site import Site
+    from offload.tasks.task import Task
 
 
 _MANY = 1024
@@ -81,10 +80,12 @@ class Replay:
         self._events: list[Event] = graph.events
         self._lock = threading.Lock()  # two replays do not both find the events free
         self._run: list[ref[Task]] = []  # the tasks of the last run, where there are events
-        plan = Plan(graph, group)
+        plan = ReplayPlan(graph, group)
         self._outer_groups = plan.outer_groups
         self._regions = list(plan.regions)
+        self._makers = plan.makers
         self._steps = plan.steps
+        self._counters = plan.counters
         self._single = [(at, after[0]) for at, after in enumerate(plan.after) if len(after) == 1]
         self._several = [(at, itemgetter(*after)) for at, after in enumerate(plan.after) if len(after) > 1]
         self._special = plan.special
@@ -95,11 +96,11 @@ class Replay:
         self._name = name
         refusal = obstacle(recipes_of(graph))
         queues = {queue for _, queue in plan.queued}
-        self.capture = Capture(() if refusal else _predecessors(plan), refusal, self._steps, queues)
+        self.capture = Capture(() if refusal else _predecessors(plan), refusal, (self._makers, self._steps), queues)
 
     @property
     def n_tasks(self) -> int:
-        return len(self._steps)
+        return len(self._makers)
 
     # -- the recording, while its tasks are not complete -----------------------------------------------
     def follow(self, tasks: Sequence[Task]) -> None:
@@ -221,7 +222,7 @@ class Replay:
     def _generate(self, frame: Region, engine: Engine) -> tuple[list[Task], list[Task]]:
         """Return the tasks that are ready, of the plain ones and of the others; all of them exist then."""
         frames, groups = self._regions_in(frame)
-        with _no_collection if len(self._steps) >= _MANY else nullcontext():
+        with _no_collection if len(self._makers) >= _MANY else nullcontext():
             tasks = self._make(frames, groups)
         for at, queue in self._queued:
             queue.count(tasks[at])
@@ -256,31 +257,16 @@ class Replay:
 
     def _make(self, frames: Sequence[Region], groups: Sequence[Group | None]) -> list[Task]:
         """Return the tasks; those that the engine does not wire follow each other already."""
-        tasks: list[Task] = []
-        append, new, waiting = tasks.append, Task.__new__, TaskState.WAITING
         regions_of = self._regions_of
-        frame: Any = frames[0] if frames else None
-        inherited: Any = frame.inherited if frames else None
-        for make, site, body, args, kwargs, counters in self._steps:
-            if regions_of is not None:
-                frame = frames[regions_of[len(tasks)]]
-                inherited = frame.inherited
-            if make is None:  # as `Task.__init__` does, in half the time
-                task = new(Task)
-                task.construct = site
-                task.body = body
-                task.args = args
-                task.kwargs = kwargs
-                task.frame = frame
-                task.inherited = inherited
-                task.state_ = waiting
-                task.finished = task.special = False
-                task.failure = task.successors = task.dependences = task.value = None
-            else:
-                task = make(frame, groups, tasks)
-            if counters is not None:
-                task.counters = counters.copy()
-            append(task)
+        if regions_of is None:
+            frame: Any = frames[0] if frames else None
+            tasks = [make(frame) for make in self._makers]
+        else:
+            tasks = [make(frames[region]) for make, region in zip(self._makers, regions_of, strict=True)]
+        for at, step in self._steps:
+            tasks[at] = step.make(frames[0 if regions_of is None else regions_of[at]], groups, tasks)
+        for at, counters in self._counters:
+            tasks[at].counters = counters.copy()
         for at, successor in self._single:
             tasks[at].successors = [tasks[successor]]
         for at, successors in self._several:
@@ -291,9 +277,9 @@ class Replay:
 _END = "the end of the taskgraph"
 
 
-def _predecessors(plan: Plan) -> list[tuple[int, ...]]:
+def _predecessors(plan: ReplayPlan) -> list[tuple[int, ...]]:
     """Return the predecessors of each task, whoever wires it."""
-    found: list[tuple[int, ...]] = [()] * len(plan.steps)
+    found: list[tuple[int, ...]] = [()] * len(plan.makers)
     for at, after in enumerate(plan.after):
         for other in after:
             found[other] += (at,)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from offload.tasks.task import Task
 
 
-class Run:
+class TaskRun:
     """What a node shows of its task, which it has no longer once a failure of that has been seen."""
 
     __slots__ = ("__weakref__", "_device_nums", "_end", "task")
@@ -228,7 +228,7 @@ class TaskGraph(Graph):
 
     def _arm(self) -> None:
         """Re-arm every event before anything runs: a node may fulfil the event of one that starts after it."""
-        runs = [node.run for node in self.nodes if isinstance(node.run, Run) and node.run.is_live]
+        runs = [node.run for node in self.nodes if isinstance(node.run, TaskRun) and node.run.is_live]
         live = [task for run in runs if (task := run.task) is not None]
         if live and self._was_computed:
             raise UsageError(
@@ -261,7 +261,7 @@ class TaskGraph(Graph):
         if again is None:
             return None
         task = again.make(Region(parent, again.inherited.within(group)))
-        node.run = Run(task)
+        node.run = TaskRun(task)
         queue = again.recipe.queue
         if queue is not None:
             queue.count(task)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from offload.arrays.sections import Section
     from offload.data.entries import Entry
-    from offload.devices.base import Device, Graph
+    from offload.devices.base import Device, DeviceGraph
     from offload.devices.streams import Lane
     from offload.graphs.rehearsal import Noted
     from offload.runtime.place import DevicePlace
@@ -37,7 +37,7 @@ class GraphWork(Work):
 
     def __init__(
         self,
-        graph: Graph,
+        graph: DeviceGraph,
         place: DevicePlace,
         noted: Noted,
         kept: object,

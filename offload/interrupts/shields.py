@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Steps = TypeVar("Steps", bound="Callable[..., object]")
 
 
-class Place(Protocol):
+class ShieldPlace(Protocol):
     """What a thread is doing under a shield.
 
     Attributes
@@ -105,7 +105,7 @@ Saved = tuple[Shielded, Any, bool]
 """What a shield finds: the record of its thread, the place around it, and whether the code in its own was a body's."""
 
 
-def raise_shield(place: Place) -> Saved:
+def raise_shield(place: ShieldPlace) -> Saved:
     """Do what entering `Shield` does; return what `lower_shield` takes."""
     try:
         thread = _local.thread
@@ -119,7 +119,7 @@ def raise_shield(place: Place) -> Saved:
     return thread, outer, in_body
 
 
-def lower_shield(place: Place, saved: Saved) -> None:
+def lower_shield(place: ShieldPlace, saved: Saved) -> None:
     """Do what leaving `Shield` does."""
     thread, outer, place.in_body = saved
     thread.place = outer
@@ -132,7 +132,7 @@ class Shield:
 
     Parameters
     ----------
-    place : Place, optional
+    place : ShieldPlace, optional
         The scope of the calling thread, where the block may wait or run bodies.
 
     Attributes
@@ -148,7 +148,7 @@ class Shield:
 
     __slots__ = ("_place", "_saved", "thread")
 
-    def __init__(self, place: Place = _quiet) -> None:
+    def __init__(self, place: ShieldPlace = _quiet) -> None:
         self._place = place
 
     def __enter__(self) -> Self:

@@ -14,9 +14,9 @@ from offload.loops.common import LoopFunction, launching
 from offload.loops.running.clauses import COMMON_CHECKS
 from offload.runtime.current import put_off_here
 from offload.runtime.generate import generate
-from offload.tasks.received import Receiver, Values
 from offload.tasks.recipe import Recipe
 from offload.tasks.task import TASK_TYPES, Task
+from offload.tasks.values import Receiver, Values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

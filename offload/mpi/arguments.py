@@ -11,7 +11,7 @@ from mpi4py import MPI
 
 from offload.arrays.items import array_section, is_device_array, label
 from offload.errors import ClauseError
-from offload.mpi.methods import ROOTED, Access
+from offload.mpi.methods import ROOTED, BufferAccess
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -175,9 +175,9 @@ def is_root(operation: Operation) -> bool:
     return comm is not None and bool(root == (MPI.ROOT if comm.is_inter else comm.rank))
 
 
-def is_written(operation: Operation, parameter: str, access: Access) -> bool:
+def is_written(operation: Operation, parameter: str, access: BufferAccess) -> bool:
     """Tell whether a call on this rank writes a buffer."""
-    if access is Access.READ or not is_used(operation, parameter):
+    if access is BufferAccess.READ or not is_used(operation, parameter):
         return False
     return operation.name != "Ibcast" or not is_root(operation)
 
@@ -219,7 +219,7 @@ def _has_made_datatype(buffer: Any) -> bool:
     return isinstance(buffer, (list, tuple)) and any(map(_has_made_datatype, buffer))
 
 
-def check_array(operation: Operation, parameter: str, array: Any, access: Access) -> None:
+def check_array(operation: Operation, parameter: str, array: Any, access: BufferAccess) -> None:
     """Raise `ClauseError` if a call cannot take an array of the host, or could not write it."""
     dtype, flags = array.dtype, array.flags
     is_number = dtype.char in _NUMBERS and dtype.isnative

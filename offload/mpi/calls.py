@@ -42,7 +42,7 @@ class CallRecipe(Recipe):
     def __init__(self, site: Site, operation: Operation, label: str | None, priority: int) -> None:
         super().__init__(site, label=label, priority=priority)
         self.operation = operation
-        self._reserved: Call | None = None
+        self._reserved: MPICall | None = None
 
     @property
     def is_plain(self) -> bool:
@@ -68,8 +68,8 @@ class CallRecipe(Recipe):
         self._reserved = self._call()
         self._reserved.take_turn()
 
-    def _call(self) -> Call:
-        return Call(self.operation, self.site.runtime.gate)
+    def _call(self) -> MPICall:
+        return MPICall(self.operation, self.site.runtime.gate)
 
     def give_back(self) -> None:
         call, self._reserved = self._reserved, None
@@ -96,7 +96,7 @@ class CallTask(Task):
         super().event_fulfilled(error)
 
 
-class Call:
+class MPICall:
     """One call, from its construct to the end of its request.
 
     It is the event of its task as well, and less than an `Event`: nobody else knows it, so that nobody can fulfil it

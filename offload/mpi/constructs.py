@@ -23,9 +23,9 @@ from offload.mpi.arguments import (
     is_written,
 )
 from offload.mpi.calls import CallRecipe
-from offload.mpi.methods import FILLING, Access
+from offload.mpi.methods import FILLING, BufferAccess
 from offload.mpi.operations import ObjectReceive, Operation, Start
-from offload.mpi.staging import Staging
+from offload.mpi.staging import BufferStaging
 from offload.runtime.current import for_finalizers, here
 from offload.runtime.generate import generate as generate_task
 from offload.runtime.keywords import unknown_clause
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from offload.runtime.runtime import Runtime
     from offload.tasks.task import Task
 
-    Buffers = Sequence[tuple[str, Any, Access]]
+    Buffers = Sequence[tuple[str, Any, BufferAccess]]
 
 
 @for_finalizers
@@ -200,7 +200,7 @@ def generate(operation: Operation, depend: Any, name: str | None, priority: int)
 
 
 # -- dependences ---------------------------------------------------------------------------------------
-_CLAUSES = {Access.READ: in_, Access.WRITE: out, Access.UPDATE: inout}
+_CLAUSES = {BufferAccess.READ: in_, BufferAccess.WRITE: out, BufferAccess.UPDATE: inout}
 
 
 def _derived(operation: Operation, buffers: Buffers | None) -> Sequence[Dependence]:
@@ -233,14 +233,14 @@ def _buffers(operation: Operation, *, has_depend: bool) -> Buffers:
         if type(array) is not np.ndarray:
             array = array_of(operation, parameter, has_depend=has_depend)
         if array is not None:
-            is_updated = access is Access.WRITE and is_in_place(operation)
+            is_updated = access is BufferAccess.WRITE and is_in_place(operation)
             if isinstance(array, np.ndarray):
                 check_array(operation, parameter, array, access)
-            found.append((parameter, array, Access.UPDATE if is_updated else access))
+            found.append((parameter, array, BufferAccess.UPDATE if is_updated else access))
     return found
 
 
-def _staging(runtime: Runtime, operation: Operation, buffers: Buffers | None, directive: str) -> Staging | None:
+def _staging(runtime: Runtime, operation: Operation, buffers: Buffers | None, directive: str) -> BufferStaging | None:
     """Return what there is to do for the arrays that an operation does not take as they are; None for none.
 
     Raises
@@ -262,19 +262,19 @@ def _staging(runtime: Runtime, operation: Operation, buffers: Buffers | None, di
         found.append((parameter, array, _staged(operation, parameter, array, access)))
     if len(places) > 1:
         raise ClauseError(f"{directive}: its buffers are on several devices; give arrays of one, or of the host")
-    return Staging(places.pop() if places else None, found) if found else None
+    return BufferStaging(places.pop() if places else None, found) if found else None
 
 
-def _staged(operation: Operation, parameter: str, array: Any, access: Access) -> Access:
+def _staged(operation: Operation, parameter: str, array: Any, access: BufferAccess) -> BufferAccess:
     """Return what a call does with the memory that it gets for an array.
 
     What it may leave as it is, in whole or in part, is to be there before, as it is copied back: a rank that is not the
     root, gaps between blocks, a neighbour that is none. All of the others' is written, and of a message what has come.
     """
     if not is_written(operation, parameter, access):
-        return Access.READ
-    if access is Access.WRITE and not (operation.named[parameter] is array and _fills(operation, array)):
-        return Access.UPDATE
+        return BufferAccess.READ
+    if access is BufferAccess.WRITE and not (operation.named[parameter] is array and _fills(operation, array)):
+        return BufferAccess.UPDATE
     return access
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-class Kind(Enum):
+class MethodKind(Enum):
     """What a method does."""
 
     SEND = "send"
@@ -29,7 +29,7 @@ class Kind(Enum):
     COLLECTIVE = "collective"
 
 
-class Access(Enum):
+class BufferAccess(Enum):
     """What an operation does with a buffer."""
 
     READ = "read"
@@ -54,14 +54,14 @@ class Method:
     """
 
     parameters: tuple[str, ...]
-    buffers: tuple[tuple[str, Access], ...]
+    buffers: tuple[tuple[str, BufferAccess], ...]
     sends: bool
     receives: bool
     required: frozenset[str]
     all_names: frozenset[str]
 
     @classmethod
-    def of(cls, kind: Kind, parameters: Sequence[str]) -> Method:
+    def of(cls, kind: MethodKind, parameters: Sequence[str]) -> Method:
         """Return a method of a kind, with parameters in order."""
         accesses = {**_ACCESSES, "buf": _OF_ONE_BUFFER[kind]}
         buffers = tuple((parameter, accesses[parameter]) for parameter in parameters if parameter in accesses)
@@ -75,12 +75,12 @@ class Method:
         return {**dict(zip(self.parameters, args, strict=False)), **kwargs}
 
 
-_ACCESSES = {"sendbuf": Access.READ, "obj": Access.READ, "recvbuf": Access.WRITE}
+_ACCESSES = {"sendbuf": BufferAccess.READ, "obj": BufferAccess.READ, "recvbuf": BufferAccess.WRITE}
 _OF_ONE_BUFFER = {
-    Kind.SEND: Access.READ,
-    Kind.RECEIVE: Access.WRITE,
-    Kind.SEND_AND_RECEIVE: Access.UPDATE,
-    Kind.COLLECTIVE: Access.UPDATE,
+    MethodKind.SEND: BufferAccess.READ,
+    MethodKind.RECEIVE: BufferAccess.WRITE,
+    MethodKind.SEND_AND_RECEIVE: BufferAccess.UPDATE,
+    MethodKind.COLLECTIVE: BufferAccess.UPDATE,
 }
 
 
@@ -88,7 +88,7 @@ def _table(lines: str) -> dict[str, Method]:
     methods = {}
     for line in lines.strip().splitlines():
         name, kind, *parameters = line.replace("|", " ").split()
-        methods[name] = Method.of(Kind[kind], parameters)
+        methods[name] = Method.of(MethodKind[kind], parameters)
     return methods
 
 

@@ -14,14 +14,14 @@ from offload.events.progress import progress
 from offload.events.transport import check_mpi
 from offload.mpi.methods import METHODS
 from offload.mpi.order import Order
-from offload.mpi.staging import Transfer
+from offload.mpi.staging import BufferCopies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from offload.events.gate import Gate
     from offload.mpi.order import Turn
-    from offload.mpi.staging import Staging
+    from offload.mpi.staging import BufferStaging
 
 _COLLECTIVE = "collective operations"
 """What they are in order with, on one communicator."""
@@ -40,7 +40,7 @@ class Operation:
         The arguments by their parameters, where it is.
     method : callable
         The method itself.
-    staging : Staging or None
+    staging : BufferStaging or None
         What there is to do for arrays among them that the method does not take as they are.
     """
 
@@ -61,7 +61,7 @@ class Operation:
         self.comm: MPI.Comm | None = owner if isinstance(owner, MPI.Comm) else None
         self.known = known = METHODS.get(self.name) if self.comm is not None else None
         self.named = known.named(args, kwargs) if known is not None else {}
-        self.staging: Staging | None = None
+        self.staging: BufferStaging | None = None
 
     def __str__(self) -> str:
         """Return it as errors and stories name it: ``Irecv from 1, tag 7, on MPI_COMM_WORLD``."""
@@ -107,9 +107,9 @@ class Operation:
             order.enter(turn, keys or [_COLLECTIVE])
         return order
 
-    def transfer(self, gate: Gate) -> Transfer | None:
+    def transfer(self, gate: Gate) -> BufferCopies | None:
         """Return what is copied before and after a call of it; None where nothing is."""
-        return Transfer(self.staging, gate) if self.staging is not None else None
+        return BufferCopies(self.staging, gate) if self.staging is not None else None
 
     @property
     def brings(self) -> bool | None:

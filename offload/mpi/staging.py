@@ -37,9 +37,9 @@ from mpi4py import MPI
 
 from offload.arrays.hostcopies import copyto
 from offload.constructs.hostmemory import empty_pinned
-from offload.devices.retired import refuse_retired
+from offload.devices.retirement import refuse_retired
 from offload.errors import UsageError
-from offload.mpi.methods import Access
+from offload.mpi.methods import BufferAccess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     Step = Callable[[Lane, list[Any]], None]
 
 
-class Staging:
+class BufferStaging:
     """The arrays of an operation that are copied before its call or after it, if the library does not take them itself.
 
     Parameters
@@ -64,7 +64,7 @@ class Staging:
 
     __slots__ = ("buffers", "is_aware", "place")
 
-    def __init__(self, place: DevicePlace | None, buffers: Sequence[tuple[str, Any, Access]]) -> None:
+    def __init__(self, place: DevicePlace | None, buffers: Sequence[tuple[str, Any, BufferAccess]]) -> None:
         self.place = place
         self.buffers = buffers
         self.is_aware = place is not None and place.device.kind == "cuda" and is_gpu_aware()
@@ -82,7 +82,7 @@ class Staging:
         return self.place.device.alloc(array.shape, array.dtype, None)
 
 
-class Transfer:
+class BufferCopies:
     """The copies of one call.
 
     Attributes
@@ -93,7 +93,7 @@ class Transfer:
 
     __slots__ = ("_after", "_gate", "_staging", "arrays")
 
-    def __init__(self, staging: Staging, gate: Gate) -> None:
+    def __init__(self, staging: BufferStaging, gate: Gate) -> None:
         self._staging = staging
         self._gate = gate
         place = staging.place
@@ -105,7 +105,7 @@ class Transfer:
         staging, copies = self._staging, []
         for parameter, array, access in staging.buffers:
             given = self.arrays[parameter] = staging.given(array)
-            if given is not array and access is not Access.WRITE:
+            if given is not array and access is not BufferAccess.WRITE:
                 copies.append((given, array))
         self._copy(copies, told)
 
@@ -126,9 +126,9 @@ class Transfer:
         copies = []
         for parameter, array, access in self._staging.buffers:
             given = self.arrays[parameter]
-            if access is not Access.READ and given is not array:
+            if access is not BufferAccess.READ and given is not array:
                 copies.append((array, given))
-                if access is Access.WRITE and isinstance(came, MPI.Status):
+                if access is BufferAccess.WRITE and isinstance(came, MPI.Status):
                     copies[-1] = _begun(array, given, came.Get_count(MPI.BYTE))
         self._copy([copy for copy in copies if copy[0].size], told)
 

@@ -23,11 +23,11 @@ from offload.constructs.clauses.dependences import check_depend_now
 from offload.constructs.clauses.maps import check_name
 from offload.constructs.copying import section_at
 from offload.constructs.hostmemory import empty_pinned
-from offload.devices.retired import refuse_retired
+from offload.devices.retirement import refuse_retired
 from offload.errors import ClauseError
 from offload.mpi.calls import CallRecipe
 from offload.mpi.operations import Operation
-from offload.mpi.staging import Staging, Transfer
+from offload.mpi.staging import BufferCopies, BufferStaging
 from offload.parray import indexed, messages
 from offload.parray.dimensions import abridged
 from offload.parray.messages import End, Piece, pack_on_device, pack_on_host
@@ -79,7 +79,7 @@ def copy(
     scope = here()
     frame = scope.frame(COPY)
     team: Any = target_type.threads or source_type.threads
-    operation = Exchange(team.comm, *_parts(made, (source_type, target_type), (source, target), team.comm))
+    operation = MessageExchange(team.comm, *_parts(made, (source_type, target_type), (source, target), team.comm))
     operation.check()
     dependences = check_depend_now(COPY, depend)
     label = check_name(name)
@@ -148,7 +148,7 @@ def _storage(side: ArrayType, x: Any, role: str, *, is_written: bool) -> Storage
 def _piece(one: Any, k: int, storage: Storage | None, dtype: np.dtype[Any], peer: int, key: Any) -> Piece:
     """Return one side of a box or a table, of which the other one is at a peer."""
     assert storage is not None  # the rank has elements
-    if isinstance(one, indexed.Table):
+    if isinstance(one, indexed.CopyTable):
         offsets = (one.at, one.to)[k]
         if isinstance(offsets, int):
             return Piece(peer, storage.view(offsets, (one.size,), (1,), dtype), None, None, one.size)
@@ -173,7 +173,7 @@ def _clash(storages: Sequence[Storage | None], sources: Sequence[Piece], targets
     return any(overlaps(section_at(source.place, piece.view), section) for piece in sources for section in written)
 
 
-class Exchange(Operation):
+class MessageExchange(Operation):
     """The call of a typed copy."""
 
     __slots__ = ("_ends", "_kept")
@@ -183,7 +183,7 @@ class Exchange(Operation):
         self._ends = ends
         self._kept = kept
 
-    def transfer(self, gate: Gate) -> Transfer:
+    def transfer(self, gate: Gate) -> BufferCopies:
         """Return what packs and unpacks."""
         return Packing(self._ends, self._kept, gate)
 
@@ -194,7 +194,7 @@ class Exchange(Operation):
         return self.comm.Ialltoallw(send.arguments(arrays.get(send)), receive.arguments(arrays.get(receive)))
 
 
-class Packing(Transfer):
+class Packing(BufferCopies):
     """What one call copies before its message and after it."""
 
     __slots__ = ("_ends", "_kept", "_place")
@@ -203,7 +203,7 @@ class Packing(Transfer):
         self._ends = ends
         self._kept = kept
         self._place = ends[0].place or ends[1].place
-        super().__init__(Staging(self._place, ()), gate)
+        super().__init__(BufferStaging(self._place, ()), gate)
         self.arrays: dict[Any, Any]
 
     def bring(self, told: Told) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from offload.constructs.copying import second_place
 from offload.data.arguments import touch
-from offload.devices.retired import refuse_retired
+from offload.devices.retirement import refuse_retired
 from offload.parray.moves import Move, make_all, one_failure, scratch
 from offload.parray.types import Place
 from offload.runtime.current import here
@@ -45,7 +45,7 @@ _FEW = 1 << 31
 Offsets = np.ndarray[Any, np.dtype[np.int64]]
 
 
-class Table(NamedTuple):
+class CopyTable(NamedTuple):
     """What goes from one array to one array.
 
     Attributes
@@ -66,7 +66,7 @@ class Table(NamedTuple):
     to: Offsets | int
 
 
-class Kept:
+class BoundedCache:
     """Things by key, the last ones used, up to a bound of bytes."""
 
     def __init__(self, limit_nbytes: int = KEPT_NBYTES) -> None:
@@ -98,13 +98,13 @@ class Kept:
                 self.nbytes -= freed
 
 
-_tables = Kept()
+_tables = BoundedCache()
 
 
-def tables_of(source: ArrayType, target: ArrayType) -> tuple[Table, ...]:
+def tables_of(source: ArrayType, target: ArrayType) -> tuple[CopyTable, ...]:
     """Return the tables of a pair of types: one for each pair of threads that elements go between."""
     key = source, target
-    found: tuple[Table, ...] | None = _tables.get(key)
+    found: tuple[CopyTable, ...] | None = _tables.get(key)
     if found is None:
         found = _made(source, target)
         nbytes = sum(side.nbytes for table in found for side in (table.at, table.to) if isinstance(side, np.ndarray))
@@ -112,7 +112,7 @@ def tables_of(source: ArrayType, target: ArrayType) -> tuple[Table, ...]:
     return found
 
 
-def _made(source: ArrayType, target: ArrayType) -> tuple[Table, ...]:
+def _made(source: ArrayType, target: ArrayType) -> tuple[CopyTable, ...]:
     (at_thread, at), (to_thread, to) = _sides(source), _sides(target)
     if at_thread is None and to_thread is None:
         return (_table(None, None, at, to),)
@@ -132,10 +132,10 @@ def _made(source: ArrayType, target: ArrayType) -> tuple[Table, ...]:
     return tuple(made)
 
 
-def _table(source_thread: int | None, target_thread: int | None, at: Offsets, to: Offsets) -> Table:
+def _table(source_thread: int | None, target_thread: int | None, at: Offsets, to: Offsets) -> CopyTable:
     if _is_run(to):
-        return Table(source_thread, target_thread, at.size, at, int(to[0]))
-    return Table(source_thread, target_thread, at.size, int(at[0]) if _is_run(at) else at, to)
+        return CopyTable(source_thread, target_thread, at.size, at, int(to[0]))
+    return CopyTable(source_thread, target_thread, at.size, int(at[0]) if _is_run(at) else at, to)
 
 
 def _is_run(offsets: Offsets) -> bool:
@@ -243,7 +243,7 @@ def _tables_on(place: DevicePlace | None, move: IndexedMove, sides: Sequence[str
 
 def device_table(place: DevicePlace, key: Any, offsets: Offsets) -> Any:
     """Return a table on a device, brought there if it is not kept."""
-    kept = place.kept.setdefault("parray tables", Kept())
+    kept = place.kept.setdefault("parray tables", BoundedCache())
     found = kept.get(key)
     if found is None:
         narrow = int(offsets.max()) < _FEW

@@ -25,7 +25,7 @@ from offload.arrays.sections import overlaps
 from offload.constructs.copying import plain_recipe, second_place, section_at
 from offload.constructs.groups import taskgroup
 from offload.data.arguments import touch
-from offload.devices.retired import refuse_retired
+from offload.devices.retirement import refuse_retired
 from offload.errors import ClauseError
 from offload.parray.storage import COPY
 from offload.runtime.current import here

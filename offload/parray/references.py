@@ -140,7 +140,7 @@ class Wrap(Reference):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Table(Reference):
+class TableReference(Reference):
     """Takes *i* to ``values[i]``."""
 
     values: tuple[int, ...]
@@ -319,7 +319,7 @@ def wrap(n: int) -> Wrap:
     return Wrap(length)
 
 
-def func(f: Callable[[Any], Any] | Iterable[int]) -> Table | Function:
+def func(f: Callable[[Any], Any] | Iterable[int]) -> TableReference | Function:
     """Make a reference of a table, or of a function of the program.
 
     Parameters
@@ -342,5 +342,5 @@ def func(f: Callable[[Any], Any] | Iterable[int]) -> Table | Function:
         raise LayoutError(f"func({given!r}): {type(given).__name__} is neither a function nor a sequence of integers")
     values = tuple(listed)
     if set(map(type, values)) <= {int}:
-        return Table(values)
-    return Table(tuple(integer(value, f"entry {k} of the table of func") for k, value in enumerate(values)))
+        return TableReference(values)
+    return TableReference(tuple(integer(value, f"entry {k} of the table of func") for k, value in enumerate(values)))

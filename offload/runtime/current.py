@@ -15,7 +15,7 @@ from offload.errors import UsageError
 from offload.events import sources
 from offload.interrupts.finalizers import catch_up, collector, is_finalizing, is_inside, put_off
 from offload.interrupts.shields import is_at_work
-from offload.runtime import opened
+from offload.runtime import registry
 from offload.runtime.keywords import refuse_unknown
 from offload.runtime.runtime import Runtime
 from offload.tasks import scope as scopes
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextvars import ContextVar
 
-    from offload.runtime.threads import RuntimeScope
+    from offload.runtime.runtime import RuntimeScope
 
-    Scope = RuntimeScope[Runtime]
+    Scope = RuntimeScope
     """What a thread is doing for a runtime of which all is known: the scope that constructs take."""
 
     Construct = TypeVar("Construct", bound=Callable[..., Any])
@@ -46,14 +46,14 @@ def here() -> Scope:
             return scope
         if not scope.runtime.engine.is_closed:
             return scope.runtime.scope()
-    return opened.latest(Runtime).scope()  # as `current_runtime` does, whose call each construct would pay for
+    return registry.latest(Runtime).scope()  # as `current_runtime` does, whose call each construct would pay for
 
 
 def elsewhere(scope: Scope | None) -> Scope:
     """Return what `here` returns where the context has no scope, or this one, which is another thread's."""
     if scope is not None and not scope.runtime.engine.is_closed:
         return scope.runtime.scope()
-    return opened.latest(Runtime).scope()
+    return registry.latest(Runtime).scope()
 
 
 def current_runtime() -> Runtime:
@@ -61,7 +61,7 @@ def current_runtime() -> Runtime:
     scope = scope_in_context()
     if scope is not None and (scope.thread == threading.get_ident() or not scope.runtime.engine.is_closed):
         return scope.runtime
-    return opened.latest(Runtime)
+    return registry.latest(Runtime)
 
 
 sources.look_in(current_runtime)
@@ -113,7 +113,7 @@ def put_off_here(scope: Scope, construct: Callable[..., Any], args: tuple[Any, .
 
 def _put_off(construct: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     scope = scope_in_context()
-    runtime = scope.runtime if scope is not None else opened.runtimes[-1] if opened.runtimes else None
+    runtime = scope.runtime if scope is not None else registry.runtimes[-1] if registry.runtimes else None
     put_off.add(functools.partial(_carry_out, runtime, construct, args, kwargs), runtime)
 
 

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from offload.runtime.place import DevicePlace
     from offload.runtime.works import Work
     from offload.tasks.protocols import Runner
-    from offload.tasks.received import Values
     from offload.tasks.scope import Scope
+    from offload.tasks.values import Values
 
 
 class DeviceTask(Task):

@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from offload.tasks.protocols import Runner
     from offload.tasks.task import Task
 
+initial_device = -1
+"""The host's device number, besides ``get_initial_device()``."""
+
+invalid_device = -2
+"""A device number that never exists."""
+
 PER_THREAD_STREAM = 2
 """A handle that stands for another stream in each thread: CUDA's ``cudaStreamPerThread``."""
 

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from offload.runtime.place import DevicePlace
     from offload.runtime.works import Work
-    from offload.tasks.received import Values
     from offload.tasks.region import Region
     from offload.tasks.site import Site
     from offload.tasks.task import Task
+    from offload.tasks.values import Values
 
 _WAITING = TaskState.WAITING  # to look one up costs 0.15 µs
 _new = object.__new__

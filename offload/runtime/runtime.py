@@ -1,6 +1,7 @@
 """The runtime: the one place that sequences tasks, data, events and devices.
 
-A `Runtime` owns an engine, a gate and its devices; `offload.runtime.generate` gives it tasks.
+A `Runtime` owns an engine, a gate and its devices. It says which place a construct goes to, and what each host thread
+is doing. `offload.runtime.generate` gives it tasks.
 """
 
 from __future__ import annotations
@@ -8,15 +9,21 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import threading
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
+from offload.data.associations import take_declared
+from offload.data.declarations import declarations
 from offload.data.entries import Origin
 from offload.devices import kinds
 from offload.devices.kind import Kind
 from offload.errors import (
     ClauseError,
     CleanupWarning,
+    DeviceUnavailableError,
+    EventError,
+    HostFallbackWarning,
     LeakError,
     RuntimeClosedError,
     UsageError,
@@ -25,29 +32,36 @@ from offload.events.gate import Gate
 from offload.events.wakeup import LockWakeup, SemaphoreWakeup
 from offload.interrupts import arrivals
 from offload.interrupts.finalizers import put_off, refuse_inside
-from offload.interrupts.frames import warn
+from offload.interrupts.frames import caller, warn
 from offload.interrupts.shields import Shield, in_one_piece, late
-from offload.runtime import opened
+from offload.runtime import registry
 from offload.runtime.keywords import takes_clauses
 from offload.runtime.opening import not_a_specification, open_devices
-from offload.runtime.places import initial_device, invalid_device
+from offload.runtime.place import DevicePlace, initial_device, invalid_device
 from offload.runtime.queues import Queues
 from offload.runtime.settings import DisplayEnv, Settings, TargetOffload, format_env, read_settings
-from offload.runtime.threads import Everything, RuntimeScope, Threads
 from offload.tasks.engine import Engine
-from offload.tasks.scope import current_scope
+from offload.tasks.goals import Goal, TaskEnd
+from offload.tasks.parker import Parker
+from offload.tasks.region import Inherited, Region
+from offload.tasks.scope import Scope, current_scope
 from offload.tasks.site import line_of
+from offload.tasks.states import TaskState
+from offload.tasks.waiting import wait_within
 from offload.views.lines import Notifier
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
     from offload.devices.base import Device
+    from offload.devices.streams import Lane
     from offload.events.observer import Observer
-    from offload.runtime.place import DevicePlace
+    from offload.tasks.region import AnyTask, TaskSet
+    from offload.tasks.site import Call
+    from offload.tasks.task import Task
 
 _END = "the end of the runtime"
 
@@ -56,7 +70,18 @@ _CLOSED = "this runtime is closed; make another, or move the construct into its 
 _ENDING = "the process ends, and only what tasks generate is still run; wait for the thread that came here before"
 
 
-class Runtime(Threads):
+class RuntimeScope(Scope):
+    """A scope of a `Runtime`; `offload.tasks.scope.Scope` knows only what tasks ask of that.
+
+    Every scope is one: a runtime makes the first of each thread, and `Scope.beside` the others.
+    """
+
+    __slots__ = ()
+
+    runtime: Runtime
+
+
+class Runtime:
     """An isolated runtime: devices, worker threads, data environments.
 
     As a context manager it makes itself current; on exit it waits for all tasks, checks that nothing is left
@@ -96,6 +121,9 @@ class Runtime(Threads):
         ``devices`` is a ``distributed.Client``: the devices of a Dask cluster are none of a runtime so far.
     """
 
+    defers = True
+    """Whether host threads defer tasks outside of bodies; where nobody would wait for those they run at once."""
+
     @takes_clauses
     def __init__(
         self,
@@ -108,7 +136,7 @@ class Runtime(Threads):
     ) -> None:
         if env is not None and not hasattr(env, "get"):
             raise ClauseError(f"env={env!r:.60} is not a mapping; use a dict of variables, or None for os.environ")
-        opened.refuse_at_end()
+        registry.refuse_at_end()
         self._is_closed = True
         try:
             with Shield():  # threads start
@@ -129,19 +157,43 @@ class Runtime(Threads):
             raise ClauseError(f"seed={seed!r:.60} is not a seed; use an int")
         if devices is not None and not isinstance(devices, str):
             raise not_a_specification(devices)
-        self._check = check
         self.rng = _generator(settings.seed if seed is None else seed)
         poisons = check or self.rng is not None
         found = open_devices(devices or settings.device_spec, settings, self.rng, poisons=poisons)
-        super().__init__(settings, found)
+        self._set_up(settings, found, num_threads, check=check)
+        registry.note_open(self)
+        self._is_closed = False
+        if settings.display_env is not DisplayEnv.NOTHING:
+            sys.stderr.write(self.env_text(verbose=settings.display_env is DisplayEnv.ALL))
+
+    def _set_up(self, settings: Settings, devices: Sequence[Device], num_threads: int, *, check: bool) -> None:
+        # What the environment says.
+        self.settings = settings
+        # Those of the devices, by their numbers; the host's number follows.
+        self.places = [DevicePlace(device) for device in devices]
+        self.initial_device = len(self.places)
+        # Whether devices are of different kinds, which cannot wait for each other's events.
+        self.has_mixed_kinds = len({device.kind for device in devices}) > 1
+        # The blocks of `target_alloc` that have not been freed, by the `id` of the array, with what each is and where.
+        self._allocated: dict[int, tuple[Any, str, Call]] = {}
+        self._check = check
+        self._warned_host = False
         self.notify = _observer(settings.notify, self.places)
+        # The default-device-var ICV that a thread begins with.
         self.default_device = self._initial_default_device()
-        wakes_by_driver = any(device.wakes_by_driver for device in found)
-        waits_look = any(device.waits_look for device in found)
+        # The scope of each thread; and the regions of all threads that have one, as long as there is something in them.
+        self._local = threading.local()
+        self._roots: dict[Region, threading.Thread] = {}
+        wakes_by_driver = any(device.wakes_by_driver for device in devices)
+        waits_look = any(device.waits_look for device in devices)
+        # Finds out which device work has passed.
         self.gate = Gate(SemaphoreWakeup() if wakes_by_driver else LockWakeup(), others_look=waits_look)
-        self.records: WeakSet[Any] = WeakSet()  # where task graphs keep what they have recorded here
-        self.queues = Queues()
+        # When a thread that launches last looked, for others, whether device work has passed.
         self.glances_s = 0.0
+        # Where task graphs keep what they have recorded here.
+        self.records: WeakSet[Any] = WeakSet()
+        self.queues = Queues()
+        # What was current before each open ``with`` of this runtime.
         self._tokens: list[Any] = []
         self.engine = Engine(
             num_threads,
@@ -153,10 +205,6 @@ class Runtime(Threads):
             completions=self.gate,
             waits_look=waits_look,
         )
-        opened.note_open(self)
-        self._is_closed = False
-        if settings.display_env is not DisplayEnv.NOTHING:
-            sys.stderr.write(self.env_text(verbose=settings.display_env is DisplayEnv.ALL))
 
     def _initial_default_device(self) -> int:
         """Return what default-device-var begins with; what variables say means nothing where there is no device."""
@@ -179,10 +227,221 @@ class Runtime(Threads):
         """Return what `display_env` prints."""
         return format_env(self.settings, self.default_device, verbose=verbose)
 
+    # -- devices and their places --------------------------------------------------------------------
+    def place(self, frame: Region, device_num: int | None, *, if_: bool = True) -> DevicePlace | None:
+        """Return the place that a construct with this device number goes to; None for the host.
+
+        With ``if_`` false that is the host, as asked for; a number that was given must exist all the same.
+
+        Raises
+        ------
+        ClauseError
+            No device has this number.
+        DeviceUnavailableError
+            There is no device at all, and ``OMP_TARGET_OFFLOAD`` is MANDATORY.
+        """
+        if device_num is not None:
+            place = self.find_place(device_num)
+            if not self.places:
+                self._require_devices()
+            return place if if_ else None
+        self._ensure_open()
+        if self.places and if_:
+            try:
+                return self.find_place(frame.inherited.default_device)
+            except ClauseError as error:
+                number = self.settings.acc_device_num
+                if number is not None and frame.inherited.default_device in (invalid_device, number):
+                    raise ClauseError(
+                        f"ACC_DEVICE_NUM={number}: device {number} does not exist; this runtime has devices 0 to "
+                        f"{len(self.places) - 1}, and OpenACC does not count the host"
+                    ) from None
+                error.add_note("it is the default device: see OMP_DEFAULT_DEVICE")
+                raise
+        if not self.places:
+            self._require_devices()
+        if if_ and not self._warned_host:
+            self._warned_host = True
+            running = frame.task  # whose construct stands for a body without lines of the program
+            warn(
+                "there is no device: target regions run on the host",
+                HostFallbackWarning,
+                running.construct.location if running is not None else "",
+            )
+        return None
+
+    def default_place(self, frame: Region) -> DevicePlace | None:
+        """Return the place of the region's default device if it can be used as it is; else `place` says why not."""
+        number = frame.inherited.default_device
+        if self.engine.closed or number < 0:
+            return None
+        try:
+            place = self.places[number]
+        except IndexError:
+            return None
+        return place if place.declared == declarations.version else None
+
+    def find_place(self, number: int) -> DevicePlace | None:
+        """Return the place of a device number; None for the host's numbers, whatever ``OMP_TARGET_OFFLOAD`` says.
+
+        Raises
+        ------
+        ClauseError
+            No device has this number.
+        """
+        self._ensure_open()
+        if 0 <= number < len(self.places):
+            place = self.places[number]
+            if place.declared != declarations.version:
+                take_declared(place)
+            return place
+        if number in (self.initial_device, initial_device):
+            return None
+        raise ClauseError(
+            f"device {number} does not exist; this runtime has "
+            + (f"devices 0 to {len(self.places) - 1}, and" if self.places else "no device, only")
+            + f" the host, {self.initial_device} or -1"
+        )
+
+    def _ensure_open(self) -> None:
+        if self.engine.is_closed:
+            raise RuntimeClosedError(self.engine.closed)
+
+    def _require_devices(self) -> None:
+        if self.settings.target_offload is TargetOffload.MANDATORY:
+            raise DeviceUnavailableError(
+                "OMP_TARGET_OFFLOAD=MANDATORY, but this runtime has no device; "
+                "give it one (devices=, OFFLOAD_DEVICES), or set OMP_TARGET_OFFLOAD=DEFAULT"
+            )
+
+    def place_of(self, array: Any) -> DevicePlace | None:
+        """Return the place whose device holds ``array``; None if it is none of this runtime's device arrays."""
+        for place in self.places:  # a generator takes three times as long, at each copy
+            if place.device.is_array(array):
+                return place
+        return None
+
+    def lane_of(self, stream: Any) -> Lane:
+        """Return the lane of a native stream, the pool's or a foreign one.
+
+        Raises
+        ------
+        EventError
+            It is not a stream of a device of this runtime.
+        """
+        for place in self.places:
+            if place.device.owns_stream(stream):
+                return place.lane_of(stream)
+        raise EventError(
+            f"{type(stream).__name__} {stream!r:.60} is not a stream of a device of this runtime; "
+            "use current_stream(), stream(n) or a cupy.cuda.Stream of the device"
+        )
+
+    def note_allocation(self, array: Any, what: str) -> None:
+        """Remember a block of ``target_alloc`` until it is freed."""
+        where = caller()
+        self._allocated[id(array)] = (array, what, (where.f_code, where.f_lasti))
+
+    def forget_allocation(self, array: Any) -> str | None:
+        """Forget a live block of ``target_alloc`` and return what was noted of it; None if ``array`` is none."""
+        found = self._allocated.pop(id(array), None)
+        return None if found is None else found[1]
+
+    # -- threads, and their waits ----------------------------------------------------------------------
+    def scope(self) -> RuntimeScope:
+        """Return what the calling thread is doing for this runtime."""
+        scope: RuntimeScope | None = getattr(self._local, "scope", None)
+        if scope is None:
+            frame = Region(None, Inherited(self.default_device, is_final=not self.defers))
+            scope = RuntimeScope(self, frame)
+            self._roots[frame] = threading.current_thread()  # first: the end of the runtime waits for these
+            self._local.scope = scope
+            if len(self._roots) & 63 == 0:
+                self._forget_threads()
+        return scope
+
+    def here(self) -> RuntimeScope:
+        """Return what the running code is doing for this runtime, which need not be the current one."""
+        scope = current_scope.get()
+        if scope is not None and scope.runtime is self and scope.thread == threading.get_ident():
+            return scope  # type: ignore[return-value]  # its runtime is this one
+        return self.scope()
+
+    def _forget_threads(self) -> None:
+        """Drop the regions of threads that have ended and left nothing."""
+        for frame, thread in list(self._roots.items()):
+            if not (thread.is_alive() or frame.children.live or frame.children.failures):
+                self._roots.pop(frame, None)
+
+    def check_wait(self, task: Task) -> RuntimeScope:
+        """Return what the caller is doing, who may wait for the task.
+
+        Raises
+        ------
+        UsageError
+            The task has not run and does not, or it would wait for itself.
+        """
+        if task.state_ is TaskState.RECORDED:
+            raise UsageError(f"{task.key} was only recorded, it has not run; compute the graph")
+        refuse_inside(TaskEnd(task))
+        scope = self.here()
+        scope.frame("a wait for a task")  # refuses one where nobody may wait
+        running = scope.task
+        while running is not None:
+            if running is task:
+                raise UsageError(
+                    f"{task.key} waits for itself; a task cannot wait for its own end, nor for its ancestors'"
+                )
+            running = running.frame.task
+        return scope
+
+    def wait_for_task(self, task: Task, timeout_s: float | None) -> None:
+        """Block until a task is complete; `Task.result` says how."""
+        scope = self.check_wait(task)
+        goal = TaskEnd(task)
+        if timeout_s is None:
+            self.engine.wait(scope, goal)
+            return
+        if self.engine.coroutines is not None:
+            self.engine.coroutines.refuse(goal)
+        parker = Parker()  # an interrupt leaves it usable, which it does not a `threading.Event`
+        goal.call(parker.unpark, self.engine.lock)
+        try:
+            if not parker.park(max(0.0, timeout_s)) and not task.finished:
+                raise TimeoutError(f"{task.key} is not complete after {timeout_s:g} s; it is {task.state_}")
+        finally:
+            goal.leave(parker.unpark, self.engine.lock)
+
+    def note_wait(self, task: Task) -> None:
+        """Tell the recorder of the calling region, if there is one, that the region has waited for a task."""
+        scope = current_scope.get()  # a coroutine has its own
+        if scope is None or scope.runtime is not self or scope.thread != threading.get_ident():
+            scope = getattr(self._local, "scope", None)
+        recorder = scope.recorder if scope is not None else None
+        if recorder is not None:
+            recorder.note_wait(task)
+
+    def wait_for(self, scope: Scope, goal: Goal) -> None:
+        """Wait for tasks, and raise what failed among them, as a group."""
+        with Shield(scope) as shield:  # also for failures that nobody else will raise
+            try:
+                while goal.is_left() or (put_off.calls and put_off.is_due):
+                    wait_within(shield, self.engine, scope, goal)
+                    if put_off.calls:
+                        put_off.carry_out()  # what the last task held, and what that asked for
+                shield.check()  # before the failures count as seen
+                goal.raise_failures(self.engine.take_failures)
+            finally:
+                goal.let_go()
+
+    def regions(self) -> list[Region]:
+        """Return every region that may have generated tasks: host threads, and bodies that ended before their tasks."""
+        return [*self._roots, *self.engine.frames]
+
     # -- being current -------------------------------------------------------------------------------
     def __enter__(self) -> Self:
         self._ensure_open()
-        opened.note_open(self)
+        registry.note_open(self)
         self._tokens.append(current_scope.set(self.scope()))
         return self
 
@@ -212,7 +471,7 @@ class Runtime(Threads):
             current_scope.reset(token)
         except ValueError:
             current_scope.set(None)  # left in another context than it was entered in
-        outer = cast("RuntimeScope[Self] | None", current_scope.get())
+        outer = cast("RuntimeScope | None", current_scope.get())
         if outer is not None and outer.runtime.is_left:
             current_scope.set(None)
 
@@ -356,7 +615,7 @@ class Runtime(Threads):
         self.engine.frames.clear()  # each refers to the task whose body it was
         for frame in list(self._roots):
             frame.tracker.clear()  # clauses may outlive it
-        opened.note_closed(self)
+        registry.note_closed(self)
 
     def _leftovers(self) -> list[str]:
         left = []
@@ -370,6 +629,28 @@ class Runtime(Threads):
             ]
         left += [f"{what} from target_alloc at {line_of(call)}" for _, what, call in self._allocated.values()]
         return left
+
+
+class Everything(Goal):
+    """All tasks of a runtime, whoever generates them."""
+
+    __slots__ = ("_regions", "_runtime")
+
+    def __init__(self, runtime: Runtime, what: str) -> None:
+        super().__init__(what)
+        self._runtime = runtime
+        self._regions: Sequence[Region] = ()
+
+    def done(self) -> bool:
+        return not any(members.live for members in self.sets)
+
+    def is_left(self) -> bool:
+        regions = self._regions = self._runtime.regions()
+        self.sets = [region.children for region in regions if region.children.live]
+        return bool(self.sets or set(self._runtime.regions()) - set(regions))  # bodies that ended before their tasks
+
+    def failures(self, take: Callable[[TaskSet], Iterable[AnyTask]]) -> Iterable[AnyTask]:
+        return [task for region in self._regions for task in take(region.children)]
 
 
 def _generator(seed: float | None) -> random.Random | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from offload.data.arguments import touch
 from offload.data.entries import Counter
 from offload.data.maptypes import MapType
-from offload.devices.retired import refuse_retired
+from offload.devices.retirement import refuse_retired
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from offload.data.sets import DeviceSet
     from offload.devices.streams import Lane, Point
     from offload.runtime.place import DevicePlace
-    from offload.tasks.received import Values
     from offload.tasks.site import Site
+    from offload.tasks.values import Values
 
 
 class Launch(Protocol):

@@ -39,10 +39,10 @@ from offload.errors import RuntimeClosedError, UnsupportedError
 from offload.interrupts.finalizers import put_off
 from offload.interrupts.shields import Shield, raise_shield
 from offload.tasks.callbacks import run_callbacks
-from offload.tasks.entered import Entered, running_loop, scope_in_context
 from offload.tasks.exclusion import give_back_mutexes, take_mutexes
 from offload.tasks.links import follow, order, release, release_all
 from offload.tasks.mending import mend
+from offload.tasks.presence import Entered, running_loop, scope_in_context
 from offload.tasks.priorities import ByPriority
 from offload.tasks.recipe import nothing
 from offload.tasks.scope import current_scope

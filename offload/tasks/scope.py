@@ -29,33 +29,27 @@ Nothing on them may wait."""
 
 
 class Scope:
-    """What one thread, or one coroutine on it, is doing for one runtime.
-
-    Attributes
-    ----------
-    task : Task or None
-        The task whose body is running.
-    region : Region or None
-        The region that generates tasks; None in a body that has generated none yet.
-    user_lane : Lane or None
-        Where the body of a host task, or the thread outside of any body, has been given a stream.
-    depth : int
-        How many waits the thread is in, one in a task that another runs.
-    in_body : bool
-        Whether the code that runs is a body's, and not the engine's: what an interrupt looks at.
-    """
+    """What one thread, or one coroutine on it, is doing for one runtime."""
 
     __slots__ = ("depth", "in_body", "is_completer", "parker", "region", "runtime", "task", "thread", "user_lane")
 
     def __init__(self, runtime: AnyRuntime, region: Region | None, task: AnyTask | None = None) -> None:
         self.runtime = runtime
+        # The `get_ident` of the thread: a context may be copied to another one, whose scope this is not.
         self.thread = threading.get_ident()
+        # Whether the thread must not wait, as it finds out what others wait for.
         self.is_completer = threading.current_thread().name in _COMPLETERS
+        # What the thread sleeps on.
         self.parker = Parker()
+        # The region that generates tasks; None in a body that has generated none yet.
         self.region = region
+        # The task whose body is running; None outside of any body.
         self.task = task
+        # Where the body of a host task, or the thread outside of any body, has been given a stream.
         self.user_lane: Any = None
+        # Whether the code that runs is a body's, and not the engine's: an interruption is delivered only there.
         self.in_body = False
+        # How many waits the thread is in; each but the first is in a task that the wait around it runs.
         self.depth = 0
 
     def beside(self, region: Region | None, task: AnyTask | None) -> Self:

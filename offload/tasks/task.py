@@ -58,74 +58,74 @@ class Task:
 
     Notes
     -----
-    The fields without a meaning for users are the engine's; `offload.tasks.engine` says how they are used. Those that
-    every task has are slots. What few tasks have is a class attribute until it is set, and ``special`` then says that
-    there is something to look at.
+    Fields that every task has are slots. A field that few tasks have is a class attribute until it is set, and
+    ``special`` then says that there is something to look at.
     """
 
+    # Written without a lock: each field by one thread at a time, and one assignment is one step under the GIL.
     __slots__ = (
-        "__dict__",
-        "__weakref__",
-        "args",
-        "body",
-        "caller_at",
-        "caller_code",
-        "construct",
-        "counters",
-        "dependences",
-        "end_s",
-        "failure",
-        "finished",
-        "frame",
-        "inherited",
-        "kwargs",
-        "special",
-        "start_s",
-        "state_",
-        "successors",
-        "value",
+        "__dict__",  # for the fields that few tasks have
+        "__weakref__",  # the tracker, a replay and the records of graphs do not keep a task
+        "args",  # what the body is given; () once it has run, so that nothing is kept
+        "body",  # what is run; None once it has run, and for device work without a body
+        "caller_at",  # where the program has called the function whose task it is: an instruction,
+        "caller_code",  # and its code; both are unset if that is not known
+        "construct",  # the site that has generated it
+        "counters",  # one for each predecessor that is left, and one for the producer; set when it follows something
+        "dependences",  # its clauses; they keep the addresses of list items from naming something new
+        "end_s",  # when its body or launch was seen to end, by `perf_counter`; unset before
+        "failure",  # the exception that it ended with; set before `finished`
+        "finished",  # it is complete, one way or another; whoever sees this sees `failure` and `state_`
+        "frame",  # the region that has generated it
+        "inherited",  # the default device, the taskgroup and whether it is final, as they were then
+        "kwargs",  # as `args`; None where there are none
+        "special",  # whether there is something to look at in `__dict__`
+        "start_s",  # when its body or launch began; unset before, as a default costs 10 ns
+        "state_",  # where it stands; `offload.tasks.states` says how this changes
+        "successors",  # the tasks that wait for its end; emptied by `pop`, from both sides
+        "value",  # what the body has returned
     )
 
     waits_in_stream_order = False
     """Whether it may start once its predecessors are launched, as device tasks may."""
 
-    callbacks: list[Callable[[Task], Any]] | None = None
+    callbacks: list[Callable[[Task], Any]] | None = None  # each is called once, when the task is complete
     cut_short: BaseException | None = None
     """What ended the engine's own steps for the task, which is to end all the same."""
     early: list[Task] | None = None
     """Successors that can start in stream order; None where none can. ``successors`` has the others."""
     ends_region = False
     """Whether it undoes what the beginning of a region did, so that no cancellation may discard it."""
-    event: Any = None
-    is_final = False
-    is_ready = False
+    event: Any = None  # of the clause ``detach``: its fulfilment completes the task
+    is_final = False  # what its body generates is included
+    is_ready = False  # its owner may go on with it; changed under the lock of the engine
     lane: Any = None  # where on its place the work of a device task goes, from its launch on
-    label: str | None = None
-    launched = False
+    label: str | None = None  # what ``name=`` said
+    launched = False  # all its work is on a stream, and no more comes
     launches_inline = False
     """Whether the encountering thread may launch it: it only enqueues, and no body runs there that blocks."""
-    mutexes: tuple[Mutex, ...] = ()
+    mutexes: tuple[Mutex, ...] = ()  # it has all of these or none (`offload.tasks.exclusion`)
     orderings: Sequence[Any] = ()
     """Dependences that order, and along which no failure goes."""
     follows: Sequence[Any] = ()
     """Weak references to siblings that it follows by itself, not by way of storage: the one before it in a queue."""
     ordered_after: Sequence[Any] = ()
     """Weak references to what the task follows because of those alone."""
-    owner: Parker | None = None
+    owner: Parker | None = None  # of the thread that encountered it and waits, if it is undeferred
     poison: Troubled | None = None
     """The task where a failure began that keeps this one from running, or has kept it."""
     place: Any = None  # where a device task goes
     predecessors: Sequence[Task] = ()
     """What a device task follows, for where on which streams; others are known to those they follow only."""
-    priority = 0
-    run: Any = None
+    priority = 0  # the engine takes tasks of higher priority first
+    run: Any = None  # the record of it in a graph, if it has been recorded
     seen = False
     """Whether somebody has been told of its failure."""
     trouble: Trouble | None = None
     """What is wrong with it for those that follow it."""
     survives = False
     """Whether it runs though a task that it depends on has failed: it releases what an earlier one has taken."""
-    _serial = 0
+    _serial = 0  # for `key`, from the first time that somebody asks
 
     def __init__(
         self,
@@ -150,11 +150,9 @@ class Task:
 
     caller_at: int
     caller_code: CodeType
-    """Where the program has called the function whose task it is: an instruction, and its code; unset if not known."""
     counters: bytearray
     start_s: float
     end_s: float
-    """When its body or launch began, and was seen to end, by `perf_counter`; unset before, as a default costs 10 ns."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -55,28 +55,20 @@ class Trouble:
     """What is wrong with a task that has failed, or did not run, for those that follow it.
 
     It refers neither to the task nor to a failure.
-
-    Attributes
-    ----------
-    behind : list of Trouble
-        Of the tasks that kept this one from running, as far as they were not over when it was generated.
-    reference : weakref of Task
-        The one that the tracker has, too.
-    dependents : list of Trouble
-        Those that have this one in ``behind``.
-    home : dict
-        The troubles of the region, once this is among them.
-    storage : object
-        What keeps the addresses of the task's list items from naming something new while this is asked for.
     """
 
     __slots__ = ("behind", "dependents", "home", "reference", "storage")
 
     def __init__(self, task: Troubled) -> None:
+        # The same weak reference that the tracker has.
         self.reference = ref(task)
+        # The troubles of the tasks that kept this one from running, as far as they were not over at its generation.
         self.behind: list[Trouble] = []
+        # The troubles that have this one in `behind`.
         self.dependents: list[Trouble] = []
+        # The troubles of the region, once this is among them.
         self.home: dict[int, Trouble] = {}
+        # Keeps the addresses of the task's list items from naming something new while this is asked for.
         self.storage: Any = None
 
     @staticmethod

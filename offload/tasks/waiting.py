@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from offload.errors import UsageError
 from offload.interrupts.finalizers import put_off
 from offload.interrupts.shields import make_room
-from offload.tasks.entered import Entered, is_entered
+from offload.tasks.presence import Entered, is_entered
 from offload.tasks.stories import tell
 
 if TYPE_CHECKING:

@@ -107,7 +107,7 @@ def _nets(edges: list[Edge]) -> list[tuple[Net, str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Grid:
+class _Raster:
     """Where the layers stand: in columns of ``rows`` layers each, ``pitch`` pixels apart, below ``head`` pixels."""
 
     rows: int
@@ -138,18 +138,18 @@ class _Grid:
         )
 
 
-def _grid(layout: Layout) -> _Grid:
+def _grid(layout: Layout) -> _Raster:
     depth, wide = len(layout.layers), layout.total_width
     height = max(depth * (_BOX_PX + _GAP_PX) - _GAP_PX, 0)
     columns = round(math.sqrt(_SHAPE * height / (wide + 3 * _TURN_PX))) if height > _HIGH_PX else 1
     if columns < 2:
-        return _Grid(max(depth, 1), 0, 0, wide, wide, height)
+        return _Raster(max(depth, 1), 0, 0, wide, wide, height)
     rows = -(-depth // columns)
     columns = -(-depth // rows)
     lanes = max(len(layout.hops[layer]) for layer in range(rows - 1, depth - 1, rows))
     across = _LANE_PX * (lanes - 1) + 2 * _TURN_PX
     bottom = rows * (_BOX_PX + _GAP_PX) - _GAP_PX + across
-    return _Grid(rows, wide + across + _TURN_PX, across, wide, columns * (wide + across + _TURN_PX), bottom + across)
+    return _Raster(rows, wide + across + _TURN_PX, across, wide, columns * (wide + across + _TURN_PX), bottom + across)
 
 
 def _head(title: str, width: float, height: float, kinds: list[str]) -> list[str]:
@@ -193,7 +193,7 @@ def _cells(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
-def _boxes(graph: Graph, layout: Layout, grid: _Grid, layer_of: list[int]) -> list[str]:
+def _boxes(graph: Graph, layout: Layout, grid: _Raster, layer_of: list[int]) -> list[str]:
     found = []
     for node in graph.nodes:
         layer = layer_of[node.index]
@@ -232,7 +232,7 @@ def _text(lines: str | list[str]) -> str:
     return "\n".join(escape(printable(line)) for line in ([lines] if isinstance(lines, str) else lines))
 
 
-def _curves(graph: Graph, layout: Layout, grid: _Grid, nets: list[tuple[Net, str]], edges: list[Edge]) -> list[str]:
+def _curves(graph: Graph, layout: Layout, grid: _Raster, nets: list[tuple[Net, str]], edges: list[Edge]) -> list[str]:
     """Return the lines: a group for each edge, and one for each bundle of several sources."""
     items: dict[tuple[int, int, str], list[str]] = defaultdict(list)
     for edge in edges:
@@ -271,7 +271,7 @@ def _bundle_title(graph: Graph, net: Net, kind: str) -> list[str]:
     return [f"{left} → {right}", kind]
 
 
-def _paths(layout: Layout, grid: _Grid) -> tuple[dict[int, list[str]], dict[int, dict[int, str]]]:
+def _paths(layout: Layout, grid: _Raster) -> tuple[dict[int, list[str]], dict[int, dict[int, str]]]:
     """Return for each net the lines that lead its sources together, and those that arrive, by target."""
     leaves, enters = _ports(layout)
     stems: dict[int, list[str]] = defaultdict(list)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from offload.arrays import copies, units
 from offload.arrays.boxes import Box, collapse
-from offload.arrays.units import Kernel
+from offload.arrays.units import UnitKind
 from tests.arrays.strided import cases, expected, run_call
 
 
@@ -54,10 +54,10 @@ def run_units(work, dst, src, to, at):
             s += indices[-1] * axis.src_stride_nbytes
             n = quotient
         assert n == 0
-        if work.kernel is Kernel.TILES:
+        if work.kernel is UnitKind.TILES:
             run_tile(work, indices, dst, src, d, s)
             continue
-        if work.kernel is Kernel.FLAT:
+        if work.kernel is UnitKind.FLAT:
             assert d % work.width == s % work.width == 0
             dst[d : d + work.width] = src[s : s + work.width]
             continue
@@ -79,7 +79,7 @@ def test_units_move_the_box(case, lanes):
     with mock.patch.object(units, "_lanes", return_value=lanes) if lanes else contextlib.nullcontext():
         work = units.units(box, to, at)
     assert work is not None
-    if lanes and work.kernel is not Kernel.TILES:
+    if lanes and work.kernel is not UnitKind.TILES:
         assert work.lanes == lanes
     run_units(work, memory, source, to + box.dst_offset_nbytes, at + box.src_offset_nbytes)
     assert (memory == wanted).all()
@@ -195,7 +195,7 @@ def test_a_box_is_cut_where_a_piece_does_not_end():
 def test_tiles_turn_what_is_transposed(box, extents):
     """Elements whose neighbours differ on both sides go through tiles, others do not."""
     work = units.units(box, 0, 0)
-    assert (work.turned.extents if work.kernel is Kernel.TILES else None) == extents
+    assert (work.turned.extents if work.kernel is UnitKind.TILES else None) == extents
     (to, _), (at, _) = hulls = copies.hull(box, 1), copies.hull(box, 2)
     to, at = -(to // 16) * 16, -(at // 16) * 16
     memory = np.zeros(to + sum(hulls[0]), "u1")
@@ -217,7 +217,7 @@ def test_squares_are_moved_in_words(width, word, order):
     turned = (64 * 256 * width, width, 64 * width + odd)
     box = copies.ordered_by(collapse(shape, turned, strides, width), order)
     work = units.units(box, 0, 0)
-    assert work.kernel is Kernel.TILES
+    assert work.kernel is UnitKind.TILES
     assert work.turned.tile.word == word
     memory = np.zeros(3 * 64 * 258 * width, "u1")
     wanted = memory.copy()
@@ -250,7 +250,7 @@ def test_launches_of_many_small_tiles(width, side):
     parts = list(units.launches(box, 0, 0))
     assert sum(part.nbytes for part, _ in parts) == box.nbytes
     for _, work in parts:
-        assert (work.kernel is Kernel.TILES) == (side >= 32)
+        assert (work.kernel is UnitKind.TILES) == (side >= 32)
         assert work.count * work.lanes <= units.MAX_UNITS
 
 

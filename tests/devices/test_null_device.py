@@ -28,7 +28,7 @@ def test_fulfils_the_contract():
     assert (device.kind, device.name, device.number, device.bodies_block) == ("null", "null:2", 2, False)
     stream = device.new_stream()
     assert isinstance(stream, base.Stream)
-    assert isinstance(device.record(stream), base.Event)
+    assert isinstance(device.record(stream), base.DeviceEvent)
     assert device.owns_stream(stream)
     assert not NullDevice(2).owns_stream(stream)
     assert device.caller_event() is None

@@ -69,7 +69,7 @@ def test_fulfils_the_contract(device):
     assert (device.kind, device.name, device.number, device.bodies_block) == ("sim", "sim:0", 0, True)
     stream = device.new_stream()
     assert isinstance(stream, base.Stream)
-    assert isinstance(stream.record(), base.Event)
+    assert isinstance(stream.record(), base.DeviceEvent)
     assert device.owns_stream(stream)
     assert not SimDevice(0).owns_stream(stream)
     assert not device.owns_stream(None)

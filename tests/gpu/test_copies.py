@@ -18,7 +18,7 @@ import pytest
 
 from offload.arrays import copies, units
 from offload.arrays.boxes import collapse
-from offload.devices.cuda.methods import Method
+from offload.devices.cuda.methods import CopyMethod
 from offload.errors import DeviceError
 from tests.gpu.conftest import cupy, cupyx
 
@@ -26,7 +26,7 @@ if cupy is not None:
     from offload.devices.cuda import copy_kernels, staging
     from offload.devices.cuda.copies import address_of
     from offload.devices.cuda.device import CudaDevice
-    from offload.devices.cuda.staging import StagedCopy
+    from offload.devices.cuda.staging import PageableCopy
 
 pytestmark = pytest.mark.gpu
 
@@ -80,7 +80,7 @@ def pinned(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return array
 
 
-def finish(copy: StagedCopy | None) -> None:
+def finish(copy: PageableCopy | None) -> None:
     if copy is not None:
         copy.run()
 
@@ -135,7 +135,7 @@ def test_kernels_outlive_what_cupy_remembers(device):
         gc.collect()
 
 
-@pytest.mark.parametrize("method", [None, *Method])
+@pytest.mark.parametrize("method", [None, *CopyMethod])
 @pytest.mark.parametrize("to_host", [False, True])
 def test_boxes_of_pinned_memory(device, method, to_host):
     """Each method moves exactly the bytes of a box between pinned memory and the device."""
@@ -143,7 +143,7 @@ def test_boxes_of_pinned_memory(device, method, to_host):
     n_done = 0
     for dst, src, wanted in cases(10 + to_host):
         box = collapse(dst.shape, dst.strides, src.strides, np.dtype(dst.dtype).itemsize)
-        if method is Method.PACKED and to_host and copies.hull(box, 1)[1] != box.nbytes:
+        if method is CopyMethod.PACKED and to_host and copies.hull(box, 1)[1] != box.nbytes:
             continue  # what lies between is not to be written
         to = pinned(dst.bytes) if to_host else cupy.asarray(dst.bytes)
         at = cupy.asarray(src.bytes) if to_host else pinned(src.bytes)
@@ -324,8 +324,8 @@ def test_nothing_waits_behind_a_held_stream(device, latch):
         assert device.copy(far[:8000:2], page[:8000:2], held) is None
         staged = device.copy(far, page, held)
         back = device.copy(page, far, held)
-        assert isinstance(staged, StagedCopy)
-        assert isinstance(back, StagedCopy)
+        assert isinstance(staged, PageableCopy)
+        assert isinstance(back, PageableCopy)
         taken = [device.copy(far[: 64 << 10], page[: 64 << 10], held) for _ in range(40)]
         assert sum(copy is None for copy in taken) == 16  # of 1 MB together
         assert time.perf_counter() - began_s < 0.5
@@ -515,7 +515,7 @@ def test_temporaries_of_sparse_memory(device, error):
         mock.patch.object(cupy.cuda, "alloc", side_effect=error, wraps=cupy.cuda.alloc) as alloc,
     ):
         device._copies.enqueue_pinned(
-            address_of(target), address_of(source), box, stream, to_host=False, method=Method.PACKED
+            address_of(target), address_of(source), box, stream, to_host=False, method=CopyMethod.PACKED
         )
     stream.synchronize()
     assert (far.get() == source).all()

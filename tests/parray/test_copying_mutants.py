@@ -112,7 +112,7 @@ def is_killed(check):
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_wrong_copy_is_found(mutant, monkeypatch):
     """A copy that leaves something out differs from the loop, or does not refuse what it should."""
-    monkeypatch.setattr(indexed, "_tables", indexed.Kept())
+    monkeypatch.setattr(indexed, "_tables", indexed.BoundedCache())
     mutate(monkeypatch, *MUTANTS[mutant])
     assert is_killed(everything_is_right)
 

@@ -95,7 +95,12 @@ RULES = {
     "an index that leaves is taken round": (references, "check_range", "low < 0 or high >= size", "False"),
     "what leaves by one is not refused": (references, "check_extremes", "high >= size", "high > size"),
     "everything near the end is refused": (references, "check_extremes", "high >= size", "high >= size - 1"),
-    "a table is taken round": (references.Table, "reach", "check_range(index, self, len(self.values))", "pass"),
+    "a table is taken round": (
+        references.TableReference,
+        "reach",
+        "check_range(index, self, len(self.values))",
+        "pass",
+    ),
     "span is the greatest offset": (properties.TypeProperties, "span", "[1] + 1", "[1]"),
     "a step is that of the innermost loop": (
         properties.TypeProperties,

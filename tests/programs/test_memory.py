@@ -203,13 +203,13 @@ def attempts(monkeypatch):
     found = []
 
     def count(runtime):
-        helps = runtime.engine._help
+        helps = runtime.engine.help
 
         def counted(scope, frame, n_tasks):
             found.append(helped := helps(scope, frame, n_tasks))
             return helped
 
-        monkeypatch.setattr(runtime.engine, "_help", counted)
+        monkeypatch.setattr(runtime.engine, "help", counted)
         return found
 
     return count

@@ -4,11 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offload.events.event import Event
-from offload.tasks.received import Values
 from offload.tasks.recipe import ClauseRecipe, Recipe, nothing
 from offload.tasks.region import Inherited, Region
 from offload.tasks.site import Site
 from offload.tasks.task import Task
+from offload.tasks.values import Values
 
 SITE = Site("task", "f", "program.py:1", None)
 

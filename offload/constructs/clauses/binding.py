@@ -31,7 +31,7 @@ from offload.arrays.items import MAPPERS, SCALARS, holder, is_device_array, is_f
 from offload.arrays.sections import covers
 from offload.constructs.clauses.mapping import expansion_of, implicit_item, object_items
 from offload.data.maptypes import MapType
-from offload.devices.retired import refuse_retired
+from offload.devices.retirement import refuse_retired
 from offload.errors import DirectiveWarning, MapError
 from offload.interrupts.frames import warn
 

@@ -34,8 +34,8 @@ from offload.arrays.hostcopies import HostMemory
 from offload.arrays.items import address_of as host_address
 from offload.arrays.units import launches
 from offload.devices.cuda.copy_kernels import CopyKernels, launch_of, prepare
-from offload.devices.cuda.methods import Method, choose
-from offload.devices.cuda.staging import StagedCopy, Staging
+from offload.devices.cuda.methods import CopyMethod, choose
+from offload.devices.cuda.staging import PageableCopy, StagingThreads
 from offload.devices.cuda.staging_worker import Driver
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Copies:
     ) -> None:
         self.temporary_nbytes = temporary_nbytes
         self.at_call_nbytes = at_call_nbytes
-        self.staging = Staging(index, name, self._transfer)
+        self.staging = StagingThreads(index, name, self._transfer)
         self._index = index
         self._events = events
         self._reaches = reaches
@@ -104,7 +104,7 @@ class Copies:
                     self._kernels = CopyKernels(self._index)
         return self._kernels
 
-    def copy(self, dst: Any, src: Any, stream: Any) -> StagedCopy | None:
+    def copy(self, dst: Any, src: Any, stream: Any) -> PageableCopy | None:
         """Enqueue an element-wise copy between two arrays of one shape and dtype, or return it to be staged.
 
         The device must be the calling thread's.
@@ -136,7 +136,7 @@ class Copies:
                 return None
         if not to_host and self._copied_at_call(to, at, box, stream):
             return None
-        return StagedCopy(self.staging, to, at, box, stream, to_host=to_host, keep=(dst, src))
+        return PageableCopy(self.staging, to, at, box, stream, to_host=to_host, keep=(dst, src))
 
     def repeat(
         self, dst: Any, src: Any, lost: Callable[[cuda.CUDARuntimeError], Exception]
@@ -185,22 +185,22 @@ class Copies:
             enqueue_calls(dst, src, box, _DEFAULT, stream)
 
     def enqueue_pinned(
-        self, dst: int, src: int, box: Box, stream: Any, *, to_host: bool, method: Method | None = None
+        self, dst: int, src: int, box: Box, stream: Any, *, to_host: bool, method: CopyMethod | None = None
     ) -> None:
         """Enqueue a copy between pinned memory and the device, by the method that is fastest unless one is given."""
         method = method or choose(box, to_host=to_host)
-        if method is Method.PACKED:
+        if method is CopyMethod.PACKED:
             try:
                 self._through_temporary(dst, src, box, stream, to_host=to_host)
             except MemoryError:  # CuPy's own is one, and so are those of other allocators
-                method = Method.CALLS  # what was enqueued before is enqueued again
-        if method is Method.MAPPED:
+                method = CopyMethod.CALLS  # what was enqueued before is enqueued again
+        if method is CopyMethod.MAPPED:
             self._launch(dst, src, ordered_by(box, 1 if to_host else 2), stream, _MAPPED_BLOCKS)
-        elif method is Method.CALLS:
+        elif method is CopyMethod.CALLS:
             enqueue_calls(dst, src, box, _DEVICE_TO_HOST if to_host else _HOST_TO_DEVICE, stream)
 
     def close(self) -> None:
-        """Stop the staging threads; see `Staging.close`."""
+        """Stop the staging threads; see `StagingThreads.close`."""
         self.staging.close()
         self._at_call.clear()
 
@@ -236,7 +236,7 @@ class Copies:
         """Enqueue the copy between part of a device array and its bytes, one after the other, in the host's memory."""
         box = packed(part, 1 if to_host else 2)
         dst, src = (near, device) if to_host else (device, near)
-        method = None if is_pinned or not box.dims else Method.PACKED
+        method = None if is_pinned or not box.dims else CopyMethod.PACKED
         self.enqueue_pinned(dst, src, box, stream, to_host=to_host, method=method)
 
     def _copied_at_call(self, dst: int, src: int, box: Box, stream: Any) -> bool:

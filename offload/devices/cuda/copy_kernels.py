@@ -11,7 +11,7 @@ import cupy
 from cupy.cuda import driver
 from cupy.cuda import runtime as cuda
 
-from offload.arrays.units import ALIGNMENT, MAX_AXES, TILE_LANES, TILES, WIDTHS, Kernel, Tile, Units, units
+from offload.arrays.units import ALIGNMENT, MAX_AXES, TILE_LANES, TILES, WIDTHS, TurnedTile, UnitKind, Units, units
 from offload.devices.cuda.indexed_kernels import call_of, kernels, prelude
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ extern "C" {
 _TYPES = {16: "uint4", 8: "unsigned long long", 4: "unsigned", 2: "unsigned short", 1: "unsigned char"}
 
 
-class Launch(NamedTuple):
+class KernelLaunch(NamedTuple):
     """A launch but for the addresses.
 
     Attributes
@@ -277,9 +277,9 @@ class CopyKernels:
         self._addresses = {name: function.ptr for name, function in self._functions.items()}
         stream = cupy.cuda.Stream(non_blocking=True)
         for name in self._functions:
-            self.launch(Launch(name, 1, bytes(_CALL_NBYTES), 0, 0), 0, 0, stream)
+            self.launch(KernelLaunch(name, 1, bytes(_CALL_NBYTES), 0, 0), 0, 0, stream)
 
-    def launch(self, launch: Launch, dst: int, src: int, stream: Any, max_blocks: int = 0) -> None:
+    def launch(self, launch: KernelLaunch, dst: int, src: int, stream: Any, max_blocks: int = 0) -> None:
         """Enqueue a copy on a stream of the calling thread's device.
 
         Parameters
@@ -319,7 +319,7 @@ class CopyKernels:
             driver.launchKernel(function, blocks, 1, 1, _THREADS, 1, 1, 0, stream.ptr, at, 0)
 
 
-def launch_of(box: Box, dst: int, src: int, *, keeps_order: bool = False) -> Launch | None:
+def launch_of(box: Box, dst: int, src: int, *, keeps_order: bool = False) -> KernelLaunch | None:
     """Return the launch that copies a box, or None where it needs more than one.
 
     Parameters
@@ -335,15 +335,15 @@ def launch_of(box: Box, dst: int, src: int, *, keeps_order: bool = False) -> Lau
 
 
 @lru_cache(_PLANS)
-def _launch_of(box: Box, dst: int, src: int, keeps_order: bool) -> Launch | None:
+def _launch_of(box: Box, dst: int, src: int, keeps_order: bool) -> KernelLaunch | None:
     work = units(box, dst, src, keeps_order=keeps_order)
     return None if work is None else prepare(box, work)
 
 
-def prepare(box: Box, work: Units) -> Launch:
+def prepare(box: Box, work: Units) -> KernelLaunch:
     """Return the launch of a box with its work."""
     kind = work.kernel
-    if kind is Kernel.FLAT:
+    if kind is UnitKind.FLAT:
         variant, per_block = str(work.width), _THREADS * _PER_THREAD[work.width]
     elif work.turned is not None:
         variant, per_block = _variant(work.width, work.turned.tile), 1
@@ -357,25 +357,25 @@ def prepare(box: Box, work: Units) -> Launch:
         _AXIS.pack_into(call, at, *axis[:3], 0, *axis[3:])
         at += _AXIS.size
     blocks = -(-work.count // per_block)
-    return Launch(_name(kind, variant), blocks, bytes(call), box.dst_offset_nbytes, box.src_offset_nbytes)
+    return KernelLaunch(_name(kind, variant), blocks, bytes(call), box.dst_offset_nbytes, box.src_offset_nbytes)
 
 
-def _variant(width: int, tile: Tile) -> str:
+def _variant(width: int, tile: TurnedTile) -> str:
     """Return the end of the name of the kernel of such tiles."""
     return f"{width}_{'_'.join(map(str, tile[:3]))}"
 
 
-def _name(kind: Kernel, variant: str) -> str:
+def _name(kind: UnitKind, variant: str) -> str:
     """Return the name of the kernel for elements of so many bytes, so many lanes, or a tile."""
     return f"copy_{kind.value}_{variant}"
 
 
 def _kernels() -> dict[str, str]:
     """Return what each kernel calls, by name."""
-    calls = {_name(Kernel.FLAT, f"{width}"): f"flat<{_TYPES[width]}, {_PER_THREAD[width]}>" for width in WIDTHS}
-    calls |= {_name(Kernel.ROWS, f"{lanes}"): f"rows<{lanes}>" for lanes in _LANES}
+    calls = {_name(UnitKind.FLAT, f"{width}"): f"flat<{_TYPES[width]}, {_PER_THREAD[width]}>" for width in WIDTHS}
+    calls |= {_name(UnitKind.ROWS, f"{lanes}"): f"rows<{lanes}>" for lanes in _LANES}
     return calls | {
-        _name(Kernel.TILES, _variant(width, tile)): f"tiles<{_TYPES[width]}, {_TYPES[tile.word]}, {x}, {y}>"
+        _name(UnitKind.TILES, _variant(width, tile)): f"tiles<{_TYPES[width]}, {_TYPES[tile.word]}, {x}, {y}>"
         for width, tiles in TILES.items()
         for tile in tiles
         for _, x, y, _ in [tile]

@@ -19,10 +19,10 @@ from cupy.cuda import runtime as cuda
 from offload.arrays.sections import Section, section_of
 from offload.devices.cuda.copies import Copies, is_pinned
 from offload.devices.cuda.events import CallerEvents, EventPool
-from offload.devices.cuda.forked import check_fork, error_of_fork
+from offload.devices.cuda.forks import check_fork, error_of_fork
 from offload.devices.cuda.graphs import CudaGraphCapture
 from offload.devices.cuda.kernels import CudaKernels
-from offload.devices.cuda.memory import Block, DeviceMemory, block_of, is_alone
+from offload.devices.cuda.memory import CudaBlock, DeviceMemory, block_of, is_alone
 from offload.errors import DeviceLostError, DeviceMemoryError, EventError, UnsupportedError, UsageError
 from offload.interrupts.finalizers import catch_up
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from offload.devices.base import Kernels
-    from offload.devices.cuda.staging import StagedCopy
-    from offload.devices.retired import Retired
+    from offload.devices.cuda.staging import PageableCopy
+    from offload.devices.retirement import Retired
 
 _INVALID_VALUE, _NO_MEMORY = 1, 2  # cudaErrorInvalidValue, cudaErrorMemoryAllocation
 _NOT_READY = 600  # cudaErrorNotReady
@@ -313,7 +313,7 @@ class CudaDevice:
         data = buffer.data + offset_nbytes if offset_nbytes else buffer.data
         return cupy.ndarray(shape, dtype, data, strides)  # by position: by name costs 0.4 µs
 
-    def copy(self, dst: Any, src: Any, stream: Any) -> StagedCopy | None:
+    def copy(self, dst: Any, src: Any, stream: Any) -> PageableCopy | None:
         """Enqueue an element-wise copy between two arrays of one shape and dtype, or return it to be staged."""
         try:
             if cuda.getDevice() == self.index:
@@ -392,7 +392,7 @@ class CudaDevice:
     def retired(self, array: Any) -> Retired | None:
         """Return what has become of the allocation that ``array`` lies in; None while it may be used."""
         owner = getattr(array.data.mem, "_owner", None)  # as `block_of`, whose call takes as long: each launch asks
-        return owner.retired if type(owner) is Block else None
+        return owner.retired if type(owner) is CudaBlock else None
 
     def as_array(self, value: Any) -> Any | None:
         """Return ``value`` as a CuPy array on this device: itself or a view; None if it is not on this device."""
@@ -423,7 +423,7 @@ class CudaDevice:
         if data.device_id != self.index:
             return None
         owner = getattr(data.mem, "_owner", None)  # as `retired`
-        if type(owner) is Block and owner.retired is not None:
+        if type(owner) is CudaBlock and owner.retired is not None:
             raise owner.retired.error(array)
         return data.ptr  # type: ignore[no-any-return]  # CuPy is not typed
 

@@ -131,7 +131,7 @@ def _all_plans_cached() -> Iterator[None]:
 
 
 class CudaGraph:
-    """A CUDA graph, ready to be launched, with what it uses; see `offload.devices.base.Graph`."""
+    """A CUDA graph, ready to be launched, with what it uses; see `offload.devices.base.DeviceGraph`."""
 
     __slots__ = ("_device", "_executable", "_memory", "_plans")
 

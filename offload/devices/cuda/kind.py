@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING
 
-from offload.devices.cuda.forked import ADVICE, check_fork, error_of_fork, note_use
+from offload.devices.cuda.forks import ADVICE, check_fork, error_of_fork, note_use
 from offload.devices.kind import Kind, Opening
 from offload.errors import DeviceUnavailableError
 

@@ -30,11 +30,11 @@ import cupy
 from cupy.cuda import MemoryPointer, UnownedMemory
 from cupy.cuda import runtime as cuda
 
-from offload.devices.retired import REFERENCES_ALONE
+from offload.devices.retirement import REFERENCES_ALONE
 from offload.errors import DeviceUnavailableError
 
 if TYPE_CHECKING:
-    from offload.devices.retired import Retired
+    from offload.devices.retirement import Retired
 
 _NO_MEMORY = 2  # cudaErrorMemoryAllocation
 _PEER_ENABLED, _TOO_MANY_PEERS = 704, 711  # cudaErrorPeerAccessAlreadyEnabled, cudaErrorTooManyPeers
@@ -89,7 +89,7 @@ class DeviceMemory:
             return MemoryPointer(UnownedMemory(0, 0, None, self.index), 0)
         address = self._pool.take(nbytes)
         self._live[address] = nbytes
-        return MemoryPointer(UnownedMemory(address, nbytes, Block(self, address), self.index), 0)
+        return MemoryPointer(UnownedMemory(address, nbytes, CudaBlock(self, address), self.index), 0)
 
     def give_back(self, address: int) -> None:
         """Take back a block that no work uses any more."""
@@ -124,7 +124,7 @@ class DeviceMemory:
             del self._pool
 
 
-class Block:
+class CudaBlock:
     """Owns one allocation; the memory goes back when it dies, on whichever thread.
 
     With ``retired`` its arrays are not to be used any more.
@@ -142,10 +142,10 @@ class Block:
             self._memory.give_back(self._address)
 
 
-def block_of(array: Any) -> Block | None:
+def block_of(array: Any) -> CudaBlock | None:
     """Return what owns the memory of a CuPy array; None for memory that is not from here."""
     owner = getattr(array.data.mem, "_owner", None)  # which an `UnownedMemory` keeps alive
-    return owner if type(owner) is Block else None
+    return owner if type(owner) is CudaBlock else None
 
 
 def is_alone(buffer: Any) -> bool:

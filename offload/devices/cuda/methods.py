@@ -28,7 +28,7 @@ _CALL_S = 4e-6
 _LAUNCH_S = 8e-6
 
 
-class Method(Enum):
+class CopyMethod(Enum):
     """How a copy between pinned memory of the host and a device is done."""
 
     CALLS = "calls"
@@ -39,22 +39,22 @@ class Method(Enum):
     """A kernel that reads or writes the host's memory itself."""
 
 
-def choose(box: Box, *, to_host: bool) -> Method:
+def choose(box: Box, *, to_host: bool) -> CopyMethod:
     """Return the fastest method for a copy between pinned memory of the host and a device."""
     if not box.dims:
-        return Method.CALLS
+        return CopyMethod.CALLS
     n = n_calls(box)
     if n == 1 and box.row_nbytes >= 256:
-        return Method.CALLS
+        return CopyMethod.CALLS
     side = 1 if to_host else 2
     nbytes, (run, pitch) = box.nbytes, run_of(box, side)
     # A kernel takes part of the device from others for as long as it runs, which has to be worth it.
     calls_s = n * _CALL_S + nbytes / _rate(_CALLS_RATES[to_host], box.row_nbytes)
     mapped_s = _LAUNCH_S + 1.1 * nbytes / _mapped_rate(run, pitch, to_host=to_host)
-    method, least_s = (Method.MAPPED, mapped_s) if mapped_s < calls_s else (Method.CALLS, calls_s)
+    method, least_s = (CopyMethod.MAPPED, mapped_s) if mapped_s < calls_s else (CopyMethod.CALLS, calls_s)
     hull_nbytes = hull(box, side)[1]
     is_possible = hull_nbytes == nbytes or not to_host  # else what lies between would be written
-    return Method.PACKED if is_possible and 2 * _LAUNCH_S + hull_nbytes / _PACKED_RATE < least_s else method
+    return CopyMethod.PACKED if is_possible and 2 * _LAUNCH_S + hull_nbytes / _PACKED_RATE < least_s else method
 
 
 def _rate(rates: dict[int, float], row_nbytes: int) -> float:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from offload.arrays.boxes import Box
-    from offload.devices.cuda.staging_worker import Transfer
+    from offload.devices.cuda.staging_worker import PartTransfer
 
 _MOST_THREADS = 10
 """More of them wait for the GIL, and for the memory, rather than pack: measured on an H200 with 16 cores."""
@@ -47,12 +47,12 @@ _CHUNKS = 4
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 
 
-class StagedCopy:
+class PageableCopy:
     """A copy between pageable memory and a device that has not begun.
 
     Parameters
     ----------
-    staging : Staging
+    staging : StagingThreads
         Whose threads do it.
     dst, src : int
         Addresses of element ``(0, …, 0)``.
@@ -82,7 +82,7 @@ class StagedCopy:
     )
 
     def __init__(
-        self, staging: Staging, dst: int, src: int, box: Box, stream: Any, *, to_host: bool, keep: object
+        self, staging: StagingThreads, dst: int, src: int, box: Box, stream: Any, *, to_host: bool, keep: object
     ) -> None:
         self._staging = staging
         self._keep = keep
@@ -152,7 +152,7 @@ class StagedCopy:
             done(self.error)
 
 
-class Staging:
+class StagingThreads:
     """The threads that stage the copies of a device; they start as they are needed.
 
     Parameters
@@ -161,7 +161,7 @@ class Staging:
         CUDA's device ordinal.
     name : str
         The device's, for errors.
-    transfer : Transfer
+    transfer : PartTransfer
         The device's part of a chunk.
     least_chunk_nbytes : int
         The least chunk of a copy: below, waking another thread takes longer than packing.
@@ -173,7 +173,7 @@ class Staging:
         self,
         index: int,
         name: str,
-        transfer: Transfer,
+        transfer: PartTransfer,
         *,
         least_chunk_nbytes: int = 1 << 20,
         at_once_nbytes: int = 64 << 10,
@@ -189,11 +189,11 @@ class Staging:
         self._threads: list[threading.Thread] = []
         self._changed = threading.Condition(threading.Lock())
         self._n_idle = 0
-        self._copies: deque[StagedCopy] = deque()  # those with chunks that no thread has taken
+        self._copies: deque[PageableCopy] = deque()  # those with chunks that no thread has taken
         self._is_closed = False
 
-    def start(self, copy: StagedCopy) -> None:
-        """Have a copy done; see `StagedCopy.start`."""
+    def start(self, copy: PageableCopy) -> None:
+        """Have a copy done; see `PageableCopy.start`."""
         nbytes = copy.box.nbytes
         is_alone = self._n_idle == len(self._threads) and not self._copies
         limit_nbytes = chunk_nbytes(nbytes, is_alone=is_alone, least_nbytes=self.least_chunk_nbytes)
@@ -215,7 +215,7 @@ class Staging:
         if is_closed:
             copy.finish()
 
-    def fetch(self, copy: StagedCopy) -> None:
+    def fetch(self, copy: PageableCopy) -> None:
         """Copy to the host on the calling thread."""
         buffer = np.empty(copy.box.nbytes, np.uint8)
         try:
@@ -232,7 +232,7 @@ class Staging:
         except cuda.CUDARuntimeError as error:
             raise self.failure(error) from error
 
-    def take(self) -> tuple[StagedCopy, Box] | None:
+    def take(self) -> tuple[PageableCopy, Box] | None:
         """Wait for a chunk, of each copy in turn, and return it; None after `close`."""
         with self._changed:
             while not self._copies:
@@ -250,7 +250,7 @@ class Staging:
                 self._copies.append(copy)
             return copy, part
 
-    def give_back(self, copy: StagedCopy, error: BaseException | None) -> None:
+    def give_back(self, copy: PageableCopy, error: BaseException | None) -> None:
         """Note that a chunk is done, or has failed and its copy with it."""
         with self._changed:
             if error is not None:

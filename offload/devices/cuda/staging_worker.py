@@ -27,14 +27,14 @@ _PAGEABLE = 0  # cudaMemoryTypeUnregistered, and what the driver says of memory 
 _ATTRIBUTES = (2, 11, 12)  # CU_POINTER_ATTRIBUTE_: MEMORY_TYPE, RANGE_START_ADDR, RANGE_SIZE
 
 
-class Transfer(Protocol):
+class PartTransfer(Protocol):
     """Enqueues the copy between part of a device array and its bytes, one after the other, in the host's memory."""
 
     def __call__(self, device: int, near: int, part: Box, stream: Any, *, to_host: bool, is_pinned: bool) -> None: ...
 
 
-class Copy(Protocol):
-    """What a worker needs of a copy; see `offload.devices.cuda.staging.StagedCopy`."""
+class PartCopy(Protocol):
+    """What a worker needs of a copy; see `offload.devices.cuda.staging.PageableCopy`."""
 
     host: HostMemory
     device: int
@@ -42,12 +42,12 @@ class Copy(Protocol):
     to_host: bool
 
 
-class Chunks(Protocol):
-    """What a worker needs of those who have the copies; see `offload.devices.cuda.staging.Staging`."""
+class StagedChunks(Protocol):
+    """What a worker needs of those who have the copies; see `offload.devices.cuda.staging.StagingThreads`."""
 
     index: int
     driver: Driver
-    transfer: Transfer
+    transfer: PartTransfer
 
     def take(self) -> tuple[Any, Box] | None: ...
     def give_back(self, copy: Any, error: BaseException | None) -> None: ...
@@ -59,7 +59,7 @@ class Worker:
 
     __slots__ = ("_driver", "_slots", "_staging")
 
-    def __init__(self, staging: Chunks) -> None:
+    def __init__(self, staging: StagedChunks) -> None:
         self._staging = staging
         self._driver = staging.driver
         self._slots = deque(_Slot() for _ in range(_SLOTS))  # the one used last is the last
@@ -108,7 +108,7 @@ class Worker:
         self._driver.wait(slots[-1].event)
         return slots[-1]
 
-    def _transfer(self, slot: _Slot, copy: Copy, part: Box) -> None:
+    def _transfer(self, slot: _Slot, copy: PartCopy, part: Box) -> None:
         """Enqueue the copy between a slot and the device, and the slot's event."""
         stream = copy.stream.ptr
         device_side = 2 if copy.to_host else 1

@@ -13,20 +13,21 @@ device's account, so that temporaries count as they do on a GPU.
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from offload.devices.sim.poison import poison
-from offload.devices.sim.stored import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from offload.arrays.sections import Section
+    from offload.devices.sim.memory import SimBlock
     from offload.devices.sim.protocols import ArraysDevice
-    from offload.devices.sim.stored import Storage
+
+Storage: TypeAlias = np.ndarray[Any, Any]
 
 # These take an array to write to as first argument, or would carry the data to the host in silence.
 _WRITES_FIRST = frozenset({np.copyto, np.place, np.put, np.putmask, np.fill_diagonal, np.put_along_axis})
@@ -74,7 +75,7 @@ def _view_method(name: str) -> Callable[..., Any]:
     return method
 
 
-class SimArray(Stored, NDArrayOperatorsMixin):
+class SimArray(NDArrayOperatorsMixin):
     """An array in the memory of a simulated device.
 
     Parameters
@@ -83,12 +84,63 @@ class SimArray(Stored, NDArrayOperatorsMixin):
         The hidden storage, any shape and dtype.
     device : ArraysDevice
         The device that it belongs to.
-    block : Block
+    block : SimBlock
         The allocation that ``storage`` lies in.
     """
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("__weakref__", "_block", "_device", "_storage")
     __array_priority__ = 100.0
+
+    def __init__(self, storage: Storage, device: ArraysDevice, block: SimBlock) -> None:
+        self._storage = storage
+        self._device = device
+        self._block = block
+
+    # -- what can be said without a look at the elements -----------------------------------------
+    @property
+    def device(self) -> ArraysDevice:
+        """The device whose memory this is in."""
+        return self._device
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Elements along each dimension."""
+        return self._storage.shape  # type: ignore[no-any-return]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+        return self._storage.dtype  # type: ignore[no-any-return]
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from one element to the next, along each dimension."""
+        return self._storage.strides
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return self._storage.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self._storage.size
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self._storage.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self._storage.nbytes
+
+    @property
+    def flags(self) -> Any:
+        """Layout of the array: ``c_contiguous``, ``f_contiguous``, …."""
+        return self._storage.flags
 
     # -- NumPy's protocols -----------------------------------------------------------------------
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:

@@ -20,11 +20,11 @@ import numpy as np
 
 from offload.arrays.hostcopies import copyto
 from offload.arrays.sections import Section, section_of
-from offload.devices.retired import REFERENCES_ALONE
+from offload.devices.retirement import REFERENCES_ALONE
 from offload.devices.sim.array import SimArray
 from offload.devices.sim.fate import Fate
 from offload.devices.sim.kernels import SimKernels
-from offload.devices.sim.lane import Free, Lane, Stepper
+from offload.devices.sim.lane import Free, SimLane, Stepper
 from offload.devices.sim.memory import MemoryAccount
 from offload.devices.sim.namespace import SimNamespace
 from offload.devices.sim.poison import poison
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from offload.devices.base import Kernels
-    from offload.devices.retired import Retired
+    from offload.devices.retirement import Retired
     from offload.events.wakeup import Wakeup
 
 MEMORY_NBYTES = 2 << 30
@@ -102,7 +102,7 @@ class SimDevice:
         """Make a stream that is not ordered with any other."""
         return SimStream(self)
 
-    def new_lane(self) -> Lane:
+    def new_lane(self) -> SimLane:
         """Make the queue of operations behind a new stream."""
         return self._mode.new_lane()
 

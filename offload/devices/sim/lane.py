@@ -35,7 +35,7 @@ BURST_CHANCE = 0.25
 BURST_LENGTH = 8
 
 
-class Lane(ABC):
+class SimLane(ABC):
     """A FIFO of operations. ``tail`` counts those enqueued, ``completed`` those that have run or were dropped."""
 
     _numbers = itertools.count()
@@ -117,10 +117,10 @@ class Free:
         self.lanes: set[ThreadLane] = set()
         self.threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
-    def new_lane(self) -> Lane:
+    def new_lane(self) -> SimLane:
         return ThreadLane(self)
 
-    def busy_lanes(self) -> list[Lane]:
+    def busy_lanes(self) -> list[SimLane]:
         return list(self.lanes)
 
     def stop(self) -> list[threading.Thread]:
@@ -132,7 +132,7 @@ class Free:
         return threads
 
 
-class ThreadLane(Lane):
+class ThreadLane(SimLane):
     """A lane with a thread of its own, which starts with the first operation."""
 
     def __init__(self, mode: Free) -> None:
@@ -193,10 +193,10 @@ class Stepper:
         self._burst = 0
         self._listened: set[Fate] = {fate}
 
-    def new_lane(self) -> Lane:
+    def new_lane(self) -> SimLane:
         return SteppedLane(self)
 
-    def busy_lanes(self) -> list[Lane]:
+    def busy_lanes(self) -> list[SimLane]:
         return list(self.lanes)
 
     def enter(self, lane: SteppedLane) -> None:
@@ -282,7 +282,7 @@ class Stepper:
         return lane
 
 
-class SteppedLane(Lane):
+class SteppedLane(SimLane):
     """A lane that the stepper serves."""
 
     def __init__(self, stepper: Stepper) -> None:

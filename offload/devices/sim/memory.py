@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from offload.errors import DeviceMemoryError
 
 if TYPE_CHECKING:
-    from offload.devices.retired import Retired
+    from offload.devices.retirement import Retired
 
 
 class MemoryAccount:
@@ -30,7 +30,7 @@ class MemoryAccount:
         self._returned: deque[tuple[int, int]] = deque()
         self._lock = threading.RLock()  # reentrant: a finaliser run inside it may ask for the account
 
-    def take(self, nbytes: int) -> Block:
+    def take(self, nbytes: int) -> SimBlock:
         """Charge ``nbytes`` bytes and return the block that stands for them.
 
         Raises
@@ -48,7 +48,7 @@ class MemoryAccount:
                     nbytes,
                     free_nbytes,
                 )
-            block = Block(self._returned)
+            block = SimBlock(self._returned)
             self._used_nbytes += nbytes  # no interruption comes in between these three
             self._alive_nbytes += nbytes
             block.charge.nbytes = nbytes
@@ -77,7 +77,7 @@ class MemoryAccount:
             returned.popleft()
 
 
-class Block:
+class SimBlock:
     """One allocation, to which each array over it refers; its bytes go back when it retires, or dies.
 
     Attributes

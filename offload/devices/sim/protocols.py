@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from offload.devices.sim.memory import MemoryAccount
 
 
-class Queue(Protocol):
-    """The operations behind a stream; see `offload.devices.sim.lane.Lane`, whose events are `SimEvent`."""
+class SimQueue(Protocol):
+    """The operations behind a stream; see `offload.devices.sim.lane.SimLane`, whose events are `SimEvent`."""
 
     number: int
 
@@ -32,7 +32,7 @@ class StreamsDevice(Protocol):
     name: str
     fate: Fate
 
-    def new_lane(self) -> Queue: ...
+    def new_lane(self) -> SimQueue: ...
     def current_stream(self) -> Any: ...
 
 

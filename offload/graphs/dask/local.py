@@ -178,14 +178,14 @@ class _Default:
 DEFAULT = _Default()
 
 
-class Values(Delayed):
+class GraphValues(Delayed):
     """The values of a graph by key: what `dask.persist` and `dask.optimize` make of a `TaskGraph`."""
 
     __slots__ = ()
     __dask_scheduler__ = DEFAULT
 
 
-def rebuild(dsk: Mapping[str, Any], finish: Any, extra: tuple[Any, ...], *, rename: object = None) -> Values:
+def rebuild(dsk: Mapping[str, Any], finish: Any, extra: tuple[Any, ...], *, rename: object = None) -> GraphValues:
     """Return a collection of what ``finish(values, *extra)`` makes of a graph's values.
 
     Parameters
@@ -206,4 +206,4 @@ def rebuild(dsk: Mapping[str, Any], finish: Any, extra: tuple[Any, ...], *, rena
         raise UnsupportedError("a recorded graph cannot be renamed: its events and its memory are its own")
     key = f"offload-values-{uuid4().hex}"
     values = DaskTask(key, finish, List(*map(TaskRef, dsk)), *extra)
-    return Values(key, {**dsk, key: values})  # type: ignore[no-untyped-call]  # Dask has few types
+    return GraphValues(key, {**dsk, key: values})  # type: ignore[no-untyped-call]  # Dask has few types

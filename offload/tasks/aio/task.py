@@ -8,7 +8,7 @@ the loop's thread, right before the body begins. So a mutex is not held while th
 that do not run is a chain of callbacks, not of calls. The loop's thread completes the task and enqueues what follows.
 
 *Which loop.* The one that runs on the calling thread at the call, else that of the runtime's own thread, which begins
-at first use. A plain body that runs inside of a wait on a loop's thread has no loop (`offload.tasks.entered`). What it
+at first use. A plain body that runs inside of a wait on a loop's thread has no loop (`offload.tasks.presence`). What it
 calls must not run on a loop that stands still below it, so the runtime starts another where its own one is blocked.
 
 *What a body is doing* is its own `Scope`, since the coroutines of a loop take turns on one thread: it stands in a
@@ -38,8 +38,8 @@ from offload.interrupts.frames import calls_program
 from offload.interrupts.shields import Shield
 from offload.tasks.aio.deadlocks import Coroutines
 from offload.tasks.aio.loops import home_of
-from offload.tasks.entered import running_loop
 from offload.tasks.failures import note_task, without_engine_frames
+from offload.tasks.presence import running_loop
 from offload.tasks.recipe import ClauseRecipe
 from offload.tasks.scope import Scope, current_scope
 from offload.tasks.states import TaskState
