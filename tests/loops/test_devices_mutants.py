@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload.data import exchanges, shared
+from offload.data import environment, exchanges
 from offload.loops import replicas
 from offload.loops.sets import device_runs
 from tests.loops.on_devices import cut_by
@@ -47,11 +47,11 @@ def check():
 
 
 def plain_constructs_leave_replicas_current(patch):
-    patch.setattr(shared, "mark_written", lambda *_: None)
+    patch.setattr(environment, "mark_written", lambda *_: None)
 
 
 def plain_constructs_complete_nothing(patch):
-    patch.setattr(shared, "complete", lambda *_, **__: None)
+    patch.setattr(environment, "complete", lambda *_, **__: None)
 
 
 def results_in_another_order(patch):
