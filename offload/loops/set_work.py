@@ -148,7 +148,7 @@ class SetWork(TargetWork):
 
     def end(self, launch: Any, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         plan, binding = launch.plan, self._binding
-        if plan.on is None:
+        if plan is None or plan.on is None:  # a loop of numbers has no plan
             super().end(launch, place, lane, staged)
             return
         launch.point = plan.on.leave(plan, lane)

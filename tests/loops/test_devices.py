@@ -604,9 +604,9 @@ def test_arrays_that_are_nowhere_are_sent_to_one_device_if_that_is_best(monkeypa
     loop = omp.target_loop(halo.python, devices="all")
     entered, right = [], DataEnvironment.allocate
 
-    def allocate(self, created, lane):
+    def allocate(self, created, lane, *spare):
         entered.extend([self.device.number] * len(created))
-        return right(self, created, lane)
+        return right(self, created, lane, *spare)
 
     monkeypatch.setattr(DataEnvironment, "allocate", allocate)
     with checked("sim:3"):
