@@ -12,7 +12,7 @@ import numpy as np
 import offload as omp
 from offload import acc
 from tests.differential.functions import Table, inc, returns_number, total
-from tests.differential.world import OPERATIONS, BodyError, World, described, failed, in_threads, operation
+from tests.differential.world import OPERATIONS, BodyError, World, attempted, described, in_threads, operation
 
 _SITE = re.compile(r"generated at [^;]+; ")
 
@@ -44,23 +44,22 @@ def task(world, step):
         omp.taskwait()
 
 
-def _settled(tasks):
-    """Return what has come of tasks that have been waited for."""
+def _settled(tasks, *ends):
+    """Return what has come of tasks that have been waited for, after how the waits have ended."""
+    names_causes = sum(generated.state == "failed" for generated in tasks) < 2
     found = []
     for generated in tasks:
         try:
-            found.append(f"{generated.state} {described(generated.exception() or generated.result())}")
+            end = generated.exception() or generated.result()
         except BaseException as error:  # that of a cancelled task is none
-            found.append(f"{generated.state} {failed(error)}")
-    return found
+            end = error
+        found.append(f"{generated.state} {described(end, names_causes=names_causes)}")
+    return [*(described(end, names_causes=names_causes) for end in ends), found]
 
 
 def _outcome(call):
-    """Return what a call returns or raises."""
-    try:
-        return described(call())
-    except Exception as error:
-        return failed(error)
+    """Return a text for what a call returns or raises."""
+    return described(attempted(call))
 
 
 @operation
@@ -74,7 +73,7 @@ def chain(world, step):
     finally:
         tasks, world.chain = world.chain, None
     waits = [lambda: omp.taskwait(depend=[omp.in_(*world.roots[:3])])] if step["waits"] else []
-    return [_outcome(wait) for wait in (*waits, omp.taskwait)], _settled(tasks)
+    return _settled(tasks, *[attempted(wait) for wait in (*waits, omp.taskwait)])
 
 
 @operation
@@ -94,10 +93,10 @@ def group(world, step):
             if step["raises"]:
                 raise BodyError("a group fails")  # noqa: TRY301  # it leaves the block
     except Exception as error:
-        ended = failed(error)
+        ended = error
     finally:
         tasks, world.chain = world.chain, outer
-    return ended, _settled(tasks)
+    return _settled(tasks, ended)
 
 
 @operation
@@ -202,10 +201,7 @@ def detach(world, step):
     if when in {"after", "twice", "event", "fails"}:
         event.fulfill()
     if when == "twice":
-        try:
-            event.fulfill()
-        except omp.EventError as error:
-            errors.append(failed(error))
+        errors.append(_outcome(event.fulfill))
     if when == "thread":
         thread = threading.Thread(target=omp.fulfill_event, args=[event])
         thread.start()
@@ -225,7 +221,7 @@ def following(world, step):
     made = omp.task(lambda k: np.arange(12.0) + k)(number)
     follows = omp.target(nowait=True)(total)(made) if step["on_device"] else omp.task(total)(made)
     bumped = omp.task(depend=[omp.inout(root), omp.in_(follows)])(inc)(x, number)
-    return _outcome(omp.taskwait), _settled([number, follows, bumped])
+    return _settled([number, follows, bumped], attempted(omp.taskwait))
 
 
 @operation
@@ -258,7 +254,7 @@ def coroutine(world, step):
 
     tasks = [omp.task(depend=[omp.inout(root)])(body)(x)]
     tasks.append(world.function("task", "sum").options(depend=[omp.inout(root)])(x))
-    return _outcome(omp.taskwait), _settled(tasks)
+    return _settled(tasks, attempted(omp.taskwait))
 
 
 @operation
@@ -273,7 +269,7 @@ def stream(world, step):
 
     tasks = [omp.task(detach=event, depend=[omp.inout(root)])(body)()]
     tasks.append(world.function("task", "sum").options(depend=[omp.inout(root)])(x))
-    return _outcome(omp.taskwait), _settled(tasks)
+    return _settled(tasks, attempted(omp.taskwait))
 
 
 # -- graphs --------------------------------------------------------------------------------------------
@@ -367,17 +363,17 @@ def record(world, step):
             world.records = True
             world.carry_out(step["steps"])
     except Exception as error:
-        ended = failed(error)
+        ended = error
     finally:
         tasks, world.chain, world.records = world.chain, outer, False
-    ended = ended, _outcome(omp.taskwait)
+    ends = ended, attempted(omp.taskwait)
     names = [node.name for node in recorded.tasks]
     numbers = {id(node): number for number, node in enumerate(recorded.tasks)}
     edges = sorted(
         (*(numbers.get(id(end), -1) for end in edge[:2]), *map(described, edge[2:3]))
         for edge in map(tuple, recorded.edges)
     )
-    return ended, names, edges, _settled(tasks) if step["executes"] else len(tasks)
+    return names, edges, _settled(tasks, *ends) if step["executes"] else [*ends, len(tasks)]
 
 
 # -- loops ---------------------------------------------------------------------------------------------

@@ -110,14 +110,14 @@ def scrubbed(text):
     return text
 
 
-def described(value):
-    """Return what a value is."""
+def described(value, *, names_causes=True):
+    """Return what a value is; without causes if a task may have followed several that failed, one of which it names."""
     if isinstance(value, BaseException):
-        return failed(value)
+        return failed(value, names_causes=names_causes)
     if isinstance(value, omp.Task):
         return f"Task {value.state}"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(described(part) for part in value) + "]"
+        return "[" + ", ".join(described(part, names_causes=names_causes) for part in value) + "]"
     if hasattr(value, "get") and hasattr(value, "dtype"):
         return "device " + checksum(value.get())
     if isinstance(value, np.ndarray):
@@ -127,14 +127,25 @@ def described(value):
     return scrubbed(repr(value))
 
 
-def failed(error):
+def failed(error, *, names_causes=True):
     """Return an error's type, text, notes, cause and members."""
     name = type(error).__name__
     if isinstance(error, BaseExceptionGroup):
-        return f"{name}({error.message}: " + " | ".join(sorted(failed(member) for member in error.exceptions)) + ")"
+        members = sorted(failed(member, names_causes=names_causes) for member in error.exceptions)
+        return f"{name}({error.message}: " + " | ".join(members) + ")"
+    if isinstance(error, omp.DependError) and not names_causes:
+        return f"{name}({scrubbed(error).split(' did not run')[0]} did not run)"
     notes = "".join(f" // {scrubbed(note)}" for note in getattr(error, "__notes__", ()))
     cause = f" from {failed(error.__cause__)}" if isinstance(error, omp.DependError) and error.__cause__ else ""
     return f"{name}({scrubbed(error)}{notes}){cause}"
+
+
+def attempted(call):
+    """Return what a call returns, or the error that it raises."""
+    try:
+        return call()
+    except Exception as error:
+        return error
 
 
 class World:
