@@ -132,6 +132,8 @@ class Results:
         for item in session.items:
             callspec = getattr(item, "callspec", None)
             device = callspec.params.get("devices") if callspec is not None else None
+            if not isinstance(device, str):  # a test may use the name for an argument of its own, such as a list
+                device = None
             if device is None and "sim" in getattr(item, "fixturenames", ()):
                 device = "sim:1"
             test = f"{item.path.relative_to(HERE).as_posix()}::{getattr(item, 'originalname', item.name)}"
