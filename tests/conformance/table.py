@@ -31,16 +31,21 @@ DEVICES = ("sim:1", "sim:2", "cuda")
 
 HEAD = """# Conformance
 
-Public validation suites say what the constructs of OpenMP and OpenACC do, case by case:
-[OpenMP_VV](https://github.com/OpenMP-Validation-and-Verification/OpenMP_VV),
-[LLVM](https://github.com/llvm/llvm-project)'s `offload/test` and `openmp/runtime/test`,
-[GCC](https://gcc.gnu.org/git.html)'s libgomp, [AOMP](https://github.com/ROCm/aomp) and
-[OpenACCV-V](https://github.com/OpenACCUserGroup/OpenACCV-V).
-`tests/conformance` mirrors their cases: written anew in Python, named after the case, with the same expectation.
-Each runs on one simulated device, on two, and on a GPU where there is one; the asynchronous ones with one worker, with
-four, and with streams that stand still until everything has been generated.
+Public validation suites define the behaviour of OpenMP and OpenACC, case by case. offload uses five of them:
 
-`python -m tests.conformance.table` makes this page of the tests; do not edit it.
+* [OpenMP_VV](https://github.com/OpenMP-Validation-and-Verification/OpenMP_VV)
+* [LLVM](https://github.com/llvm/llvm-project): `offload/test` and `openmp/runtime/test`
+* [GCC](https://gcc.gnu.org/git.html): libgomp
+* [AOMP](https://github.com/ROCm/aomp)
+* [OpenACCV-V](https://github.com/OpenACCUserGroup/OpenACCV-V)
+
+The tests in `tests/conformance` mirror the cases of these suites. Each case is rewritten in Python, keeps its name, and has
+the same expectation. You can run the tests on your machine with `python -m pytest tests/conformance`.
+
+Each test runs on one simulated device, on two, and on a GPU if the machine has one. Tests of asynchronous cases run three
+times: with one worker, with four workers, and with streams that start only after all tasks have been generated.
+
+`python -m tests.conformance.table` generates this page from the tests. Do not edit it by hand.
 """
 
 
@@ -127,6 +132,8 @@ class Results:
         for item in session.items:
             callspec = getattr(item, "callspec", None)
             device = callspec.params.get("devices") if callspec is not None else None
+            if not isinstance(device, str):  # a test may use the name for an argument of its own, such as a list
+                device = None
             if device is None and "sim" in getattr(item, "fixturenames", ()):
                 device = "sim:1"
             test = f"{item.path.relative_to(HERE).as_posix()}::{getattr(item, 'originalname', item.name)}"
@@ -163,7 +170,7 @@ def page(cases: Cases, results: dict[str, dict[str, str]], machine: str | None) 
     n_mirrored = len(cases.tests)
     lines = [HEAD, "## Summary", "", f"{n_mirrored} of {len(cases.names)} cases are mirrored.", ""]
     lines += [
-        f"The column for CUDA is of {machine}." if machine else "The tests have not been run on CUDA for this page.",
+        f"The results for CUDA are from {machine}." if machine else "The tests have not been run on CUDA for this page.",
         "",
         "| section | cases | mirrored | " + " | ".join(f"passed on {device}" for device in DEVICES) + " |",
         "|---|---|---|---|---|---|",
@@ -175,7 +182,7 @@ def page(cases: Cases, results: dict[str, dict[str, str]], machine: str | None) 
             passed[-1] = "not run"
         lines.append(f"| {name}: {title} | {len(members)} | {len(mirrored)} | {' | '.join(passed)} |")
     lines += ["", "## Case by case", ""]
-    lines += ["A star marks a case that is mirrored with another expectation: see [below](#deviating)."]
+    lines += ["A star marks a case whose test has a different expectation. [Deviating cases](#deviating) gives the reasons."]
     deviating = {case for entry in cases.deviating for case in entry["cases"]}
     for name, (title, members) in cases.groups.items():
         lines += ["", f"### {name}: {title}", "", f"| case | {' | '.join(DEVICES)} | tests |", "|---|---|---|---|---|"]
@@ -183,9 +190,9 @@ def page(cases: Cases, results: dict[str, dict[str, str]], machine: str | None) 
             star = "\\*" if case in deviating else ""
             cells = [f"`{case}`{star}", *(results.get(case, {}).get(device, "not mirrored") for device in DEVICES)]
             lines.append(f"| {' | '.join(cells)} | {', '.join(map(link, cases.tests.get(case, ())))} |")
-    lines += ["", "## Not mirrored", ""]
+    lines += ["", "## Not mirrored", "", "The tests leave these cases out, for the reason before each list:", ""]
     lines += reasons(cases.missing)
-    lines += ["", "## Deviating", ""]
+    lines += ["", "## Deviating", "", "The tests of these cases expect a different result from the suite:", ""]
     lines += reasons(cases.deviating)
     return "\n".join(lines) + "\n"
 
@@ -204,7 +211,7 @@ def reasons(entries: list[dict[str, Any]]) -> list[str]:
 def results_in(text: str) -> tuple[dict[str, dict[str, str]], str | None]:
     """Return the results that a page has, and its machine for CUDA: what a page can be made of again without a run."""
     rows = re.findall(r"^\| `([^`]+)`(?:\\\*)? \| ([^|]+) \| ([^|]+) \| ([^|]+) \|", text, re.MULTILINE)
-    machine = re.search(r"^The column for CUDA is of (.*)\.$", text, re.MULTILINE)
+    machine = re.search(r"^The results for CUDA are from (.*)\.$", text, re.MULTILINE)
     return {
         case: dict(zip(DEVICES, cells, strict=True)) for case, *cells in rows if "not mirrored" not in cells
     }, machine and machine[1]
