@@ -174,20 +174,29 @@ def test_a_region_that_is_put_off_leaves_what_is_left(environment, lane):
     assert not environment.table.live()
 
 
-def test_a_region_without_memory_keeps_what_it_has_taken(environment, lane, monkeypatch):
-    """Where there is no memory for all of an entry, what it has taken lives until the lane gets to where it is."""
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_region_without_memory_gives_back_what_it_has_taken(environment, lane, monkeypatch, is_over):
+    """Where there is no memory for all of an entry, what it has taken goes back with the task that has left it."""
     items = [item_of(np.zeros(4), MapType.TOFROM)]
-    once(environment, lane, items)
+    left, _ = once(environment, lane, items)
+    (buffer,) = [ref(buffer) for _, buffer, *_ in left.buffers.values()]
 
     def fail(*_):
+        if is_over:  # meanwhile
+            left.retire()
         raise DeviceMemoryError("none", 1, 0)
 
-    monkeypatch.setattr(environment.device, "alloc", fail)
-    with pytest.raises(DeviceMemoryError):
-        environment.enter([*items, item_of(np.zeros(3), MapType.TO)], lane, [])
-    assert len(environment.take_kept(lane)) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(environment.device, "alloc", fail)
+        with pytest.raises(DeviceMemoryError):
+            environment.enter([*items, item_of(np.zeros(3), MapType.TO)], lane, [])
     assert environment.take_kept(lane) is None
     assert not environment.table.live()
+    assert len(left.buffers) == (not is_over)
+    left.retire()
+    assert environment.device.calls[-1] == "retire"
+    assert environment.device.calls.count("retire") == 1
+    assert buffer() is None
 
 
 def test_what_is_present_meanwhile_is_found(environment, lane):
