@@ -1,6 +1,8 @@
 """Memory that a mapping leaves on its lane: who uses it again, and who does not."""
 
+import gc
 import threading
+import warnings
 from weakref import ref
 
 import numpy as np
@@ -15,7 +17,7 @@ from offload.data.maptypes import MapType
 from offload.data.release import Released
 from offload.devices.sim.device import SimEvent
 from offload.devices.streams import Lane
-from offload.errors import DeviceLostError, DeviceMemoryError, ExtensionError, RegionClosedError
+from offload.errors import DeviceLostError, DeviceMemoryError, DirectiveWarning, ExtensionError, RegionClosedError
 from tests.conftest import checked
 from tests.null_device import NullDevice
 
@@ -298,3 +300,18 @@ def test_memory_that_a_body_has_kept_is_not_used_again():
         with pytest.raises(RegionClosedError):
             kept[0][0] = 1.0
         kept.clear()
+
+
+def test_memory_of_a_region_that_fails_when_it_has_ended_goes_back():
+    """Where a warning fails a region that has unmapped all, its memory goes back as that of any other."""
+
+    @omp.target(map=[omp.from_("x")])
+    def write_nothing(x):
+        pass
+
+    with checked("sim:1", num_threads=2) as runtime, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(DirectiveWarning, match="wrote no element"):
+            write_nothing(np.zeros(N))
+        gc.collect()
+        assert not runtime.devices()[0].live_nbytes()
