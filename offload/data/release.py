@@ -41,12 +41,15 @@ class Released:
 
     def take(self, nbytes: int, taken: dict[Any, _Buffer]) -> Any | None:
         """Return a buffer of this size that nobody else has an array of, and add it to ``taken``; None without one."""
-        for number, known in tuple(self.buffers.items()):
-            device, buffer, size, _ = known
+        buffers = self.buffers
+        for number in list(buffers):  # one step, where pairs could be collected as garbage in between
+            known = buffers.get(number)
             # Who has an array keeps the memory from being used again: it is retired with the rest.
-            if size == nbytes and device.renew(buffer) and self.buffers.pop(number, None) is not None:
+            if known is None or known[2] != nbytes or not known[0].renew(known[1]):
+                continue
+            if buffers.pop(number, None) is not None:
                 taken[number] = known
-                return buffer
+                return known[1]
         return None
 
     def give_back(self, taken: dict[Any, _Buffer]) -> None:
