@@ -424,24 +424,26 @@ class DataEnvironment:
         A buffer that the construct before has left on the lane, its ``spare`` ones, is used again, in the lane's order.
         """
         buffers: list[Any] = []
-        taken: list[Any] = []
+        taken: dict[Any, Any] = {}
         for entry in created:
             section = entry.section
             nbytes = section.nbytes if section[2] else section[3]
-            buffer = spare.take(nbytes) if spare is not None and spare.buffers else None
-            if buffer is not None:
-                taken.append(buffer)
-            else:
+            buffer = spare.take(nbytes, taken) if spare is not None and spare.buffers else None
+            if buffer is None:
                 try:
                     buffer = self.device.alloc((nbytes,), BYTE, lane.stream)
-                except DeviceMemoryError as error:
-                    self.keep(lane, taken)  # the stream may still be using them
+                except BaseException as error:
+                    if spare is not None:
+                        # The task that has left them says when they are free; this one is tried again after that.
+                        spare.give_back(taken)
                     taken.clear()
                     buffers.clear()  # the traceback refers to this frame, and lives as long as the error
-                    what = (
-                        f"{error}; it was to map {entry.label}; the largest mappings there: {self._largest_mappings()}"
-                    )
-                    error.args = (what, *error.args[1:])
+                    if isinstance(error, DeviceMemoryError):
+                        what = (
+                            f"{error}; it was to map {entry.label}; "
+                            f"the largest mappings there: {self._largest_mappings()}"
+                        )
+                        error.args = (what, *error.args[1:])
                     raise
             if self.device.poisons:
                 self.device.poison(buffer, entry.host.dtype, lane.stream)  # type: ignore[attr-defined]  # an array

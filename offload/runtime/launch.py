@@ -264,7 +264,9 @@ class DeviceTask(Task):
                 else:
                     self.work.abort(self, self.place, lane)
             except BaseException as error:  # noqa: BLE001  # kept for whoever waits
-                self.held = self.place.take_kept(lane)
+                kept = self.place.take_kept(lane)
+                if kept:
+                    self.held = [*(self.held or ()), *kept]  # what has been unmapped comes first
                 if failure is None:
                     failure = without_engine_frames(error)
                     note_task(error, self, "the end of its launch failed")

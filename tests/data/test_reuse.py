@@ -1,6 +1,8 @@
 """Memory that a mapping leaves on its lane: who uses it again, and who does not."""
 
+import gc
 import threading
+import warnings
 from weakref import ref
 
 import numpy as np
@@ -15,7 +17,7 @@ from offload.data.maptypes import MapType
 from offload.data.release import Released
 from offload.devices.sim.device import SimEvent
 from offload.devices.streams import Lane
-from offload.errors import DeviceLostError, DeviceMemoryError, ExtensionError, RegionClosedError
+from offload.errors import DeviceLostError, DeviceMemoryError, DirectiveWarning, ExtensionError, RegionClosedError
 from tests.conftest import checked
 from tests.null_device import NullDevice
 
@@ -174,20 +176,29 @@ def test_a_region_that_is_put_off_leaves_what_is_left(environment, lane):
     assert not environment.table.live()
 
 
-def test_a_region_without_memory_keeps_what_it_has_taken(environment, lane, monkeypatch):
-    """Where there is no memory for all of an entry, what it has taken lives until the lane gets to where it is."""
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_region_without_memory_gives_back_what_it_has_taken(environment, lane, monkeypatch, is_over):
+    """Where there is no memory for all of an entry, what it has taken goes back with the task that has left it."""
     items = [item_of(np.zeros(4), MapType.TOFROM)]
-    once(environment, lane, items)
+    left, _ = once(environment, lane, items)
+    (buffer,) = [ref(buffer) for _, buffer, *_ in left.buffers.values()]
 
     def fail(*_):
+        if is_over:  # meanwhile
+            left.retire()
         raise DeviceMemoryError("none", 1, 0)
 
-    monkeypatch.setattr(environment.device, "alloc", fail)
-    with pytest.raises(DeviceMemoryError):
-        environment.enter([*items, item_of(np.zeros(3), MapType.TO)], lane, [])
-    assert len(environment.take_kept(lane)) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(environment.device, "alloc", fail)
+        with pytest.raises(DeviceMemoryError):
+            environment.enter([*items, item_of(np.zeros(3), MapType.TO)], lane, [])
     assert environment.take_kept(lane) is None
     assert not environment.table.live()
+    assert len(left.buffers) == (not is_over)
+    left.retire()
+    assert environment.device.calls[-1] == "retire"
+    assert environment.device.calls.count("retire") == 1
+    assert buffer() is None
 
 
 def test_what_is_present_meanwhile_is_found(environment, lane):
@@ -289,3 +300,18 @@ def test_memory_that_a_body_has_kept_is_not_used_again():
         with pytest.raises(RegionClosedError):
             kept[0][0] = 1.0
         kept.clear()
+
+
+def test_memory_of_a_region_that_fails_when_it_has_ended_goes_back():
+    """Where a warning fails a region that has unmapped all, its memory goes back as that of any other."""
+
+    @omp.target(map=[omp.from_("x")])
+    def write_nothing(x):
+        pass
+
+    with checked("sim:1", num_threads=2) as runtime, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(DirectiveWarning, match="wrote no element"):
+            write_nothing(np.zeros(N))
+        gc.collect()
+        assert not runtime.devices()[0].live_nbytes()

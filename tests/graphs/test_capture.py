@@ -492,6 +492,31 @@ def test_what_is_mapped_inside_is_the_graphs(device, y):
     assert region.records[0].n_captured == 2
 
 
+def test_a_chain_has_the_memory_of_one_of_its_tasks(device, y, monkeypatch):
+    """What a task of a chain has unmapped is the graph's again before the next one maps."""
+
+    class Names(list):
+        def append(self, call):
+            super().append(call[:1])  # what it was given would keep arrays
+
+    found, allocate = [], GraphCapture.alloc
+
+    def alloc(self, *args):
+        found.append(device.live_nbytes())
+        return allocate(self, *args)
+
+    def chain(y):
+        for name in "abc":
+            kernel(name, y)
+
+    monkeypatch.setattr(GraphCapture, "alloc", alloc)
+    device.calls = Names()
+    region = omp.taskgraph(chain)
+    for _ in range(3):
+        region(y)
+    assert found == [0, 0, 0]
+
+
 def test_follows_and_is_followed_in_the_data_environment(device, y):
     """A launch waits for the last write of what it uses, and what ends the mapping afterwards waits for it."""
     region = omp.taskgraph(nogroup=True)(lambda y: kernel("a", y))
