@@ -251,7 +251,7 @@ class World:
             is_open = self.queue is not None and isinstance(done, omp.Task)
             outcome = "queued" if is_open else described(done)
         except Exception as error:
-            outcome = failed(error)
+            outcome = failed(error, names_causes=self.chain is None)
         self.lines[line] = f"{name} -> {outcome}" + (
             f" {self.state()}" if self.chain is None and self.queue is None else ""
         )
