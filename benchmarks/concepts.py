@@ -427,9 +427,18 @@ def is_given_to_engine(call):
 
 def is_guard(test, fields):
     """Tell whether a test reads attributes of the region and of what it hands down, or its mode."""
-    read = {node.attr for node in ast.walk(test) if isinstance(node, ast.Attribute)}
+    nodes = [node for node in ast.walk(test) if isinstance(node, ast.Attribute)]
+    read = {node.attr for node in nodes}
     of_region, inherited = fields
-    return "mode" in read & of_region or bool(read & (of_region - {"inherited"}) and read & (inherited - of_region))
+    if any(node.attr == "mode" and is_region(node.value) for node in nodes):
+        return True
+    return bool(read & (of_region - {"inherited"}) and read & (inherited - of_region))
+
+
+def is_region(node):
+    """Tell whether an expression is a region by its name: other objects have modes as well."""
+    name = node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
+    return name.strip("_") in {"frame", "region"}
 
 
 def begun_empty(node):
