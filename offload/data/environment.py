@@ -370,7 +370,9 @@ class DataEnvironment:
             if is_region and not self.device.bodies_block:
                 self.settle(lane, DuePoint(lane))  # type: ignore[arg-type]  # a point too
                 return None
-            return self.settle(lane) or plan.point
+            point = self.settle(lane) or plan.point
+            # A body waits for its copies alone: where there are none, the region begins and ends in one step.
+            return point if plan.copies_in or plan.zeroed or not is_region else None
         except BaseException:
             if plan.failures is None and plan.counter is not None:
                 with self.lock:  # while it is open: what has not been copied to is for nobody to find
