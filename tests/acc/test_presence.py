@@ -104,3 +104,16 @@ def test_a_failure_in_the_first_operation_of_a_queue_goes_along_it(runtime):
         acc.wait(1)
     assert [type(error) for error in caught.value.exceptions] == [omp.NotPresentError]
     assert behind.state == "not run"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_an_update_in_another_queue_finds_nothing_that_a_region_creates(seed):
+    """A region that copies nothing begins and ends in one step, in whichever order the two have their turns."""
+    a = np.zeros(4)
+    region = acc.parallel(create=["a"])(lambda a: a.fill(7))
+    with omp.Runtime("sim:1", num_threads=0, seed=seed):
+        region.options(async_=1)(a)
+        acc.update_device_async(a, 2)
+        with pytest.raises(ExceptionGroup) as raised:
+            acc.wait()
+    assert [type(error) for error in raised.value.exceptions] == [omp.NotPresentError]
