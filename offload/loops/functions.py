@@ -96,7 +96,7 @@ class DeviceLoop(LoopFunction, TargetFunction):
         if region.mode or self._depend or place is None or not self._clauses.words.keys() <= {"name", "priority"}:
             return None
         body = _speculating().host_call(self._program, args, place)
-        return None if body is None else Recipe(self._site_in(scope.runtime), body, args)
+        return None if body is None else Recipe(self._site_in(scope.runtime), body, args, label=self._clauses.label)
 
     def _places(self, runtime: Runtime, region: Region, device: int | None) -> tuple[DevicePlace, ...] | None:
         if self._program.is_speculative:  # where the environment names devices

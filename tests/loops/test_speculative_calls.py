@@ -320,6 +320,19 @@ def test_the_short_way_is_left_when_an_array_becomes_present():
         assert (y == expected).all()
 
 
+def test_the_short_way_keeps_the_name():
+    """A call that stays on the host is called in an error what ``name`` says."""
+    loop = omp.target_loop(speculate=True, name="scatter")(update)
+    p, x, y = inputs(collides=True)
+    with checked("sim:1"):
+        for _ in range(3):
+            loop(p, x, y)
+        p[1] = y.size
+        with pytest.raises(IndexError) as caught:
+            loop(p, x, y)
+    assert "in target_loop 'scatter'" in caught.value.__notes__[0]
+
+
 @pytest.mark.parametrize("speculate", [True, "always"])
 def test_values_of_tasks_are_arguments(speculate):
     """A loop that is given a task gets its value, whatever becomes of the call."""
