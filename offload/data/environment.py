@@ -371,8 +371,6 @@ class DataEnvironment:
                 self.settle(lane, DuePoint(lane))  # type: ignore[arg-type]  # a point too
                 return None
             point = self.settle(lane) or plan.point
-            # A body waits for its copies alone: where there are none, the region begins and ends in one step.
-            return point if plan.copies_in or plan.zeroed or not is_region else None
         except BaseException:
             if plan.failures is None and plan.counter is not None:
                 with self.lock:  # while it is open: what has not been copied to is for nobody to find
@@ -382,6 +380,8 @@ class DataEnvironment:
             if plan.failures is not None:
                 self._finish_exit(plan, lane, staged)
             raise
+        # A body waits for its copies alone: where there are none, the region begins and ends in one step.
+        return point if plan.copies_in or plan.zeroed or not is_region else None
 
     def copy_in(self, plan: Plan, lane: Lane, staged: list[Any]) -> None:
         """Enqueue what fills new entries, and the copies to the device."""

@@ -39,11 +39,11 @@ Public validation suites define the behaviour of OpenMP and OpenACC, case by cas
 * [AOMP](https://github.com/ROCm/aomp)
 * [OpenACCV-V](https://github.com/OpenACCUserGroup/OpenACCV-V)
 
-The tests in `tests/conformance` mirror the cases of these suites. Each case is rewritten in Python, keeps its name, and has
-the same expectation. You can run the tests on your machine with `python -m pytest tests/conformance`.
+The tests in `tests/conformance` mirror the cases of these suites. Each case is rewritten in Python, keeps its name, and
+has the same expectation. You can run the tests on your machine with `python -m pytest tests/conformance`.
 
-Each test runs on one simulated device, on two, and on a GPU if the machine has one. Tests of asynchronous cases run three
-times: with one worker, with four workers, and with streams that start only after all tasks have been generated.
+Each test runs on one simulated device, on two, and on a GPU if the machine has one. Tests of asynchronous cases run
+three times: with one worker, with four workers, and with streams that start only after all tasks have been generated.
 
 `python -m tests.conformance.table` generates this page from the tests. Do not edit it by hand.
 """
@@ -170,7 +170,9 @@ def page(cases: Cases, results: dict[str, dict[str, str]], machine: str | None) 
     n_mirrored = len(cases.tests)
     lines = [HEAD, "## Summary", "", f"{n_mirrored} of {len(cases.names)} cases are mirrored.", ""]
     lines += [
-        f"The results for CUDA are from {machine}." if machine else "The tests have not been run on CUDA for this page.",
+        f"The results for CUDA are from {machine}."
+        if machine
+        else "The tests have not been run on CUDA for this page.",
         "",
         "| section | cases | mirrored | " + " | ".join(f"passed on {device}" for device in DEVICES) + " |",
         "|---|---|---|---|---|---|",
@@ -182,7 +184,9 @@ def page(cases: Cases, results: dict[str, dict[str, str]], machine: str | None) 
             passed[-1] = "not run"
         lines.append(f"| {name}: {title} | {len(members)} | {len(mirrored)} | {' | '.join(passed)} |")
     lines += ["", "## Case by case", ""]
-    lines += ["A star marks a case whose test has a different expectation. [Deviating cases](#deviating) gives the reasons."]
+    lines += [
+        "A star marks a case whose test has a different expectation. [Deviating cases](#deviating) gives the reasons."
+    ]
     deviating = {case for entry in cases.deviating for case in entry["cases"]}
     for name, (title, members) in cases.groups.items():
         lines += ["", f"### {name}: {title}", "", f"| case | {' | '.join(DEVICES)} | tests |", "|---|---|---|---|---|"]
