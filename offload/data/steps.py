@@ -1,4 +1,4 @@
-"""What the ledger says of a plan: what its lane follows, what is copied in which order, and what is open meanwhile.
+"""The order of a plan: the points that its lane follows, its copies, and the accesses that are open meanwhile.
 
 Theory of operation
 -------------------
@@ -16,9 +16,9 @@ the plan, `reads`, `writes`,     commit, open  under the lock; cannot fail
 `reads`, `writes`, `back`        mark          where what is open in the ledger ends: one event
 ===============================  ============  ===============================================================
 
-Others may end the mapping of what an exit leaves present as soon as the lock is free, and the end of a region is never
-put off: so the exit marks its place under the lock, behind its copies of that. A copy of what it removes concerns only
-those who map the same host storage again. The ledger puts them off while that is open.
+An exit may leave entries present. Another construct may end their mapping as soon as the lock is free, and the end of
+a region is never put off. So the exit copies these entries and marks its place under the lock. A copy of a removed
+entry concerns only constructs that map the same host storage again. The ledger puts them off while the copy is open.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ Nothing on them may wait."""
 
 
 class Scope:
-    """What one thread, or one coroutine on it, is doing for one runtime."""
+    """The work of one thread, or of one coroutine on it, for one runtime."""
 
     __slots__ = ("depth", "in_body", "is_completer", "parker", "region", "runtime", "task", "thread", "user_lane")
 
