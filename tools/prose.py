@@ -48,7 +48,8 @@ RULES = {
     "beside": re.compile(r"\b(?:beside|behind)\b(?! the scenes)", re.IGNORECASE),
     "that-of": re.compile(r"\b(?:that|those|none|the one) of\b", re.IGNORECASE),
     "idiom": re.compile(
-        r"\b(?:(?:is|are) told|tells? of|put off|anew|so many|as (?:of|also)|for one)\b|\bneither\.$", re.IGNORECASE
+        r"\b(?:(?:is|are) told|tells? of|put off|anew|so many|as (?:of|also)|for one(?=[.,;:]))\b|\bneither\.$",
+        re.IGNORECASE,
     ),
     "you": re.compile(r"\b(?:you|your|we)\b", re.IGNORECASE),
 }
@@ -59,7 +60,7 @@ GOALS = {
     "what": {"pages": 1.5, "design": 1.5, "public": 7.8, "docstrings": 17.9},  # to reach: public 1.5, docstrings 4
     "beside": {"pages": 0.2, "design": 0.2, "public": 0.7},  # to reach: public 0.2
     "that-of": {"pages": 0.4, "design": 0.4, "public": 1.5},  # to reach: public 0.4
-    "idiom": {"pages": 0.2, "design": 0.2, "public": 1.0},  # to reach: public 0.2
+    "idiom": {"pages": 0.2, "design": 0.2, "public": 0.6},  # to reach: public 0.2
     "long": {"pages": 8.0, "design": 8.0},
     "you": {"pages": 5.0},
 }
