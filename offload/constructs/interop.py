@@ -59,14 +59,22 @@ if TYPE_CHECKING:
 
 
 class Interop:
-    """What `interop` returns: a context manager, entered once.
+    """The context manager that `interop` returns. Enter it once.
 
     Attributes
     ----------
     stream : stream or None
-        The native stream of the block, or the one that was given; None on the host, and without ``targetsync``.
+        The native stream of the block, or the stream that you gave. It is None on the host, and with
+        ``targetsync=False``.
     device : device
         The device, as `offload.device` returns it.
+
+    Examples
+    --------
+    >>> with omp.interop() as block:
+    ...     print(block.device.number)
+    ...     block.stream.launch(lambda: None)  # with CuPy: a kernel or a library call
+    0
     """
 
     __slots__ = (
@@ -119,23 +127,35 @@ class Interop:
         return self
 
     def use(self, depend: Any = None) -> None:
-        """Order what the stream holds, and what it is given from now on, with the tasks generated until and from now.
+        """Order the stream with tasks in the middle of the block.
+
+        Work that is on the stream now ends before later tasks with conflicting dependences begin. Work that you enqueue
+        from now on runs after the tasks generated so far.
 
         Parameters
         ----------
         depend : list of dependences, optional
-            In place of those of the construct.
+            Dependences that replace those of the construct.
 
         Raises
         ------
         UsageError
-            Outside of the block, or in another thread or task than that.
+            The call is outside of the block, or in another thread or task.
         ClauseError, DependError, EventError, UnsupportedError
-            As `interop`.
+            The same causes as in `interop`.
 
         Notes
         -----
-        *Blocks* as the entry does. OpenMP 5.2, 14.1.3 "use Clause" (section number unchecked).
+        The call blocks as the entry does. OpenMP 5.2, 14.1.3 "use Clause" (section number unchecked).
+
+        Examples
+        --------
+        >>> x = np.zeros(3)
+        >>> fill = omp.task(depend=[omp.out("x")])(lambda x: x.fill(2))
+        >>> with omp.interop(depend=[omp.inout(x)]) as block:
+        ...     block.stream.launch(lambda: None)
+        ...     block.use()  # the work above ends before later tasks that name x
+        ...     task = fill(x)
         """
         dependences = self._depend if depend is None else check_depend_now("interop", depend)
         scope, frame = self._block("use")
