@@ -264,22 +264,31 @@ def section(a: Any, *dims: tuple[int | None, ...]) -> Any:
     a : array
         A host or device array.
     *dims : (lower, length) or (lower, length, stride)
-        One for each leading dimension; ``length`` is a number of elements, None takes the default (0, all that
-        is left, 1). Missing trailing dimensions are whole.
+        One tuple for each leading dimension. ``length`` is a number of elements. None takes the default: lower 0, all
+        remaining elements, stride 1. Missing trailing dimensions are whole.
 
     Returns
     -------
     array
-        A view of ``a``; to name a view is the same.
+        A view of ``a``. You can also write the view itself in a clause.
 
     Raises
     ------
     ClauseError
-        More dimensions than the array has, a stride below 1, elements outside of the array, or what is no int.
+        There are more dimensions than the array has, a stride is below 1, elements are outside of the array, or a value
+        is not an integer.
 
     Notes
     -----
     OpenMP 5.2, 3.2.5 "Array Sections".
+
+    Examples
+    --------
+    >>> a = np.arange(10)
+    >>> omp.section(a, (2, 3))  # a[2:3] in OpenMP: three elements from a[2]
+    array([2, 3, 4])
+    >>> omp.section(a, (0, 3, 2))
+    array([0, 2, 4])
     """
     whole = getattr(a, "__offload_whole__", None)  # a part of an attribute, in a body, counts on the host's array
     whole = a if whole is None else whole
