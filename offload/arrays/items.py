@@ -325,7 +325,17 @@ def _slice_of(dim: tuple[int | None, ...], size: int, axis: int, what: str = "se
 
 
 class AllMemory:
-    """The type of `all_memory`."""
+    """The type of `all_memory`, the list item that stands for all storage in `out` and `inout`.
+
+    Examples
+    --------
+    >>> x, y = np.zeros(3), np.zeros(3)
+    >>> fill = omp.task(depend=[omp.out("a")])(lambda a: a.fill(2))
+    >>> tasks = fill(x), fill(y)
+    >>> total = omp.task(depend=[omp.inout(omp.all_memory)])(lambda: x.sum() + y.sum())
+    >>> float(total().result())  # runs after both
+    12.0
+    """
 
     __slots__ = ()
 
