@@ -24,7 +24,7 @@ _lock = threading.RLock()  # reentrant: a finalizer may come inside of a step
 
 
 def add(a: Any, index: Any, value: Any) -> Any:
-    """Add to an element in one step, and return what it was.
+    """Add to an element in one step, and return its old value.
 
     Parameters
     ----------
@@ -50,8 +50,8 @@ def add(a: Any, index: Any, value: Any) -> Any:
     Notes
     -----
     The call blocks during other atomic updates. OpenMP 5.2, 15.8.4 "atomic Construct", with ``capture``. In a loop the
-    update excludes the atomic updates of the loop's other iterations. An update from Python does not exclude those of a
-    loop.
+    update excludes the atomic updates of the loop's other iterations. An update from Python does not exclude the
+    updates of a loop.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def add(a: Any, index: Any, value: Any) -> Any:
 
 
 def sub(a: Any, index: Any, value: Any) -> Any:
-    """Subtract from an element in one step, and return what it was; otherwise as `add`.
+    """Subtract from an element in one step, and return its old value; otherwise as `add`.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def max(a: Any, index: Any, value: Any) -> Any:  # noqa: A001  # the same
 
 
 def and_(a: Any, index: Any, value: Any) -> Any:
-    """Combine an element with ``value`` by ``&`` in one step, and return what it was; otherwise as `add`.
+    """Combine an element with ``value`` by ``&`` in one step, and return its old value; otherwise as `add`.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def and_(a: Any, index: Any, value: Any) -> Any:
 
 
 def or_(a: Any, index: Any, value: Any) -> Any:
-    """Combine an element with ``value`` by ``|`` in one step, and return what it was; otherwise as `add`.
+    """Combine an element with ``value`` by ``|`` in one step, and return its old value; otherwise as `add`.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def or_(a: Any, index: Any, value: Any) -> Any:
 
 
 def xor(a: Any, index: Any, value: Any) -> Any:
-    """Combine an element with ``value`` by ``^`` in one step, and return what it was; otherwise as `add`.
+    """Combine an element with ``value`` by ``^`` in one step, and return its old value; otherwise as `add`.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def xor(a: Any, index: Any, value: Any) -> Any:
 
 
 def exchange(a: Any, index: Any, value: Any) -> Any:
-    """Set an element in one step, and return what it was; otherwise as `add`.
+    """Set an element in one step, and return its old value; otherwise as `add`.
 
     Examples
     --------
@@ -152,7 +152,7 @@ def exchange(a: Any, index: Any, value: Any) -> Any:
 
 
 def cas(a: Any, index: Any, expected: Any, value: Any) -> Any:
-    """Set an element to ``value`` if it equals ``expected``, in one step; return what it was; otherwise as `add`.
+    """Set an element to ``value`` if it equals ``expected``, in one step; return its old value; otherwise as `add`.
 
     Examples
     --------

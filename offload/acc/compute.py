@@ -312,8 +312,8 @@ def parallel(function: Callable[..., Any] | None = None, /, **clauses: Any) -> A
 
     Notes
     -----
-    Without ``async_``, the call blocks until the copies back are done. It waits for no queues except those of ``wait``.
-    It copies as `target` does. OpenACC 3.3, 2.5.1 "Parallel Construct" (section numbers of OpenACC are unchecked).
+    Without ``async_``, the call blocks until the copies back are done. It waits only for the queues in ``wait``. It
+    copies as `target` does. OpenACC 3.3, 2.5.1 "Parallel Construct" (section numbers of OpenACC are unchecked).
 
     Examples
     --------

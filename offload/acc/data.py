@@ -188,7 +188,7 @@ def enter_data(
     Raises
     ------
     ClauseError, MapError, DeviceMemoryError
-        The causes are those of `data`.
+        See `data`.
 
     Notes
     -----

@@ -45,7 +45,7 @@ def declare(function: Callable[..., Any] | None = None, /, **clauses: Any) -> An
     UnsupportedError
         The function is an ``async def`` or a generator.
     MapError
-        The causes are those of `declare_target`.
+        See `declare_target`.
 
     Notes
     -----

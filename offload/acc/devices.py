@@ -311,7 +311,7 @@ def init(device_type: DeviceType | str = DeviceType.DEFAULT) -> None:
     Raises
     ------
     ClauseError, DeviceUnavailableError, UsageError
-        The causes are those of `set_device_type`.
+        See `set_device_type`.
 
     Notes
     -----

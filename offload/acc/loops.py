@@ -95,7 +95,7 @@ def parallel_loop(function: Any = None, /, **clauses: Any) -> Any:
         At the decorator: the function is outside of the subset. At a call: its arguments are, or its iterations
         provably depend on each other.
     ClauseError, NotPresentError, MapError, DeviceMemoryError
-        The causes are those of `parallel`; or the loop writes to a read-only array.
+        See `parallel`; or the loop writes to a read-only array.
     IndexError, ZeroDivisionError, AssertionError
         With array, index, iteration and line. With ``async_``, the next wait raises it.
 

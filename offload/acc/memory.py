@@ -109,7 +109,7 @@ def memcpy_to_device(dst: Any, src: Any, nbytes: int | None = None) -> None:
 
 @takes_clauses
 def memcpy_to_device_async(dst: Any, src: Any, nbytes: int | None = None, async_: Any = True) -> Task | None:
-    """Do what `memcpy_to_device` does as an operation of a queue; otherwise as `copyin_async`.
+    """Run `memcpy_to_device` as an operation of a queue; otherwise as `copyin_async`.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def memcpy_from_device(dst: Any, src: Any, nbytes: int | None = None) -> None:
 
 @takes_clauses
 def memcpy_from_device_async(dst: Any, src: Any, nbytes: int | None = None, async_: Any = True) -> Task | None:
-    """Do what `memcpy_from_device` does as an operation of a queue; otherwise as `copyin_async`.
+    """Run `memcpy_from_device` as an operation of a queue; otherwise as `copyin_async`.
 
     Examples
     --------
@@ -181,7 +181,7 @@ def memcpy_device(dst: Any, src: Any, nbytes: int | None = None) -> None:
 
 @takes_clauses
 def memcpy_device_async(dst: Any, src: Any, nbytes: int | None = None, async_: Any = True) -> Task | None:
-    """Do what `memcpy_device` does as an operation of a queue; otherwise as `copyin_async`.
+    """Run `memcpy_device` as an operation of a queue; otherwise as `copyin_async`.
 
     Examples
     --------
@@ -243,7 +243,7 @@ def memcpy_d2d_async(
     src_device: int | None = None,
     async_: Any = True,
 ) -> Task | None:
-    """Do what `memcpy_d2d` does as an operation of a queue of ``dst_device``; otherwise as `copyin_async`.
+    """Run `memcpy_d2d` as an operation of a queue of ``dst_device``; otherwise as `copyin_async`.
 
     Examples
     --------

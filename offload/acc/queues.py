@@ -39,7 +39,7 @@ def wait(*queues: Any, async_: Any = None, if_: bool = True, device: int | None 
         Async-arguments, or one list of them. Without arguments, or with True, all queues of the device. A queue that
         was never used has no operations.
     async_ : int or True, optional
-        The queue whose later operations run after those of ``queues``. The host continues at once.
+        The queue whose later operations run after the operations of ``queues``. The host continues at once.
     if_ : bool
         False: the call does nothing.
     device : int, optional

@@ -46,7 +46,7 @@ def copyin(a: Any, *, device: int | None = None) -> Any:
     ClauseError
         The argument is not a host array.
     MapError, DeviceMemoryError
-        The causes are those of `enter_data`.
+        See `enter_data`.
 
     Notes
     -----
@@ -85,7 +85,7 @@ def create(a: Any, *, device: int | None = None) -> Any:
 
 @takes_clauses
 def copyin_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
-    """Do what `copyin` does as an operation of a queue.
+    """Run `copyin` as an operation of a queue.
 
     The call never blocks. The next wait raises the operation's errors.
 
@@ -126,7 +126,7 @@ def copyin_async(a: Any, async_: Any = True, *, device: int | None = None) -> Ta
 
 @takes_clauses
 def create_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
-    """Do what `create` does as an operation of a queue; otherwise as `copyin_async`.
+    """Run `create` as an operation of a queue; otherwise as `copyin_async`.
 
     Examples
     --------
@@ -176,7 +176,7 @@ def copyout(a: Any, *, device: int | None = None) -> None:
 
 @takes_clauses
 def copyout_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
-    """Do what `copyout` does as an operation of a queue; otherwise as `copyin_async`.
+    """Run `copyout` as an operation of a queue; otherwise as `copyin_async`.
 
     Examples
     --------
@@ -212,7 +212,7 @@ def copyout_finalize(a: Any, *, device: int | None = None) -> None:
 
 @takes_clauses
 def copyout_finalize_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
-    """Do what `copyout_finalize` does as an operation of a queue; otherwise as `copyin_async`.
+    """Run `copyout_finalize` as an operation of a queue; otherwise as `copyin_async`.
 
     Examples
     --------
@@ -247,7 +247,7 @@ def delete(a: Any, *, device: int | None = None) -> None:
 
 @takes_clauses
 def delete_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
-    """Do what `delete` does as an operation of a queue; otherwise as `copyin_async`.
+    """Run `delete` as an operation of a queue; otherwise as `copyin_async`.
 
     Examples
     --------
@@ -282,7 +282,7 @@ def delete_finalize(a: Any, *, device: int | None = None) -> None:
 
 @takes_clauses
 def delete_finalize_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
-    """Do what `delete_finalize` does as an operation of a queue; otherwise as `copyin_async`.
+    """Run `delete_finalize` as an operation of a queue; otherwise as `copyin_async`.
 
     Examples
     --------
@@ -318,7 +318,7 @@ def update_device(a: Any, *, device: int | None = None) -> None:
 
 @takes_clauses
 def update_device_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
-    """Do what `update_device` does as an operation of a queue; otherwise as `copyin_async`.
+    """Run `update_device` as an operation of a queue; otherwise as `copyin_async`.
 
     Examples
     --------
@@ -355,7 +355,7 @@ def update_self(a: Any, *, device: int | None = None) -> None:
 
 @takes_clauses
 def update_self_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
-    """Do what `update_self` does as an operation of a queue; otherwise as `copyin_async`.
+    """Run `update_self` as an operation of a queue; otherwise as `copyin_async`.
 
     Examples
     --------

@@ -234,7 +234,7 @@ def target_exit_data(
     Raises
     ------
     ClauseError, DependError, MapError
-        The causes are those of `target_enter_data`.
+        See `target_enter_data`.
 
     Notes
     -----

@@ -135,7 +135,7 @@ class Interop:
         Parameters
         ----------
         depend : list of dependences, optional
-            Dependences that replace those of the construct.
+            Dependences that replace the construct's own.
 
         Raises
         ------

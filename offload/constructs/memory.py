@@ -251,7 +251,7 @@ def target_memcpy_async(
     Raises
     ------
     ClauseError, UnsupportedError
-        The causes are those of `target_memcpy`.
+        See `target_memcpy`.
     DependError
         An item of ``depend`` is not a dependence.
 
@@ -385,7 +385,7 @@ def target_memcpy_rect_async(
     Raises
     ------
     ClauseError, UnsupportedError
-        The causes are those of `target_memcpy_rect`.
+        See `target_memcpy_rect`.
     DependError
         An item of ``depend`` is not a dependence.
 
@@ -476,7 +476,7 @@ def target_memset_async(
     Raises
     ------
     ClauseError
-        The causes are those of `target_memset`.
+        See `target_memset`.
     DependError
         An item of ``depend`` is not a dependence.
 

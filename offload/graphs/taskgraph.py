@@ -196,7 +196,7 @@ class TaskGraph(Graph):
         """Run the graph through Dask: each directive is a node, each dependence an edge.
 
         A node with a detach event completes when the event is fulfilled. A node with device work completes when its
-        stream has passed the work. While a node waits for one of these, it holds no worker.
+        stream has passed the work. While a node waits for its event or stream, it holds no worker.
 
         Parameters
         ----------
@@ -235,7 +235,7 @@ class TaskGraph(Graph):
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Hold the graph for one computation, because its tasks serve one computation at a time, and arm it."""
+        """Arm the graph and hold it for a computation, because its tasks serve a single computation at a time."""
         if not self._computing.acquire(blocking=False):
             raise UsageError(
                 "the graph is being computed already, and its tasks serve one computation at a time; "
@@ -306,11 +306,11 @@ class TaskGraph(Graph):
             self.advance(task)
 
     def advance(self, task: Task) -> None:
-        """Do what a started task has to do next, on this thread."""
+        """Do the next step of a started task on this thread."""
         self.runtime.engine.execute(task, self.scope())
 
     def scope(self) -> Scope:
-        """Return what the calling thread is doing for the graph's runtime."""
+        """Return the calling thread's scope for the graph's runtime."""
         return self.runtime.here()
 
     # -- Dask's protocol -----------------------------------------------------------------------------

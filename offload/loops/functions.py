@@ -246,9 +246,9 @@ def target_loop(function: Callable[..., Any] | None = None, /, **clauses: Any) -
         Check independence before running: prove it, or else run the loop sequentially on host copies and look for
         conflicts. ``assert`` statements are enforced.
     speculate : bool, "always" or DependenceProfile
-        Use it if independence is not known. The results are those of the sequential loop, and the loop runs in parallel
-        if offload finds that this gives the same results. With ``"always"``, each call logs its accesses, and no
-        earlier call matters. A profile replaces the first call.
+        Use it if independence is not known. The loop gives the results of the sequential loop. It runs in parallel if
+        offload finds that this does not change them. With ``"always"``, each call logs its accesses, and no earlier
+        call matters. A profile replaces the first call.
     bounds : "auto" or False
         False omits checks of indices that depend on data.
     fastmath : False, "contract" or "fast"

@@ -129,12 +129,12 @@ def parallel_loop(function: Callable[..., Any] | None = None, /, **clauses: Any)
     Returns
     -------
     HostLoop
-        The members are those of `target_loop`.
+        It has the members of a `TargetLoop`.
 
     Raises
     ------
     LoopError, ClauseError, IndexError, ZeroDivisionError, AssertionError
-        The causes are those of `target_loop`.
+        See `target_loop`.
 
     Notes
     -----

@@ -77,8 +77,7 @@ def call(
         ``dest``. A receive buffer is read-only, or its elements share memory. Device arrays are on several devices. Or
         the call is in a final task.
     UsageError
-        The communicator is null, or has been freed. Or MPI cannot be called here, for one of the reasons in
-        `Event.fulfill_on`.
+        The communicator is null, or has been freed. Or MPI cannot be called here; `Event.fulfill_on` lists the reasons.
 
     Notes
     -----
@@ -133,8 +132,8 @@ def start(requests: Any, depend: Any = (), name: str | None = None, priority: in
     -----
     Persistent collective operations of all communicators are started in the order in which they are encountered,
     because a request does not tell its communicator. If one is skipped, all later ones of the process fail. Messages
-    have no such order: use ``depend`` to order the starts of two requests with one partner and one tag. The other rules
-    are those of `call`.
+    have no such order: use ``depend`` to order the starts of two requests with one partner and one tag. Otherwise the
+    rules of `call` apply.
 
     MPI 4.1, 3.9 "Persistent Communication Requests".
 

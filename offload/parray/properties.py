@@ -104,14 +104,14 @@ class TypeProperties(Reference):
         return memory + thread
 
     def places(self, index: Index) -> tuple[Index, Index]:
-        """Return the offset in memory and the number of the thread for an index, or an array, that has to be in range.
+        """Return the offset in memory and the thread number for an index, or an array of indices, in range.
 
         Raises
         ------
         Leaves
             The index leaves the type.
         LayoutError
-            An index in a dimension of the type leaves what that refers to.
+            An index leaves a type that a dimension of this type refers to.
         """
         check_range(index, self, self.size)
         try:
@@ -125,7 +125,7 @@ class TypeProperties(Reference):
         return None if form is None else composed(form[0], form[1], base, given)
 
     def leaving(self, leaves: Leaves) -> LayoutError:
-        """Return the error for an index that leaves what a dimension of this type refers to."""
+        """Return the error for an index that leaves a type that a dimension of this type refers to."""
         reference, where = leaves.reference, "".join(f"_{j}" for j in reversed(leaves.path))
         size = reference.length or 0
         return LayoutError(
@@ -170,7 +170,7 @@ class TypeProperties(Reference):
         return form
 
     def split_form(self) -> tuple[Form, Form] | None:
-        """Return the form of the thread numbers and that of the offsets in memory, digit by digit."""
+        """Return the form of the thread numbers and the form of the offsets in memory, digit by digit."""
         form = self.form
         if form is None or self.counts != BOTH:
             return form if form is None else ((form, (0, ())) if self.counts == THREADS else ((0, ()), form))
@@ -323,10 +323,10 @@ class TypeProperties(Reference):
 
     @property
     def bounds(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """The least and greatest thread number, and the least and greatest offset; 0 and 0 for the part that it does not
-        count.
+        """The least and greatest thread number, and the least and greatest offset.
 
-        The offsets of a thread array are its thread numbers.
+        Both numbers are 0 for a part that the type does not count. The offsets of a thread array are its thread
+        numbers.
 
         Examples
         --------

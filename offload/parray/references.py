@@ -74,7 +74,7 @@ class Reference(ABC):
         return str(self)
 
     def as_reference(self) -> str:
-        """Return how it is written behind ``#``."""
+        """Return the text of the reference, the part after ``#``."""
         return str(self)
 
     @property

@@ -368,8 +368,7 @@ class ArrayType(TypeProperties):
         return IndexError(f"{abridged(str(self))} takes {wanted}; these are {len(indices)}: {indices}")
 
     def unravel(self, index: Any) -> Any:
-        """Return the indices of an element: an integer for a leaf, otherwise a tuple with one index for each
-        sub-dimension.
+        """Return the indices of an element: an integer for a leaf, otherwise a tuple, with one per sub-dimension.
 
         Examples
         --------
@@ -461,7 +460,7 @@ class ArrayType(TypeProperties):
 
     @property
     def axes(self) -> tuple[int, tuple[tuple[int, int], ...]] | None:
-        """``(base, ((count, stride), …))``, an entry for each leaf in order; None if a leaf does not have a single stride.
+        """``(base, ((count, stride), …))``, an entry for each leaf in order; None if a leaf has no single stride.
 
         Raises
         ------

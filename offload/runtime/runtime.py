@@ -229,7 +229,7 @@ class Runtime:
         return named[0] if isinstance(named, tuple) and named[0] < len(self.places) else 0
 
     def env_text(self, *, verbose: bool) -> str:
-        """Return what `display_env` prints."""
+        """Return the text that `display_env` prints."""
         return format_env(self.settings, self.default_device, verbose=verbose)
 
     # -- devices and their places --------------------------------------------------------------------
@@ -287,7 +287,7 @@ class Runtime:
         return place if place.declared == declarations.version else None
 
     def find_place(self, number: int) -> DevicePlace | None:
-        """Return the place of a device number; None for the host's numbers, whatever ``OMP_TARGET_OFFLOAD`` says.
+        """Return the place of a device number; None for the host's numbers, with any ``OMP_TARGET_OFFLOAD``.
 
         Raises
         ------
@@ -320,7 +320,7 @@ class Runtime:
             )
 
     def place_of(self, array: Any) -> DevicePlace | None:
-        """Return the place whose device holds ``array``; None if it is none of this runtime's device arrays."""
+        """Return the place whose device holds ``array``; None if it is not a device array of this runtime."""
         for place in self.places:  # a generator takes three times as long, at each copy
             if place.device.is_array(array):
                 return place

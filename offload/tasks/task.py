@@ -298,7 +298,7 @@ class Task:
         return self.finished
 
     def result(self, timeout: float | None = None) -> Any:
-        """Wait until the task is complete and return what its body returned.
+        """Wait until the task is complete and return the result of its body.
 
         Parameters
         ----------
@@ -336,8 +336,8 @@ class Task:
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait until the task is complete and return its failure, or None.
 
-        The parameters and the wait are those of `result`. The failure then counts as retrieved, so no later wait raises
-        it.
+        It takes the parameter of `result`, and waits in the same way. The failure then counts as retrieved, so no later
+        wait raises it.
 
         Examples
         --------
@@ -554,7 +554,7 @@ class Task:
         return self.construct.caller
 
     def watch(self) -> None:
-        """Note that a host thread waits for this task, so that device tasks are noticed early."""
+        """Note that a host thread waits for this task, to notice the end of device tasks early."""
 
     def steps(self, last: str) -> str:
         """Return the steps of the task for the note on its failure; the ``last`` one failed just now."""

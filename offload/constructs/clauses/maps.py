@@ -149,7 +149,7 @@ def from_(
 ) -> MapClause:
     """Make a ``map(from: …)`` clause: copied back on exit when nothing else maps it. Raises and source: as `to`.
 
-    The parameters are those of `to`.
+    It takes the parameters of `to`.
 
     Examples
     --------
@@ -170,7 +170,7 @@ def tofrom(
 ) -> MapClause:
     """Make a ``map(tofrom: …)`` clause: `to` on entry and `from_` on exit. Raises and source: as `to`.
 
-    The parameters are those of `to`.
+    It takes the parameters of `to`.
 
     Examples
     --------
@@ -191,7 +191,7 @@ def alloc(
 ) -> MapClause:
     """Make a ``map(alloc: …)`` clause: uninitialised storage, no copies. Raises and source: as `to`.
 
-    The parameters are those of `to`.
+    It takes the parameters of `to`.
 
     Examples
     --------
@@ -213,7 +213,7 @@ def release(
 ) -> MapClause:
     """Make a ``map(release: …)`` clause of exit data: count down, copy nothing. Raises and source: as `to`.
 
-    The parameters are those of `to`.
+    It takes the parameters of `to`.
 
     Examples
     --------
@@ -230,9 +230,9 @@ def release(
 def delete(
     *items: Any, always: bool = False, present: bool = False, close: bool = False, mapper: str | None = None
 ) -> MapClause:
-    """Make a ``map(delete: …)`` clause of exit data: remove whatever the count. Raises and source: as `to`.
+    """Make a ``map(delete: …)`` clause of exit data: remove it at any count. Raises and source: as `to`.
 
-    The parameters are those of `to`.
+    It takes the parameters of `to`.
 
     Examples
     --------
