@@ -4,7 +4,7 @@
 
 Three names are constants. `initial_device` (-1) is a device number of the host. `invalid_device` (-2) is a device
 number that never exists. `all_memory` is a list item for `out` and `inout`. It orders a task with all tasks that have
-dependences.
+dependences. The module `atomic` has atomic updates of array elements.
 
 The examples of all docstrings assume these lines::
 

@@ -3,6 +3,17 @@
 In a loop function of `offload.target_loop` and the other loop constructs, these functions become atomic instructions of
 the device. Called from Python, they act on host arrays, and no other thread's atomic update comes in between. One lock
 of the process excludes all such updates. For speed, write a loop function.
+
+Examples
+--------
+>>> @omp.target_loop
+... def histogram(bins, values):
+...     for i in range(values.size):
+...         omp.atomic.add(bins, values[i], 1)
+>>> bins = np.zeros(3, int)
+>>> histogram(bins, np.array([0, 2, 2, 1, 2]))
+>>> bins
+array([1, 1, 3])
 """
 
 from __future__ import annotations
