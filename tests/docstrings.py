@@ -11,6 +11,7 @@ import numpy as np
 
 import offload as omp
 from offload import acc, atomic, parray
+from offload.constructs.clauses.dependences import DepObj
 from offload.constructs.taskgraph import TaskgraphFunction
 from offload.loops.functions import TargetLoop
 
@@ -44,6 +45,7 @@ MEMBERS = {
         omp.TaskGraph,
         "compute critical_path edges layers node predecessors successors tasks transitive_reduction_edges visualize",
     ),
+    "offload.DepObj": (DepObj, "destroy update"),  # `depobj` makes them
     "offload.DependenceProfile": (omp.DependenceProfile, "dependences iterations load save verdict"),
     "offload.TargetLoop": (TargetLoop, "compile explain options python source"),  # `target_loop` makes them
     "offload.TaskgraphFunction": (TaskgraphFunction, "options records"),

@@ -34,14 +34,14 @@ class ComputeLoop(DeviceLoop, ComputeFunction):
 
 
 class ParallelLoop(ComputeLoop):
-    """A function under ``parallel loop``."""
+    """A loop function under ``parallel loop``. `parallel_loop` makes it."""
 
     _directive = "acc parallel loop"
     __slots__ = ()
 
 
 class KernelsLoop(ComputeLoop):
-    """A function under ``kernels loop``."""
+    """A loop function under ``kernels loop``. `kernels_loop` makes it."""
 
     _directive = "acc kernels loop"
     __slots__ = ()

@@ -253,9 +253,9 @@ def interop(targetsync: bool = True, device: int | None = None, depend: Any = ()
     device : int, optional
         A device number. None is the default device, or the device of ``stream``.
     depend : list of dependences
-        The dependences of the entry and of the exit. Each of them is an empty task with these dependences. The call
-        evaluates the list items, and does not hold them in between. If a device array is among them, earlier work on
-        the calling thread's own stream also runs first.
+        Entry and exit are each an empty task with these dependences. The call evaluates the list items, and does not
+        hold them in between. If a device array is among them, earlier work on the calling thread's own stream also runs
+        first.
     stream : stream, optional
         A stream of yours: a `cupy.cuda.Stream`, an object with ``__cuda_stream__``, or a simulated stream. By default
         the block uses a stream of the runtime.

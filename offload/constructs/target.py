@@ -77,7 +77,7 @@ _NOTHING = Binding((), {}, [])
 
 
 class TargetFunction(DirectiveFunction):
-    """A function whose calls are target regions: its array arguments are device arrays there."""
+    """A function whose calls are target regions: its array arguments are device arrays there. `target` makes it."""
 
     _directive = "target"
     _is_target = True

@@ -38,7 +38,7 @@ _frame_at = sys._getframe  # noqa: SLF001  # what `inspect` uses
 
 
 class TaskFunction(DirectiveFunction):
-    """A function whose calls are tasks on the host."""
+    """A function whose calls are tasks on the host. `task` makes it."""
 
     __slots__ = ()
 

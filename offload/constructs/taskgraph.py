@@ -361,17 +361,17 @@ def taskgraph(function: Callable[..., Any] | None = None, /, **clauses: Any) -> 
 
     **Replays.** A wait in the body orders the tasks after it, but the code between tasks does not run. Tasks that
     depend on a failed task do not run. A graph with an event arms the event again, and first waits for a replay that is
-    still in progress. Other replays may overlap (``nogroup``). List items, device numbers and sections stay as they
-    were at the recording. So do device arrays that the body looked up, and the contents of ``firstprivate`` arrays. Map
-    data that varies. A task combines a reduction when it is complete.
+    still in progress. Replays of a graph without events may overlap (``nogroup``). List items, device numbers and
+    sections stay as they were at the recording. So do device arrays that the body looked up, and the contents of
+    ``firstprivate`` arrays. Map data that varies. A task combines a reduction when it is complete.
 
     **CUDA graphs.** If all tasks are work of one CUDA device, the first replay captures their work as a CUDA graph.
     From then on a replay is one launch, and no body runs. Scalars, objects that a body reaches other than by arguments,
     and addresses of present storage stay as they were at the capture. If the storage has moved at a later replay, the
     region is captured again, which takes 4 to 5 ms. If that happens within 16 replays three times in a row, the region
-    is replayed task by task until the storage has stayed in place for 16 replays. Data that the region maps, and data
-    that its bodies allocate, is memory of the graph. Each replay reads and writes pinned host memory. In errors, the
-    region is then one task.
+    is replayed task by task until the storage has stayed in place for 16 replays. The graph owns the memory for data
+    that the region maps, and for data that its bodies allocate. Each replay reads and writes pinned host memory. In
+    errors, the region is then one task.
 
     The graph keeps the device arrays that a body reaches: through its closure, defaults, globals and partial arguments,
     through containers and modules there, and through the functions that it calls. A body that reaches an object of

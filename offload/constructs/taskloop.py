@@ -52,7 +52,7 @@ class _LoopClauses(Clauses):
 
 
 class TaskloopFunction(DirectiveFunction):
-    """A function over a part of a range. Calling it with the whole range encounters the construct."""
+    """A function whose calls split a range into tasks. `taskloop` makes it."""
 
     __slots__ = ()
 

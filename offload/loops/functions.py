@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class DeviceLoop(LoopFunction, TargetFunction):
-    """A function whose calls are loops on a device: what OpenMP's and OpenACC's have in common."""
+    """A loop function whose calls run on a device: the common part of OpenMP's and OpenACC's loops."""
 
     _runs_function = False
     _words_of = frozenset(DEVICE_CHECKS)
@@ -187,7 +187,8 @@ class DeviceLoop(LoopFunction, TargetFunction):
 
 
 class TargetLoop(DeviceLoop):
-    """A function under ``target_loop``."""
+    """A loop function under ``target_loop``, with ``.options``, ``.python``, ``.compile``, ``.source`` and ``.explain``.
+    """
 
     _directive = "target_loop"
     _checks = {**TargetFunction._checks, **DEVICE_CHECKS}  # noqa: RUF012, SLF001  # a table; its own base

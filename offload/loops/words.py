@@ -103,7 +103,7 @@ def declare_target(array: Any, link: bool = False, device_type: str = "any") -> 
     LoopError
         Loops cannot call the function.
     MapError
-        The array overlaps a part of an array declared before, or its rows interleave with the other array's rows.
+        The array overlaps a part of an array declared before, or it is a view whose rows interleave.
 
     Notes
     -----

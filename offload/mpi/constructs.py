@@ -158,9 +158,9 @@ def start(requests: Any, depend: Any = (), name: str | None = None, priority: in
 
 
 def detach(request: Any) -> None:
-    """Complete the calling task with a request, or with several: its event's ``fulfill_on``.
+    """Complete the calling task when a request, or several, are complete.
 
-    Call it in the body of a task with ``detach``.
+    Call it in the body of a task with ``detach``. It calls ``fulfill_on`` of the task's event.
 
     Parameters
     ----------

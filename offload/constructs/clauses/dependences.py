@@ -351,11 +351,22 @@ class DepObj:
         Parameters
         ----------
         type : {"in", "out", "inout", "mutexinoutset", "inoutset"}
+            The new dependence type.
 
         Raises
         ------
         DependError
             There is no such dependence type, or the object has been destroyed.
+
+        Examples
+        --------
+        >>> x = np.zeros(3)
+        >>> access = omp.depobj(omp.out(x))
+        >>> task = omp.task(depend=[access])(lambda: x.fill(2))()
+        >>> access.update("in")
+        >>> total = omp.task(depend=[access])(lambda: x.sum())()
+        >>> float(total.result())
+        6.0
         """
         dependence = self._own()
         try:
@@ -369,12 +380,22 @@ class DepObj:
             ) from None
 
     def destroy(self) -> None:
-        """End the object's use; constructs that were encountered before are as they were.
+        """End the use of the object; constructs that were encountered before keep their dependences.
 
         Raises
         ------
         DependError
-            It has been destroyed.
+            The object has already been destroyed.
+
+        Examples
+        --------
+        >>> x = np.zeros(3)
+        >>> access = omp.depobj(omp.out(x))
+        >>> access.destroy()
+        >>> omp.task(depend=[access])(print)()
+        Traceback (most recent call last):
+            ...
+        offload.errors.DependError: ...
         """
         self._own()
         self._dependence = None
