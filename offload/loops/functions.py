@@ -187,8 +187,7 @@ class DeviceLoop(LoopFunction, TargetFunction):
 
 
 class TargetLoop(DeviceLoop):
-    """A loop function under ``target_loop``, with ``.options``, ``.python``, ``.compile``, ``.source`` and ``.explain``.
-    """
+    """A loop function under ``target_loop``. `target_loop` makes it."""
 
     _directive = "target_loop"
     _checks = {**TargetFunction._checks, **DEVICE_CHECKS}  # noqa: RUF012, SLF001  # a table; its own base
