@@ -273,20 +273,19 @@ class _Records:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The record that a task graph keeps of a call.
+    """What a task graph keeps of a call.
 
     Attributes
     ----------
     graph_id : hashable
-        The ``graph_id`` of the call.
     n_tasks : int
-        The number of tasks of a replay that goes task by task.
+        Tasks of a replay, where they go to streams and workers one by one.
     is_captured : bool
         Whether the last replay was one graph of the device.
     why_not : str
-        The reason if the last replay was not a graph of the device; empty otherwise, and before the first replay.
+        Why the last replay was none; empty where it was, and before the first.
     n_captured : int
-        The number of captures: one, and one more each time that the storage has moved.
+        How often the region has been captured: once, and again when what it uses was elsewhere.
     nbytes : int
         Bytes of device memory that belong to the graph.
     """

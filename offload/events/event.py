@@ -250,7 +250,7 @@ class Event:
         Raises
         ------
         EventError
-            The event already has a task.
+            It has one.
         """
         with self._lock:
             if self._task is not None:

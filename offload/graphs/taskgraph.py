@@ -248,12 +248,12 @@ class TaskGraph(Graph):
             self._computing.release()
 
     def arm(self) -> None:
-        """Prepare the graph for a computation whose end is not reported.
+        """Make the graph ready for a computation whose end nobody will tell.
 
         Raises
         ------
         UsageError
-            Another computation of the graph is in progress.
+            The graph is being computed.
         """
         with self.running():
             return

@@ -104,14 +104,14 @@ class TypeProperties(Reference):
         return memory + thread
 
     def places(self, index: Index) -> tuple[Index, Index]:
-        """Return the offset in memory and the thread number for an index, or an array of indices, in range.
+        """Return the offset in memory and the number of the thread for an index, or an array, that has to be in range.
 
         Raises
         ------
         Leaves
             The index leaves the type.
         LayoutError
-            An index leaves a type that a dimension of this type refers to.
+            An index in a dimension of the type leaves what that refers to.
         """
         check_range(index, self, self.size)
         try:
@@ -156,7 +156,7 @@ class TypeProperties(Reference):
         Raises
         ------
         LayoutError
-            An index leaves the dimension that it refers to.
+            An index leaves what it would reach.
         """
         form: Form | None = (0, ((0, 1, ()),))
         if self.size:

@@ -354,7 +354,7 @@ class Runtime:
 
     # -- threads, and their waits ----------------------------------------------------------------------
     def scope(self) -> RuntimeScope:
-        """Return the calling thread's scope for this runtime."""
+        """Return what the calling thread is doing for this runtime."""
         scope: RuntimeScope | None = getattr(self._local, "scope", None)
         if scope is None:
             frame = Region(None, Inherited(self.default_device, is_final=not self.defers))
