@@ -279,7 +279,7 @@ def interop(targetsync: bool = True, device: int | None = None, depend: Any = ()
     UnsupportedError
         At the entry: a graph is being recorded there.
     UsageError
-        The call is in a target body. Or the block is entered twice, or left in another thread or task.
+        The call is in a target body, or the block is entered twice, or left in another thread or task.
 
     Notes
     -----

@@ -332,8 +332,8 @@ def taskgraph(function: Callable[..., Any] | None = None, /, **clauses: Any) -> 
     ExceptionGroup
         At a call: tasks failed, and their failures have not been retrieved.
     UsageError
-        At a call: a task of the graph replays the graph, which contains an event. Or the body, or a task, has changed
-        an argument of which it has a copy. Or the call is in a target body.
+        At a call: a task of the graph replays the graph, which contains an event. The body, or a task, has changed an
+        argument of which it has a copy. The call is in a target body.
 
     Notes
     -----

@@ -175,7 +175,7 @@ class Event:
             device of the runtime. The source can never complete, because its event loop or its client is closed. The
             request is open for another event.
         UsageError
-            MPI is not initialised, is finalised, or has a thread level below ``MPI_THREAD_MULTIPLE``. Or MPI belongs to
+            MPI is not initialised, is finalised, or has a thread level below ``MPI_THREAD_MULTIPLE``. MPI belongs to
             the process that forked this one.
 
         Notes

@@ -83,8 +83,8 @@ def declare_target(array: Any, link: bool = False, device_type: str = "any") -> 
     Parameters
     ----------
     array : array or function
-        A host array, or a view of one. Or a plain function that loops call; it is checked at once. Undeclared functions
-        are checked when a loop that calls them is made.
+        A host array, a view of one, or a plain function that loops call. Such a function is checked at once. Undeclared
+        functions are checked when a loop that calls them is made.
     link : bool
         True: no storage until the array is mapped; then it counts like any other array.
     device_type : {"any", "nohost", "host"}

@@ -74,10 +74,10 @@ def call(
     ------
     ClauseError
         The method's buffers are not known, and there is no ``depend``. A clause or an argument is wrong. A send has no
-        ``dest``. A receive buffer is read-only, or its elements share memory. Device arrays are on several devices. Or
-        the call is in a final task.
+        ``dest``. A receive buffer is read-only, or its elements share memory. Device arrays are on several devices. The
+        call is in a final task.
     UsageError
-        The communicator is null, or has been freed. Or MPI cannot be called here; `Event.fulfill_on` lists the reasons.
+        The communicator is null, or has been freed, or MPI cannot be called here (see `Event.fulfill_on`).
 
     Notes
     -----

@@ -53,7 +53,7 @@ def for_each(
     LayoutError
         ``P`` is not a thread array.
     UsageError
-        ``P`` is an array of ranks, and an SPMD program launches nothing. Or the call is in a target body.
+        ``P`` is an array of ranks, and an SPMD program launches nothing; or the call is in a target body.
     ClauseError
         The body is not callable.
 

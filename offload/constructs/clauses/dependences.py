@@ -235,7 +235,7 @@ def in_(*items: Any) -> Dependence:
     DependError
         There is no item.
     ClauseError
-        An item is neither an array, a section, a string nor hashable. Or it is an iterator, another library's array in
+        An item is neither an array, a section, a string nor hashable; or it is an iterator, another library's array in
         host memory, or a temporary array that owns its data, such as ``a + 1`` or ``a[mask]``.
     UnsupportedError
         At a construct in a `taskgraph`, or at a construct that is only recorded: an item is a task or event outside of

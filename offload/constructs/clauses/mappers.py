@@ -94,7 +94,7 @@ def declare_mapper(cls: type, fn: Callable[[Any], Any], name: str = "default") -
     Raises
     ------
     ClauseError
-        ``cls`` is not a class, or it is a class with a meaning of its own (arrays, numbers, strings). Or ``fn`` is not
+        ``cls`` is not a class, or it is a class with a meaning of its own (arrays, numbers, strings). ``fn`` is not
         callable.
 
     Notes
