@@ -97,7 +97,7 @@ def parallel_loop(function: Any = None, /, **clauses: Any) -> Any:
     ClauseError, NotPresentError, MapError, DeviceMemoryError
         See `parallel`; or the loop writes to a read-only array.
     IndexError, ZeroDivisionError, AssertionError
-        With array, index, iteration and line. With ``async_``, the next wait raises it.
+        The error names array, index, iteration and line. With ``async_``, the next wait raises it.
 
     Notes
     -----

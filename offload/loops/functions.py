@@ -241,7 +241,7 @@ def target_loop(function: Callable[..., Any] | None = None, /, **clauses: Any) -
         ``auto``: iterations run in parallel if they are proved independent, and otherwise in order, with a
         `PerformanceWarning`.
     cache : list of str
-        A hint.
+        OpenACC's ``cache`` directive. It is a hint.
     check : bool
         Check independence before running: prove it, or else run the loop sequentially on host copies and look for
         conflicts. ``assert`` statements are enforced.
@@ -278,7 +278,7 @@ def target_loop(function: Callable[..., Any] | None = None, /, **clauses: Any) -
         Clauses or values are wrong, or the loop writes to a read-only array. In the task, with ``filter="always"``: the
         loop cannot be split.
     IndexError, ZeroDivisionError, AssertionError
-        In the task, with array, index, iteration and line. On several devices, a note names the device.
+        The task raises it, with array, index, iteration and line. On several devices, a note names the device.
     UsageError
         ``devices`` in a target body.
     MapError, DeviceMemoryError
