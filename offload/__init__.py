@@ -1,6 +1,35 @@
 """OpenMP's offload and tasking semantics as a Python library.
 
 ``import offload as omp``: constructs and routines carry OpenMP's names without ``omp_``.
+
+Three names are constants. `initial_device` (-1) is a device number of the host. `invalid_device` (-2) is a device
+number that never exists. `all_memory` is a list item for `out` and `inout`. It orders a task with all tasks that have
+dependences. The module `atomic` has atomic updates of array elements.
+
+The examples of all docstrings assume these lines::
+
+    import numpy as np
+    import offload as omp
+    from offload import acc, mpi, parray
+
+Examples
+--------
+>>> @omp.target
+... def scale(a, x):
+...     x *= a  # x is a device array
+>>> x = np.ones(3)
+>>> scale(2.0, x)
+>>> x
+array([2., 2., 2.])
+
+A device number of -1 selects the host:
+
+>>> omp.device(omp.initial_device).kind, omp.target(omp.get_device_num).options(device=-1)()
+('host', 1)
+>>> omp.device(omp.invalid_device)
+Traceback (most recent call last):
+    ...
+offload.errors.ClauseError: ...
 """
 
 from offload import atomic

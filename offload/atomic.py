@@ -1,8 +1,19 @@
-"""Single steps on elements of arrays: what ``omp.atomic`` offers.
+"""Atomic updates of array elements, used as ``omp.atomic``.
 
-In a loop under `offload.target_loop` and its like these are names of the language of loops, and become atomic
-instructions of the device. Called from Python they act on host arrays: each is one step for all threads that call them.
-They exclude each other by one lock for the process, since a program that cares about their speed writes a loop.
+In a loop function of `offload.target_loop` and the other loop constructs, these functions become atomic instructions of
+the device. Called from Python, they act on host arrays, and no other thread's atomic update comes in between. One lock
+of the process excludes all such updates. For speed, write a loop function.
+
+Examples
+--------
+>>> @omp.target_loop
+... def histogram(bins, values):
+...     for i in range(values.size):
+...         omp.atomic.add(bins, values[i], 1)
+>>> bins = np.zeros(3, int)
+>>> histogram(bins, np.array([0, 2, 2, 1, 2]))
+>>> bins
+array([1, 1, 3])
 """
 
 from __future__ import annotations
@@ -24,74 +35,142 @@ _lock = threading.RLock()  # reentrant: a finalizer may come inside of a step
 
 
 def add(a: Any, index: Any, value: Any) -> Any:
-    """Add to an element in one step, and return what it was.
+    """Add to an element in one step, and return its old value.
 
     Parameters
     ----------
     a : array
-        A host array, any shape; of a dtype that loops know.
+        A host array of any shape, with a dtype that loops support.
     index : int or tuple of int
-        One for each dimension; negative ones count from the end.
+        One index for each dimension. Negative indices count from the end.
     value : number
-        What is added; the sum is converted to the dtype of ``a`` as C does.
+        The number to add. The sum is converted to the dtype of ``a`` as in C.
 
     Returns
     -------
     numpy.generic
-        The element before, of the dtype of ``a``.
+        The old element, with the dtype of ``a``.
 
     Raises
     ------
     ClauseError
-        ``a`` is no host array, or the index is not that of one element.
+        ``a`` is not a host array, or the index does not select one element.
     IndexError
         The element is outside of the array.
 
     Notes
     -----
-    *Blocks* for the time of other such steps. OpenMP 5.2, 15.8.4 "atomic Construct", with ``capture``. In a loop the
-    step excludes the atomic steps of other iterations of that loop; one from Python does not exclude those.
+    The call blocks during other atomic updates. OpenMP 5.2, 15.8.4 "atomic Construct", with ``capture``. In a loop the
+    update excludes the atomic updates of the loop's other iterations. An update from Python does not exclude the
+    updates of a loop.
+
+    Examples
+    --------
+    >>> @omp.target_loop
+    ... def histogram(bins, values):
+    ...     for i in range(values.size):
+    ...         omp.atomic.add(bins, values[i], 1)
+    >>> bins = np.zeros(3, int)
+    >>> histogram(bins, np.array([0, 2, 2, 1, 2]))
+    >>> bins
+    array([1, 1, 3])
     """
     return _step(a, index, lambda old: np.add(old, value))
 
 
 def sub(a: Any, index: Any, value: Any) -> Any:
-    """Subtract from an element in one step, and return what it was; otherwise as `add`."""
+    """Subtract from an element in one step, and return its old value; otherwise as `add`.
+
+    Examples
+    --------
+    >>> a = np.array([5, 7])
+    >>> int(omp.atomic.sub(a, 1, 2)), a
+    (7, array([5, 5]))
+    """
     return _step(a, index, lambda old: np.subtract(old, value))
 
 
 def min(a: Any, index: Any, value: Any) -> Any:  # noqa: A001  # its name in the language of loops
-    """Make an element the less of itself and ``value``, as Python's `min`; return what it was; else as `add`."""
+    """Set an element to the minimum of itself and ``value``, and return the old element; otherwise as `add`.
+
+    Examples
+    --------
+    >>> a = np.array([5, 7])
+    >>> int(omp.atomic.min(a, 1, 2)), a
+    (7, array([5, 2]))
+    """
     return _step(a, index, lambda old: builtins.min(old, value))
 
 
 def max(a: Any, index: Any, value: Any) -> Any:  # noqa: A001  # the same
-    """Make an element the greater of itself and ``value``, as Python's `max`; return what it was; else as `add`."""
+    """Set an element to the maximum of itself and ``value``, and return the old element; otherwise as `add`.
+
+    Examples
+    --------
+    >>> a = np.array([5, 7])
+    >>> int(omp.atomic.max(a, 1, 9)), a
+    (7, array([5, 9]))
+    """
     return _step(a, index, lambda old: builtins.max(old, value))
 
 
 def and_(a: Any, index: Any, value: Any) -> Any:
-    """Combine an element with ``value`` by ``&`` in one step, and return what it was; otherwise as `add`."""
+    """Combine an element with ``value`` by ``&`` in one step, and return its old value; otherwise as `add`.
+
+    Examples
+    --------
+    >>> a = np.array([5, 7])
+    >>> int(omp.atomic.and_(a, 1, 3)), a
+    (7, array([5, 3]))
+    """
     return _step(a, index, lambda old: np.bitwise_and(old, value))
 
 
 def or_(a: Any, index: Any, value: Any) -> Any:
-    """Combine an element with ``value`` by ``|`` in one step, and return what it was; otherwise as `add`."""
+    """Combine an element with ``value`` by ``|`` in one step, and return its old value; otherwise as `add`.
+
+    Examples
+    --------
+    >>> a = np.array([5, 4])
+    >>> int(omp.atomic.or_(a, 1, 3)), a
+    (4, array([5, 7]))
+    """
     return _step(a, index, lambda old: np.bitwise_or(old, value))
 
 
 def xor(a: Any, index: Any, value: Any) -> Any:
-    """Combine an element with ``value`` by ``^`` in one step, and return what it was; otherwise as `add`."""
+    """Combine an element with ``value`` by ``^`` in one step, and return its old value; otherwise as `add`.
+
+    Examples
+    --------
+    >>> a = np.array([5, 7])
+    >>> int(omp.atomic.xor(a, 1, 2)), a
+    (7, array([5, 5]))
+    """
     return _step(a, index, lambda old: np.bitwise_xor(old, value))
 
 
 def exchange(a: Any, index: Any, value: Any) -> Any:
-    """Set an element in one step, and return what it was; otherwise as `add`."""
+    """Set an element in one step, and return its old value; otherwise as `add`.
+
+    Examples
+    --------
+    >>> a = np.array([5, 7])
+    >>> int(omp.atomic.exchange(a, 1, 0)), a
+    (7, array([5, 0]))
+    """
     return _step(a, index, lambda _: value)
 
 
 def cas(a: Any, index: Any, expected: Any, value: Any) -> Any:
-    """Set an element to ``value`` if it equals ``expected``, in one step; return what it was; otherwise as `add`."""
+    """Set an element to ``value`` if it equals ``expected``, in one step; return its old value; otherwise as `add`.
+
+    Examples
+    --------
+    >>> a = np.array([0, 7])
+    >>> int(omp.atomic.cas(a, 0, 0, 1)), int(omp.atomic.cas(a, 1, 0, 1)), a
+    (0, 7, array([1, 7]))
+    """
     return _step(a, index, lambda old: value if old == expected else old)
 
 

@@ -1,6 +1,28 @@
 """OpenACC's constructs and routines: ``from offload import acc``. They carry its names without ``acc_``.
 
-A layer over the same tasks, present table and streams as OpenMP's constructs, with which it mixes.
+They use the same tasks, present table and streams as OpenMP's constructs, and you can mix both in one program.
+
+These names are constants, or members of an enumeration:
+
+* `async_default`, `async_noval` and `async_sync` are async-arguments: the first default queue, the current default
+  queue, and no queue.
+* `device_none`, `device_default`, `device_host`, `device_not_host`, `device_nvidia` and `device_sim` are the members of
+  `DeviceType`.
+* `property_memory`, `property_free_memory`, `property_shared_memory_support`, `property_name`, `property_vendor` and
+  `property_driver` are the members of `DeviceProperty`.
+
+Examples
+--------
+>>> @acc.parallel_loop(copyin=["x"], copy=["y"])
+... def saxpy(a, x, y):
+...     for i in range(x.size):
+...         y[i] = a * x[i] + y[i]
+>>> x, y = np.ones(3), np.zeros(3)
+>>> saxpy(2.0, x, y)
+>>> y
+array([2., 2., 2.])
+>>> acc.get_num_devices(acc.device_sim), acc.device_sim
+(1, <DeviceType.SIM: 'sim'>)
 """
 
 from offload.acc.addresses import deviceptr, host_data, hostptr, is_present, map_data, unmap_data

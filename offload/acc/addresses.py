@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 def host_data(
     use_device: Any, *, if_present: bool = False, if_: bool = True, device: int | None = None
 ) -> Iterator[tuple[Any, ...]]:
-    """Give the device arrays of host arrays, for a library that works on those.
+    """Give the device arrays of host arrays, for a library that works on device arrays.
 
     Parameters
     ----------
     use_device : list of arrays
-        Host arrays; a device array stands for itself.
+        Host arrays. A device array stands for itself.
     if_present : bool
-        True: an array that is not present stands for itself; else it is an error.
+        True: an array that is not present stands for itself. Otherwise it is an error.
     if_ : bool
         False: every array stands for itself.
     device : int, optional
@@ -50,21 +50,28 @@ def host_data(
     Yields
     ------
     tuple of arrays
-        For each item the device array of its shape and dtype over its storage there, to be used while that is mapped
-        (`RegionClosedError`); on the host the item itself.
+        For each item a device array of its shape and dtype over its storage; on the host the item itself. A use after
+        the end of the mapping raises a `RegionClosedError`.
 
     Raises
     ------
     ClauseError
-        An item is no array.
+        An item is not an array.
     NotPresentError
         An item is not wholly present.
 
     Notes
     -----
-    *Blocks* until operations of queues on the items have been put on their streams: what is then given to the stream of
-    a queue (`get_cuda_stream`) runs after those of that queue. For data that other queues still work on wait for them.
-    OpenACC 3.3, 2.8 "Host_Data Construct".
+    The entry blocks until operations of queues on the items are on their streams. Work that you then enqueue on the
+    stream of a queue (`get_cuda_stream`) runs after the operations of that queue. If other queues still use the data,
+    wait for them. OpenACC 3.3, 2.8 "Host_Data Construct".
+
+    Examples
+    --------
+    >>> x = np.arange(3.0)
+    >>> with acc.data(copyin=[x]), acc.host_data([x]) as (d,):
+    ...     print(d.shape)  # pass d to a library
+    (3,)
     """
     scope = here()
     frame = scope.frame("acc host_data")
@@ -137,19 +144,26 @@ def is_present(a: Any, *, device: int | None = None) -> bool:
     Parameters
     ----------
     a : array
-        A host array. On the host every array is present, one without elements nowhere.
+        A host array. On the host every array with elements is present. An array without elements is present nowhere.
     device : int, optional
         A device number; None is the default device.
 
     Raises
     ------
     ClauseError
-        Not a host array.
+        The argument is not a host array.
 
     Notes
     -----
-    *Blocks* until operations of queues that map or unmap it have been put on their streams. OpenACC 3.3, 3.2.29
+    The call blocks until operations of queues that map or unmap the array are on their streams. OpenACC 3.3, 3.2.29
     "acc_is_present".
+
+    Examples
+    --------
+    >>> x = np.ones(10)
+    >>> with acc.data(copyin=[x[:5]]):
+    ...     acc.is_present(x[:5]), acc.is_present(x)
+    (True, False)
     """
     scope, frame, place = here_for("acc is_present", a, device)
     if place is None or not a.size:
@@ -160,14 +174,21 @@ def is_present(a: Any, *, device: int | None = None) -> bool:
 
 @takes_clauses
 def deviceptr(a: Any, *, device: int | None = None) -> Any:
-    """Return the device array of a host array; None where not all of it is present, ``a`` itself on the host.
+    """Return the device array of a host array; None if a part of it is not present, and ``a`` itself on the host.
 
-    To use it after the end of the mapping is a `RegionClosedError`, as with `offload.get_mapped_ptr`. Parameters,
+    A use after the end of the mapping raises a `RegionClosedError`, as with `offload.get_mapped_ptr`. Parameters,
     errors and blocking as for `is_present`.
 
     Notes
     -----
     OpenACC 3.3, 3.2 "acc_deviceptr".
+
+    Examples
+    --------
+    >>> x = np.arange(3.0)
+    >>> with acc.data(copyin=[x]):
+    ...     print(acc.deviceptr(x).get())
+    [0. 1. 2.]
     """
     scope, frame, place = here_for("acc deviceptr", a, device)
     return a if place is None else corresponding(scope, frame, place, a)
@@ -175,23 +196,30 @@ def deviceptr(a: Any, *, device: int | None = None) -> Any:
 
 @takes_clauses
 def hostptr(d: Any, *, device: int | None = None) -> Any:
-    """Return the host array that a device array is the data of; None where it is none's.
+    """Return the host array whose data a device array is; None if there is no such array.
 
     Parameters
     ----------
     d : array
-        What `deviceptr` gave, or a view of it; of data with gaps all of it.
+        An array of `deviceptr`, or a view of it. For data with gaps, it must be the whole array.
     device : int, optional
         A device number; None is the device of ``d``.
 
     Raises
     ------
     ClauseError
-        Not a device array.
+        The argument is not a device array.
 
     Notes
     -----
-    *Blocks* never. OpenACC 3.3, 3.2 "acc_hostptr".
+    The call never blocks. OpenACC 3.3, 3.2 "acc_hostptr".
+
+    Examples
+    --------
+    >>> x = np.arange(3.0)
+    >>> with acc.data(copyin=[x]):
+    ...     print(acc.hostptr(acc.deviceptr(x)))
+    [0. 1. 2.]
     """
     scope = here()
     scope.frame("acc hostptr")
@@ -244,22 +272,33 @@ def map_data(a: Any, d: Any, *, device: int | None = None) -> None:
     a : array
         A host array.
     d : array
-        A contiguous device array of at least as many bytes, of `malloc` for one, or a part of such.
+        A contiguous device array of at least as many bytes, for example of `malloc`, or a part of one.
     device : int, optional
         The device of ``d``; None is the default device.
 
     Raises
     ------
     ClauseError
-        No such arrays, too few bytes, another device, or the host as the device.
+        The arguments are not such arrays, there are too few bytes, ``d`` is on another device, or the device is the
+        host.
     MapError
         ``a``, or a part of it, is present.
 
     Notes
     -----
-    *Blocks* until what the calling thread's own stream holds is done, and queued operations that map or unmap ``a``
-    have been put on their streams. No `exit_data` ends it, and a mapping left at the runtime's end is reported.
-    OpenACC 3.3, 3.2 "acc_map_data".
+    The call blocks until the work on the calling thread's own stream is done, and until queued operations that map or
+    unmap ``a`` are on their streams. `exit_data` does not end the mapping. If it is left at the runtime's end, offload
+    reports it. OpenACC 3.3, 3.2 "acc_map_data".
+
+    Examples
+    --------
+    >>> x, d = np.arange(3.0), acc.malloc(24)
+    >>> acc.map_data(x, d)
+    >>> acc.update(device=[x])
+    >>> d.view(np.float64).get()
+    array([0., 1., 2.])
+    >>> acc.unmap_data(x)
+    >>> acc.free(d)
     """
     scope, frame, place = here_for("acc map_data", a, device)
     if place is not None:
@@ -272,7 +311,7 @@ def map_data(a: Any, d: Any, *, device: int | None = None) -> None:
 
 @for_finalizers
 def unmap_data(a: Any, *, device: int | None = None) -> None:
-    """End what `map_data` began; nothing is copied or freed.
+    """End a mapping of `map_data`; nothing is copied or freed.
 
     Parameters
     ----------
@@ -284,13 +323,22 @@ def unmap_data(a: Any, *, device: int | None = None) -> None:
     Raises
     ------
     ClauseError
-        Not a host array, or the host as its device.
+        The argument is not a host array, or the device is the host.
     MapError
-        It was not mapped by `map_data`, or a region still holds it.
+        The array was not mapped by `map_data`, or a region still holds it.
 
     Notes
     -----
-    *Blocks* until what has been put on streams with the data is done. OpenACC 3.3, 3.2 "acc_unmap_data".
+    The call blocks until the work enqueued with the data is done. OpenACC 3.3, 3.2 "acc_unmap_data".
+
+    Examples
+    --------
+    >>> x, d = np.ones(3), acc.malloc(24)
+    >>> acc.map_data(x, d)
+    >>> acc.unmap_data(x)
+    >>> acc.is_present(x)
+    False
+    >>> acc.free(d)
     """
     scope, frame, place = here_for("acc unmap_data", a, device)
     if place is not None:

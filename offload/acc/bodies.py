@@ -16,12 +16,17 @@ if TYPE_CHECKING:
 
 
 class LaunchConfig(NamedTuple):
-    """How a compute construct asks to be launched; None where a clause is missing.
+    """The launch clauses of a compute construct; a field is None if its clause is missing.
 
     Attributes
     ----------
     num_gangs, num_workers, vector_length : int or None
-        CUDA's blocks, warps of a block and threads of a warp, as the usual compilers have it.
+        Usual compilers map them to CUDA's blocks, warps of a block and threads of a warp.
+
+    Examples
+    --------
+    >>> acc.LaunchConfig(num_gangs=80, vector_length=32)
+    LaunchConfig(num_gangs=80, num_workers=None, vector_length=32)
     """
 
     num_gangs: int | None = None
@@ -71,16 +76,24 @@ def launch_config() -> LaunchConfig:
     Returns
     -------
     LaunchConfig
-        None for each that the construct does not say.
+        A field is None if the construct does not have the clause.
 
     Raises
     ------
     UsageError
-        The caller is in no compute region.
+        The caller is not in a compute region.
 
     Notes
     -----
     OpenACC 3.3, 2.5.10 "num_gangs clause" and the next two.
+
+    Examples
+    --------
+    >>> @acc.parallel(num_gangs=80, vector_length=32)
+    ... def body():
+    ...     return acc.launch_config().num_gangs
+    >>> body()
+    80
     """
     task = here().task
     if task is None or not task.construct.directive.startswith("acc "):

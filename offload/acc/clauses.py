@@ -105,16 +105,24 @@ def zero(*items: Any) -> Zero:
     Parameters
     ----------
     *items : arrays or str
-        List items of the clause that this stands in.
+        List items of the clause that contains the modifier.
 
     Raises
     ------
     ClauseError
-        No item.
+        There is no item.
 
     Notes
     -----
     OpenACC 3.3, 2.7.11 "create clause" (section numbers of OpenACC are unchecked).
+
+    Examples
+    --------
+    >>> x = np.ones(3)
+    >>> with acc.data(copyout=[acc.zero(x)]):
+    ...     pass
+    >>> x
+    array([0., 0., 0.])
     """
     if not items:
         raise ClauseError("zero() names no list item; name at least one")

@@ -273,47 +273,57 @@ def parallel(function: Callable[..., Any] | None = None, /, **clauses: Any) -> A
     Parameters
     ----------
     copy, copyin, copyout, create, present, no_create : list of str and arrays
-        As for `data`, for the time of the region. Arguments in no clause are ``copy``. A string names a parameter, a
-        section of one (``"x[2:5]"``: lower and length), or a name that the function sees.
+        The data clauses of `data`, for the duration of the region. Arguments in no clause are ``copy``. A string names
+        a parameter, a section of one (``"x[2:5]"``: lower and length), or a variable that the function can see.
     deviceptr : list of str and arrays
-        Arguments that have to be device arrays; those pass through in any case.
+        Arguments that must be device arrays. Device arrays are always passed unchanged.
     private, firstprivate : list of str and arrays
         Arguments with device storage of their own: uninitialised, or with the contents at the call.
     reduction : dict of str to list of str and arrays
-        By operator, as for `taskgroup`: arguments of which the body receives a private array that holds the operator's
-        identity, and which are combined with what that holds when the body ends. They are ``copy`` unless another
-        data clause names them, and device arrays have to be in ``deviceptr``.
+        Maps an operator to arguments, as in `taskgroup`. The body receives a private array for each, with the
+        operator's identity. The region combines it with the argument when the body ends. The arguments are ``copy``
+        unless another data clause names them. Name device arrays in ``deviceptr``, too.
     default : {"none", "present"}, optional
-        What arguments in no clause are. ``"none"``: an error, of numbers too (`firstprivate` names those), but for
-        arrays that a region around the call names. ``"present"``: arrays are ``present``.
+        The treatment of arguments in no clause. ``"none"``: an error, also for numbers (name them in ``firstprivate``),
+        except for arrays that a region around the call names. ``"present"``: arrays are ``present``.
     if_, self_ : bool
-        False, or True for ``self_``: the body runs on the host, on the host's arrays.
+        The body runs on the host, on the host's arrays, if ``if_`` is False or ``self_`` is True.
     async_ : int or True, optional
-        The queue that the region is an operation of; the call returns its `Task`.
+        The queue of the region; the call returns its `Task`.
     wait : int, list or True, optional
-        Queues that the region follows, True for all; without ``async_`` the calling thread waits for them.
+        Queues that the region runs after; True means all. Without ``async_`` the calling thread waits for them.
     num_gangs, num_workers, vector_length : int, optional
-        What the body can ask for with `launch_config`.
+        Values that the body can read with `launch_config`.
     device, depend, name
-        As for `target`.
+        The clauses of `target`.
 
     Returns
     -------
     ComputeFunction
-        Calling it returns what the body returns, or a `Task`; ``.options(…)`` replaces clauses. An argument that is a
-        `Task` is followed, and the body gets its value, which has to be a scalar or a device array.
+        Each call returns the result of the body, or a `Task`; ``.options(…)`` replaces clauses. If an argument is a
+        `Task`, the region runs after it, and the body gets its value, which must be a scalar or a device array.
 
     Raises
     ------
     ClauseError
         At the call or before: wrong clauses, types, names or device numbers.
     NotPresentError, MapError, DeviceMemoryError
-        At the call, with ``async_`` from the next wait: presence, overlap, memory.
+        At the call, or with ``async_`` from the next wait: presence, overlap, memory.
 
     Notes
     -----
-    *Blocks* without ``async_`` until copies back are done, and on no queue but those of ``wait``. *Costs* as `target`.
-    OpenACC 3.3, 2.5.1 "Parallel Construct" (section numbers of OpenACC are unchecked).
+    Without ``async_``, the call blocks until the copies back are done. It waits only for the queues in ``wait``. It
+    copies as `target` does. OpenACC 3.3, 2.5.1 "Parallel Construct" (section numbers of OpenACC are unchecked).
+
+    Examples
+    --------
+    >>> @acc.parallel(copyin=["x"], copy=["y"])
+    ... def saxpy(a, x, y):
+    ...     y += a * x  # x and y are device arrays
+    >>> x, y = np.ones(3), np.zeros(3)
+    >>> saxpy(2.0, x, y)
+    >>> y
+    array([2., 2., 2.])
     """
     return decorate(ParallelFunction, function, clauses)
 
@@ -326,6 +336,17 @@ def kernels(function: Callable[..., Any] | None = None, /, **clauses: Any) -> An
     Notes
     -----
     OpenACC 3.3, 2.5.3 "Kernels Construct".
+
+    Examples
+    --------
+    >>> @acc.kernels(copy=["x"])
+    ... def normalise(x):
+    ...     x -= x.mean()
+    ...     x /= x.max()
+    >>> x = np.array([1.0, 2.0, 3.0])
+    >>> normalise(x)
+    >>> x
+    array([-1.,  0.,  1.])
     """
     return decorate(KernelsFunction, function, clauses)
 
@@ -338,6 +359,16 @@ def serial(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any
     Notes
     -----
     OpenACC 3.3, 2.5.2 "Serial Construct".
+
+    Examples
+    --------
+    >>> @acc.serial(copy=["x"])
+    ... def shift(x):
+    ...     x[1:] = x[:-1].copy()
+    >>> x = np.arange(4.0)
+    >>> shift(x)
+    >>> x
+    array([0., 0., 1., 2.])
     """
     return decorate(SerialFunction, function, clauses)
 

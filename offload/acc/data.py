@@ -57,44 +57,58 @@ def data(
     depend: Any = (),
     **clauses: Any,
 ) -> Iterator[None]:
-    """Keep data on a device for the time of a block.
+    """Keep data on a device for the duration of a block.
 
     Parameters
     ----------
     copy, copyin, copyout, create, present, no_create : list of arrays
-        Host arrays, views, sections or objects with a mapper. What is present already is only counted, else it gets
-        storage, with a copy to the device at the entry (``copy``, ``copyin``), and one back at the end if nothing else
-        holds it then (``copy``, ``copyout``). ``present`` has to be there; ``no_create`` is ignored where it is
-        not. ``create`` and ``copyout`` take `zero` of items. ``pcopy``, ``present_or_copy`` and so on mean the same.
+        Host arrays, views, sections or objects with a mapper. Data that is already present is only counted; other data
+        gets storage. ``copy`` and ``copyin`` copy new storage to the device at the entry. ``copy`` and ``copyout`` copy
+        back at the end, if nothing else holds the data then. ``present`` requires that the data is present, and
+        ``no_create`` ignores absent data. ``create`` and ``copyout`` accept `zero` of items. The older spellings
+        ``pcopy``, ``present_or_copy`` and so on have the same meaning.
     deviceptr : list of arrays
         Device arrays, which are used as they are.
     if_ : bool
         False: nothing is mapped.
     async_ : int or True, optional
-        The queue that entry and end are operations of: the block begins at once and leaves at once.
+        The queue of the entry and the end. The block begins and ends at once.
     wait : int, list or True, optional
-        Queues that the entry follows, True for all.
+        Queues that the entry runs after; True means all.
     device : int, optional
         A device number; None is the default device.
     devices : list of int or "all", optional
-        Device numbers of one kind, in place of ``device``: each gets a replica, the first is the primary, whose queues
-        the operation is in. By default what ``OFFLOAD_LOOP_DEVICES`` says.
+        Device numbers of one kind, instead of ``device``. Each device gets a replica. The first device is the primary,
+        whose queues hold the operation. The default is the value of ``OFFLOAD_LOOP_DEVICES``.
     depend : list of dependences
-        Of the entry and the end, as of OpenMP's tasks.
+        Dependences of the entry and the end, as for OpenMP's tasks.
 
     Raises
     ------
     ClauseError
-        Wrong clauses, at the entry.
+        A clause is wrong, at the entry.
     NotPresentError
-        ``present`` data is absent; with ``async_`` from the next wait.
+        ``present`` data is absent. With ``async_``, the next wait raises it.
     MapError, DeviceMemoryError
-        An item is present in part, or on some of the devices only, can not be copied back, or does not fit.
+        An item is present in part, or on some of the devices only, cannot be copied back, or does not fit.
 
     Notes
     -----
-    *Blocks* without ``async_`` until the copies are done, and on nothing else: operations of queues go on. A block that
-    raises is left as one that ends. OpenACC 3.3, 2.6.5 "Data Construct" (section numbers of OpenACC are unchecked).
+    Without ``async_``, entry and end block until their copies are done. They do not wait for operations of queues. A
+    block that raises ends in the same way. OpenACC 3.3, 2.6.5 "Data Construct" (section numbers of OpenACC are
+    unchecked).
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> @acc.parallel(present=["x"])
+    ... def increment(x):
+    ...     x += 1
+    >>> with acc.data(copy=[x]):  # one copy each way
+    ...     for step in range(10):
+    ...         increment(x)
+    >>> x
+    array([10., 10., 10.])
     """
     name = "acc data"
     refuse_inside(name)
@@ -157,14 +171,14 @@ def enter_data(
     depend: Any = (),
     **clauses: Any,
 ) -> Task | None:
-    """Map data until `exit_data`; what is present already is only counted.
+    """Map data until `exit_data`; present data is only counted.
 
     Parameters
     ----------
     copyin, create : list of arrays
-        With and without a copy to the device, as for `data`; ``create`` takes `zero`.
+        Items to map, with and without a copy to the device, as for `data`. ``create`` accepts `zero`.
     async_, wait, if_, device, devices, depend
-        As for `data`.
+        The parameters of `data`.
 
     Returns
     -------
@@ -174,12 +188,20 @@ def enter_data(
     Raises
     ------
     ClauseError, MapError, DeviceMemoryError
-        As `data`.
+        See `data`.
 
     Notes
     -----
-    *Blocks* without ``async_`` until the copies are done. Counts in the dynamic counter. OpenACC 3.3, 2.6.6 "Enter Data
-    and Exit Data Directives".
+    Without ``async_``, the call blocks until the copies are done. It counts in the dynamic counter. OpenACC 3.3, 2.6.6
+    "Enter Data and Exit Data Directives".
+
+    Examples
+    --------
+    >>> x = np.arange(3.0)
+    >>> acc.enter_data(copyin=[x])
+    >>> acc.is_present(x)
+    True
+    >>> acc.exit_data(delete=[x])
     """
     items = _items("acc enter_data", clauses, ENTER_SPELLINGS, needs="copyin= or create=")
     operation = QueueOperation(
@@ -211,12 +233,12 @@ def exit_data(
     Parameters
     ----------
     copyout, delete : list of arrays
-        With and without a copy back where the data is removed. What is absent is ignored. What was entered with
-        ``devices`` is left with the same ones, in any order.
+        Items to unmap, with and without a copy back when the data is removed. Absent items are ignored. If you entered
+        an item with ``devices``, exit with the same devices, in any order.
     finalize : bool
         True: undo every `enter_data` of the items. Regions still hold their data.
     async_, wait, if_, device, devices, depend
-        As for `data`.
+        The parameters of `data`.
 
     Returns
     -------
@@ -226,13 +248,23 @@ def exit_data(
     Raises
     ------
     ClauseError
-        Wrong clauses.
+        A clause is wrong.
     MapError
         An item of ``copyout`` is read-only.
 
     Notes
     -----
-    *Blocks* without ``async_`` until the copies are done. OpenACC 3.3, 2.6.6 "Enter Data and Exit Data Directives".
+    Without ``async_``, the call blocks until the copies are done. OpenACC 3.3, 2.6.6 "Enter Data and Exit Data
+    Directives".
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> acc.enter_data(create=[x])
+    >>> acc.parallel(lambda x: x.fill(7))(x)
+    >>> acc.exit_data(copyout=[x])
+    >>> x
+    array([7., 7., 7.])
     """
     items = _items("acc exit_data", clauses, EXIT_SPELLINGS, needs="copyout= or delete=")
     operation = QueueOperation(
@@ -256,23 +288,23 @@ def update(
     devices: Any = None,
     depend: Any = (),
 ) -> Task | None:
-    """Copy between host arrays and their data on the device, whatever the counters.
+    """Copy between host arrays and their data on the device; the counters do not matter.
 
     Parameters
     ----------
     self_, host : list of arrays
-        Copied to the host; two words for one clause. Host arrays, or views of any strides.
+        Host arrays, or views with any strides, to copy to the host. Both names mean the same clause.
     device : list of arrays
-        Copied to the device.
+        Host arrays, or views with any strides, to copy to the device.
     if_present : bool
-        True: what is not present is ignored; else it is an error.
+        True: ignore items that are not present. Otherwise they are an error.
     if_, async_, wait, depend
-        As for `data`.
+        The parameters of `data`.
     device_num : int, optional
         A device number; None is the default device.
     devices : list of int or "all", optional
-        As for `data`: a copy to the device is one to each, and one to the host takes each part from a device that has
-        its last values.
+        The devices, as for `data`. A copy to the device goes to each of them. A copy to the host takes each part from a
+        device that has its last values.
 
     Returns
     -------
@@ -282,15 +314,24 @@ def update(
     Raises
     ------
     ClauseError
-        No item, one in both directions, or wrong clauses.
+        There is no item, an item is in both directions, or a clause is wrong.
     NotPresentError
-        An item is not wholly present; with ``async_`` from the next wait.
+        An item is not wholly present. With ``async_``, the next wait raises it.
     MapError
         An item of ``self_`` is read-only.
 
     Notes
     -----
-    *Blocks* without ``async_`` until the copies are done. OpenACC 3.3, 2.14.4 "Update Directive".
+    Without ``async_``, the call blocks until the copies are done. OpenACC 3.3, 2.14.4 "Update Directive".
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> with acc.data(copyin=[x]):
+    ...     acc.parallel(lambda x: x.fill(7))(x)
+    ...     acc.update(self_=[x[:2]])
+    >>> x
+    array([7., 7., 0.])
     """
     to_host = as_tuple(self_)
     if device.__class__ is list:

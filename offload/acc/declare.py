@@ -26,29 +26,44 @@ def declare(function: Callable[..., Any] | None = None, /, **clauses: Any) -> An
     Parameters
     ----------
     create, copyin, device_resident, link : list of arrays
-        Host arrays, which have storage on every device from its first use until the runtime closes, with the values
-        that the host has then; with ``link`` only while something maps them. Values move by `update`.
+        Host arrays that have storage on every device from its first use until the runtime closes. The initial values
+        are the host's values at that time. With ``link``, the storage exists only while something maps the array. Use
+        `update` to move values.
     copy, copyin, copyout, create, present, no_create, deviceptr : list of str
-        Parameters of a function, or sections of them, or names that it sees: then `declare` is its decorator, and
-        each of its calls is a `data` region of them.
+        Parameters of a function, sections of them, or variables that it can see. `declare` is then the function's
+        decorator, and each of its calls is a `data` region of these items.
 
     Returns
     -------
     callable or None
-        The decorator, with strings; what it makes has ``.options(…)``, which replaces clauses.
+        The decorator, with strings. The decorated function has ``.options(…)``, which replaces clauses.
 
     Raises
     ------
     ClauseError
-        No list item, arrays beside strings, or a clause that means nothing for them.
+        There is no list item, arrays and strings are mixed, or a clause has no meaning for them.
     UnsupportedError
         The function is an ``async def`` or a generator.
     MapError
-        As `declare_target`.
+        See `declare_target`.
 
     Notes
     -----
-    *Blocks* never; the region of a call as `data`. OpenACC 3.3, 2.13 "Declare Directive".
+    The call never blocks. The region of a decorated call blocks as `data` does. OpenACC 3.3, 2.13 "Declare Directive".
+
+    Examples
+    --------
+    >>> @acc.parallel(present=["x"])
+    ... def increment(x):
+    ...     x += 1
+    >>> @acc.declare(copy=["x"])
+    ... def increment_twice(x):  # each call is a data region of x
+    ...     increment(x)
+    ...     increment(x)
+    >>> x = np.zeros(3)
+    >>> increment_twice(x)
+    >>> x
+    array([2., 2., 2.])
     """
     if function is not None and not clauses:
         raise ClauseError("acc declare names no list item; write for example @acc.declare(create=['x'])")

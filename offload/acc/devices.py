@@ -32,7 +32,15 @@ if TYPE_CHECKING:
 
 
 class DeviceType(StrEnum):
-    """A type of device; a string with the same letters does as well."""
+    """A type of device. You can also use the member's value, a string.
+
+    Examples
+    --------
+    >>> acc.DeviceType("sim") is acc.device_sim
+    True
+    >>> [device_type.value for device_type in acc.DeviceType]
+    ['none', 'default', 'host', 'not_host', 'nvidia', 'sim']
+    """
 
     NONE = "none"
     DEFAULT = "default"  # that of the runtime's initial default device
@@ -43,7 +51,15 @@ class DeviceType(StrEnum):
 
 
 class DeviceProperty(StrEnum):
-    """What `get_property` can tell of a device."""
+    """A property of a device, for `get_property`. You can also use the member's value, a string.
+
+    Examples
+    --------
+    >>> [prop.value for prop in acc.DeviceProperty]
+    ['memory', 'free_memory', 'shared_memory_support', 'name', 'vendor', 'driver']
+    >>> acc.get_property(0, acc.device_sim, acc.DeviceProperty.NAME)
+    'sim:0'
+    """
 
     MEMORY = "memory"  # bytes
     FREE_MEMORY = "free_memory"  # bytes
@@ -73,16 +89,26 @@ _Word = TypeVar("_Word", bound=StrEnum)
 
 
 def get_num_devices(device_type: DeviceType | str) -> int:
-    """Return the number of devices of a type in the current runtime; there is one host, and nothing of ``none``.
+    """Return the number of devices of a type in the current runtime; there is one host, and no device of type ``none``.
+
+    Parameters
+    ----------
+    device_type : DeviceType or str
+        The type.
 
     Raises
     ------
     ClauseError
-        No type of device.
+        The argument is not a type of device.
 
     Notes
     -----
     OpenACC 3.3, 3.2 "acc_get_num_devices".
+
+    Examples
+    --------
+    >>> acc.get_num_devices(acc.device_sim), acc.get_num_devices("host")
+    (1, 1)
     """
     return len(_places(current_runtime(), _type_of(device_type, "get_num_devices")))
 
@@ -93,20 +119,27 @@ def set_device_type(device_type: DeviceType | str) -> None:
     Parameters
     ----------
     device_type : DeviceType or str
-        `device_default` goes back to the runtime's initial default device; `device_none` changes nothing.
+        `device_default` returns to the runtime's initial default device; `device_none` changes nothing.
 
     Raises
     ------
     ClauseError
-        No type of device.
+        The argument is not a type of device.
     DeviceUnavailableError
         The runtime has no such device.
     UsageError
-        In a target or compute region.
+        The call is in a target or compute region.
 
     Notes
     -----
     OpenACC 3.3, 3.2 "acc_set_device_type".
+
+    Examples
+    --------
+    >>> acc.set_device_type(acc.device_host)
+    >>> acc.get_device_type()
+    <DeviceType.HOST: 'host'>
+    >>> acc.set_device_type(acc.device_default)
     """
     what = "set_device_type"
     _select(_type_of(device_type, what), what)
@@ -118,6 +151,11 @@ def get_device_type() -> DeviceType | str:
     Notes
     -----
     OpenACC 3.3, 3.2 "acc_get_device_type".
+
+    Examples
+    --------
+    >>> acc.get_device_type() == "sim"
+    True
     """
     return _type_at(current_runtime(), get_default_device())
 
@@ -128,22 +166,29 @@ def set_device_num(n: int, device_type: DeviceType | str) -> None:
     Parameters
     ----------
     n : int
-        A number of at least 0, within the type; a negative one is the first device of it.
+        The device's number within the type. A negative number means the first device of the type.
     device_type : DeviceType or str
-        For `device_none` the type stays.
+        `device_none` keeps the type.
 
     Raises
     ------
     ClauseError
-        No type of device, no number, or one beyond the last device of the type.
+        The argument is not a type of device, the number is not an integer, or it is beyond the last device of the type.
     DeviceUnavailableError
         The runtime has no device of the type.
     UsageError
-        In a target or compute region.
+        The call is in a target or compute region.
 
     Notes
     -----
     OpenACC 3.3, 3.2 "acc_set_device_num".
+
+    Examples
+    --------
+    >>> with omp.Runtime("sim:2"):
+    ...     acc.set_device_num(1, acc.device_sim)
+    ...     acc.get_device_num(acc.device_sim)
+    1
     """
     what = "set_device_num"
     runtime = current_runtime()
@@ -156,24 +201,34 @@ def set_device_num(n: int, device_type: DeviceType | str) -> None:
 
 
 def get_device_num(device_type: DeviceType | str) -> int:
-    """Return which device of a type is used, by its number within the type.
+    """Return the number, within its type, of the device of a type that is in use.
+
+    Parameters
+    ----------
+    device_type : DeviceType or str
+        The type.
 
     Returns
     -------
     int
-        The number of the current task's default device, where that is of the type; else 0, the one that
+        The number of the current task's default device, if it is of the type. Otherwise 0, the device that
         `set_device_type` would choose.
 
     Raises
     ------
     ClauseError
-        No type of device.
+        The argument is not a type of device.
     DeviceUnavailableError
         The runtime has no device of the type.
 
     Notes
     -----
     OpenACC 3.3, 3.2 "acc_get_device_num".
+
+    Examples
+    --------
+    >>> acc.get_device_num(acc.device_sim)
+    0
     """
     what = "get_device_num"
     runtime = current_runtime()
@@ -191,28 +246,36 @@ def get_property(n: int, device_type: DeviceType | str, what: DeviceProperty | s
     Parameters
     ----------
     n : int
-        Its number within the type.
+        The device's number within the type.
     device_type : DeviceType or str
         `device_host` is the host.
     what : DeviceProperty or str
-        Which one.
+        The property.
 
     Returns
     -------
     int, bool or str
-        Bytes for ``memory`` and ``free_memory``; whether the device reaches all host memory without copies for
-        ``shared_memory_support``; texts for ``name``, ``vendor`` and ``driver`` (its version).
+        Bytes for ``memory`` and ``free_memory``. For ``shared_memory_support``, whether the device can access all host
+        memory without copies. Strings for ``name``, ``vendor`` and ``driver`` (its version).
 
     Raises
     ------
     ClauseError
-        No type of device, no number, one beyond the last device of the type, or no property.
+        The type of device or the property does not exist, the number is not an integer, or it is beyond the last device
+        of the type.
     DeviceUnavailableError
         The runtime has no device of the type.
 
     Notes
     -----
-    OpenACC 3.3, 3.2 "acc_get_property", which has ``acc_get_property_string`` for texts.
+    OpenACC 3.3, 3.2 "acc_get_property"; C has ``acc_get_property_string`` for strings.
+
+    Examples
+    --------
+    >>> acc.get_property(0, acc.device_sim, acc.property_name)
+    'sim:0'
+    >>> acc.get_property(0, "sim", "free_memory") > 0
+    True
     """
     runtime = current_runtime()
     asked = _word(DeviceProperty, what, "get_property: {} is not a property")
@@ -240,12 +303,26 @@ def get_property(n: int, device_type: DeviceType | str, what: DeviceProperty | s
 def init(device_type: DeviceType | str = DeviceType.DEFAULT) -> None:
     """Prepare the devices of a type, and make one of them the default device as `set_device_type` does.
 
-    Parameters and errors as there.
+    Parameters
+    ----------
+    device_type : DeviceType or str
+        The type, as for `set_device_type`.
+
+    Raises
+    ------
+    ClauseError, DeviceUnavailableError, UsageError
+        See `set_device_type`.
 
     Notes
     -----
-    A runtime opens its devices when it is made; what is left to do is the storage of `declare_target`, with the host's
-    values of now. *Blocks* until those are copied. OpenACC 3.3, 3.2 "acc_init".
+    A runtime opens its devices when it is made. Therefore `init` only has to allocate the storage of `declare_target`,
+    with the host's current values. The call blocks until these are copied. OpenACC 3.3, 3.2 "acc_init".
+
+    Examples
+    --------
+    >>> acc.init(acc.device_sim)
+    >>> acc.get_device_type() == acc.device_sim
+    True
     """
     runtime = current_runtime()
     wanted = _type_of(device_type, "init")
@@ -257,21 +334,34 @@ def init(device_type: DeviceType | str = DeviceType.DEFAULT) -> None:
 
 @takes_clauses
 def shutdown(device_type: DeviceType | str = DeviceType.DEFAULT) -> None:
-    """Wait for what the queues of all devices of a type hold. The devices, and what is mapped there, stay.
+    """Wait for the operations of all queues of all devices of a type. The devices and their data stay available.
+
+    Parameters
+    ----------
+    device_type : DeviceType or str
+        The type, as for `set_device_type`.
 
     Raises
     ------
     ClauseError
-        No type of device.
+        The argument is not a type of device.
     ExceptionGroup
-        Operations of the queues have failed, and nobody has seen it.
+        Operations of the queues have failed, and their failures have not been retrieved.
     UsageError
-        In a target or compute region.
+        The call is in a target or compute region.
 
     Notes
     -----
-    A runtime closes its devices when it ends, so that they can be used again at once, as the standard wants. *Blocks*
-    as `wait`. OpenACC 3.3, 3.2 "acc_shutdown".
+    A runtime closes its devices when it ends. Therefore you can use them again at once, as the standard requires. The
+    call blocks as `wait` does. OpenACC 3.3, 3.2 "acc_shutdown".
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> task = acc.parallel(async_=1)(lambda x: x.fill(2))(x)
+    >>> acc.shutdown(acc.device_sim)
+    >>> x
+    array([2., 2., 2.])
     """
     scope = here()
     frame = scope.frame("acc shutdown")
@@ -287,18 +377,25 @@ def on_device(device_type: DeviceType | str) -> bool:
     Parameters
     ----------
     device_type : DeviceType or str
-        `device_host`, and `device_none`, is where code runs outside of target and compute regions, and in those that
-        run on the host; `device_not_host` is all other places.
+        Code outside of target and compute regions, and in regions that run on the host, is on `device_host`, and on
+        `device_none`. All other code is on `device_not_host`.
 
     Raises
     ------
     ClauseError
-        No type of device.
+        The argument is not a type of device.
 
     Notes
     -----
-    OpenACC 3.3, 3.2 "acc_on_device"; the standard says nothing of `device_default`, which is the type that it stands
+    OpenACC 3.3, 3.2 "acc_on_device". The standard does not define `device_default` here; it is the type that it stands
     for.
+
+    Examples
+    --------
+    >>> acc.on_device(acc.device_host)
+    True
+    >>> acc.parallel(lambda: acc.on_device(acc.device_not_host))()
+    True
     """
     scope = here()
     wanted = _type_of(device_type, "on_device")

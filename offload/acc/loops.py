@@ -34,14 +34,14 @@ class ComputeLoop(DeviceLoop, ComputeFunction):
 
 
 class ParallelLoop(ComputeLoop):
-    """A function under ``parallel loop``."""
+    """A loop function under ``parallel loop``. `parallel_loop` makes it."""
 
     _directive = "acc parallel loop"
     __slots__ = ()
 
 
 class KernelsLoop(ComputeLoop):
-    """A function under ``kernels loop``."""
+    """A loop function under ``kernels loop``. `kernels_loop` makes it."""
 
     _directive = "acc kernels loop"
     __slots__ = ()
@@ -54,53 +54,66 @@ class KernelsLoop(ComputeLoop):
 def parallel_loop(function: Any = None, /, **clauses: Any) -> Any:
     """Make each call of a function a loop on the device: its iterations are independent.
 
-    The function is a nest of ``for … in range(…)``, as `offload.target_loop` takes it, with `acc.loop` around ranges of
-    which more is to be said.
+    The function is a nest of ``for … in range(…)``, as for `offload.target_loop`. Write `acc.loop` around a range to
+    give a loop clauses.
 
     Parameters
     ----------
     copy, copyin, copyout, create, present, no_create, deviceptr, default
-        As for `parallel`. Arrays in no clause are ``copyin`` where the loop only reads them, ``copyout`` where it
-        provably writes all of them and reads none, else ``copy``.
+        The clauses of `parallel`. An array in no clause is ``copyin`` if the loop only reads it. It is ``copyout`` if
+        the loop provably writes all of it and reads none, and otherwise ``copy``.
     if_, self_, async_, wait, device, depend, name
-        As for `parallel`.
+        The clauses of `parallel`.
     gang, worker, vector : bool or int
-        On which levels of a device iterations fall: blocks, rows of threads in a block, threads of a row; or how many.
+        The levels of a device on which iterations run: blocks, rows of threads in a block, threads of a row. A number
+        sets their size.
     num_gangs, num_workers, vector_length : int
-        The same, of all loops.
+        The same sizes, for all loops.
     seq, independent, auto : bool
-        Iterations run in order, none behind one that fails; beside each other, which is the default; beside each other
-        where that is proved, else in order, with a `PerformanceWarning`.
+        ``seq``: iterations run in order, and stop at the first that fails. ``independent``: iterations run in parallel,
+        which is the default. ``auto``: iterations run in parallel if they are proved independent, and otherwise in
+        order, with a `PerformanceWarning`.
     collapse : int
-        So many of the outermost loops, perfectly nested, are one iteration space.
+        The number of outermost, perfectly nested loops that form one iteration space.
     tile : tuple of int
-        So many loops are, and are carried out in blocks of these sizes.
+        Form one iteration space of as many loops as there are numbers, and run it in blocks of these sizes.
     reduction, private, firstprivate, lastprivate, atomic, schedule, num_threads, cache, check, bounds, fastmath
-        As for `offload.target_loop`.
+        The clauses of `offload.target_loop`.
     devices, filter, exchange
-        As for `offload.target_loop`: one loop on several devices.
+        The clauses of `offload.target_loop`: one loop on several devices.
 
     Returns
     -------
     ParallelLoop
-        Calling it returns what the function returns, or with ``async_`` a `Task`; in a compute or target body it
+        Each call returns the result of the function, or with ``async_`` a `Task`. In a compute or target body, a call
         enqueues the loop on the body's stream and returns device arrays without dimensions. ``.options(…)``,
-        ``.python``, ``.compile(…)``, ``.source(…)``, ``.explain(…)`` as of `offload.target_loop`.
+        ``.python``, ``.compile(…)``, ``.source(…)`` and ``.explain(…)`` work as for `offload.target_loop`.
 
     Raises
     ------
     LoopError
-        At the decorator: the function is outside of what loops can be. At a call: its arguments are, or its iterations
+        At the decorator: the function is outside of the subset. At a call: its arguments are, or its iterations
         provably depend on each other.
     ClauseError, NotPresentError, MapError, DeviceMemoryError
-        As for `parallel`; the loop writes to an array that is read-only.
+        See `parallel`; or the loop writes to a read-only array.
     IndexError, ZeroDivisionError, AssertionError
-        With ``async_`` from the next wait; with array, index, iteration and line.
+        The error names array, index, iteration and line. With ``async_``, the next wait raises it.
 
     Notes
     -----
-    *Blocks* and *costs* as `parallel`; the first call with arguments of new types compiles. OpenACC 3.3, 2.9 "Loop
-    Construct", 2.11 "Combined Constructs" (section numbers of OpenACC are unchecked).
+    A call blocks, and copies, as a call of `parallel` does. The first call with arguments of new types compiles.
+    OpenACC 3.3, 2.9 "Loop Construct", 2.11 "Combined Constructs" (section numbers of OpenACC are unchecked).
+
+    Examples
+    --------
+    >>> @acc.parallel_loop(reduction={"+": ["total"]})
+    ... def dot(x, y):
+    ...     total = 0.0
+    ...     for i in range(x.size):
+    ...         total += x[i] * y[i]
+    ...     return total
+    >>> print(dot(np.arange(4.0), np.ones(4)))
+    6.0
     """
     return decorate(ParallelLoop, function, clauses)
 
@@ -108,16 +121,29 @@ def parallel_loop(function: Any = None, /, **clauses: Any) -> Any:
 def kernels_loop(function: Any = None, /, **clauses: Any) -> Any:
     """Make each call of a function loops on the device, one after another, each parallel where that is proved.
 
-    The function has one or more nests, with scalar statements before and between them. Each nest is one kernel, and
-    ``auto`` unless it says otherwise, by `acc.loop` around its range. Scalars that an iteration takes over from the one
-    before, by one operator, and that the function returns, are reductions without a clause.
+    The function has one or more nests, with scalar statements before and between them. Each nest is one kernel. It is
+    ``auto`` unless `acc.loop` around its range says otherwise. A scalar that passes from one iteration to the next, by
+    one operator, and that the function returns, is a reduction without a clause.
 
     Parameters, returns, errors and blocking as for `parallel_loop`.
 
     Notes
     -----
-    A loop of which nothing is proved runs in order, and says so once, in a `PerformanceWarning`. Scalars of one nest
-    are not seen in the next. OpenACC 3.3, 2.11 "Combined Constructs".
+    If nothing is proved for a loop, it runs in order, and offload issues a `PerformanceWarning` once. Scalars of one
+    nest are not visible in the next. OpenACC 3.3, 2.11 "Combined Constructs".
+
+    Examples
+    --------
+    >>> @acc.kernels_loop
+    ... def scale_and_sum(x):
+    ...     for i in range(x.size):
+    ...         x[i] = 2 * x[i]
+    ...     total = 0.0
+    ...     for i in range(x.size):
+    ...         total += x[i]
+    ...     return total
+    >>> print(scale_and_sum(np.arange(4.0)))
+    12.0
     """
     return decorate(KernelsLoop, function, clauses)
 
@@ -137,34 +163,49 @@ def loop(
     reduction: Mapping[str, Sequence[str]] | None = None,
     private: Sequence[str] = (),
 ) -> range:
-    """Say of a loop in a loop function how its iterations run: ``for k in acc.loop(range(n), vector=True)``.
+    """Say how the iterations of a loop in a loop function run: ``for k in acc.loop(range(n), vector=True)``.
 
-    Clauses are written as constants: they are read with the text.
+    Write clauses as constants, because offload reads them from the source.
 
     Parameters
     ----------
     iterations : range
-        Of the loop; written as a call of ``range``.
+        The iterations, written as a call of ``range``.
     gang, worker, vector, seq, independent, auto, collapse, tile
-        As for `parallel_loop`.
+        The clauses of `parallel_loop`.
     reduction : dict of str to list of str
-        By operator, scalars of the body, which are complete after the loop.
+        Maps an operator to scalars of the body, which are complete after the loop.
     private : list of str
-        Arrays of which each iteration has its own; scalars that are assigned in it need no clause.
+        Arrays of which each iteration has its own copy. Scalars that the loop assigns need no clause.
 
     Returns
     -------
     range
-        What was passed, so that the undecorated function runs.
+        The argument ``iterations``, so the undecorated function also runs.
 
     Raises
     ------
     ClauseError
-        No range, or a wrong clause. Where the loop is compiled it is a `LoopError` of rule ``loop``.
+        The argument is not a range, or a clause is wrong. A compiled loop raises a `LoopError` of rule ``loop``
+        instead.
 
     Notes
     -----
     OpenACC 3.3, 2.9 "Loop Construct".
+
+    Examples
+    --------
+    >>> @acc.parallel_loop
+    ... def row_sums(a, y):
+    ...     for i in range(a.shape[0]):
+    ...         s = 0.0
+    ...         for k in acc.loop(range(a.shape[1]), vector=True, reduction={"+": ["s"]}):
+    ...             s += a[i, k]
+    ...         y[i] = s
+    >>> y = np.zeros(2)
+    >>> row_sums(np.ones((2, 5)), y)
+    >>> y
+    array([5., 5.])
     """
     if not isinstance(iterations, range):
         raise ClauseError(f"acc loop: {type(iterations).__name__} {iterations!r:.40} is no range; write loop(range(…))")
@@ -178,7 +219,7 @@ def loop(
 def routine(function: FunctionType) -> FunctionType:
     """Mark a plain function as one that loops call, as a decorator, too.
 
-    It is checked at once; other functions are when a loop that calls them is made.
+    The function is checked at once. Unmarked functions are checked when a loop that calls them is made.
 
     Parameters
     ----------
@@ -188,17 +229,31 @@ def routine(function: FunctionType) -> FunctionType:
     Returns
     -------
     function
-        The function as it is.
+        The function, unchanged.
 
     Raises
     ------
     LoopError
-        The function is outside of what loops can call.
+        The function is outside of the subset.
 
     Notes
     -----
-    The clauses ``gang``, ``worker``, ``vector`` and ``seq`` are not needed: the loops in it say it. OpenACC 3.3, 2.15.1
-    "Routine Directive".
+    You do not need the clauses ``gang``, ``worker``, ``vector`` and ``seq``, because the function's loops determine
+    them. OpenACC 3.3, 2.15.1 "Routine Directive".
+
+    Examples
+    --------
+    >>> @acc.routine
+    ... def square(v):
+    ...     return v * v
+    >>> @acc.parallel_loop
+    ... def squares(x):
+    ...     for i in range(x.size):
+    ...         x[i] = square(x[i])
+    >>> x = np.arange(4.0)
+    >>> squares(x)
+    >>> x
+    array([0., 1., 4., 9.])
     """
     check_called(function)
     return function

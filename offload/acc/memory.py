@@ -27,31 +27,50 @@ def malloc(nbytes: int, *, device: int | None = None) -> Any:
     Parameters
     ----------
     nbytes : int
-        Bytes, at least 0.
+        The number of bytes, at least 0.
     device : int, optional
         A device number; None is the default device.
 
     Returns
     -------
     array
-        A device array of ``uint8``; ``.view(dtype)`` gives other elements.
+        A device array of ``uint8``; ``.view(dtype)`` changes the element type.
 
     Raises
     ------
     ClauseError
-        Not a number of bytes.
+        The argument is not a number of bytes.
     DeviceMemoryError
-        There is not enough.
+        The device has too little memory.
 
     Notes
     -----
-    What is not freed at the runtime's end is reported. OpenACC 3.3, 3.2 "acc_malloc".
+    If you do not free the memory, offload reports it at the runtime's end. OpenACC 3.3, 3.2 "acc_malloc".
+
+    Examples
+    --------
+    >>> d = acc.malloc(24)
+    >>> d.view(np.float64).shape
+    (3,)
+    >>> acc.free(d)
     """
     return target_alloc(number_of_bytes(nbytes, "acc malloc: nbytes"), "u1", device)
 
 
 def free(d: Any) -> None:
-    """Free what `malloc` gave, which must still be that array; None is ignored. Raises and blocks as `target_free`."""
+    """Free an array of `malloc`; None is ignored.
+
+    The argument must be the array that `malloc` returned, not a view. Raises and blocks as `target_free`.
+
+    Notes
+    -----
+    OpenACC 3.3, 3.2 "acc_free".
+
+    Examples
+    --------
+    >>> d = acc.malloc(24)
+    >>> acc.free(d)
+    """
     release("acc free", "acc.malloc", d)
 
 
@@ -66,23 +85,39 @@ def memcpy_to_device(dst: Any, src: Any, nbytes: int | None = None) -> None:
     src : array
         A contiguous host array.
     nbytes : int, optional
-        Bytes from the beginning of both; None is the smaller size.
+        The number of bytes from the beginning of both; None is the smaller size.
 
     Raises
     ------
     ClauseError
-        Another kind of array, or too few bytes.
+        An argument is another kind of array, or has too few bytes.
 
     Notes
     -----
-    *Blocks* until the copy is done. OpenACC 3.3, 3.2 "acc_memcpy_to_device".
+    The call blocks until the copy is done. OpenACC 3.3, 3.2 "acc_memcpy_to_device".
+
+    Examples
+    --------
+    >>> d = acc.malloc(24)
+    >>> acc.memcpy_to_device(d, np.arange(3.0))
+    >>> d.view(np.float64).get()
+    array([0., 1., 2.])
+    >>> acc.free(d)
     """
     _memcpy("memcpy_to_device", dst, src, nbytes, None)
 
 
 @takes_clauses
 def memcpy_to_device_async(dst: Any, src: Any, nbytes: int | None = None, async_: Any = True) -> Task | None:
-    """Do what `memcpy_to_device` does as an operation of a queue; otherwise as `copyin_async`."""
+    """Run `memcpy_to_device` as an operation of a queue; otherwise as `copyin_async`.
+
+    Examples
+    --------
+    >>> d = acc.malloc(24)
+    >>> task = acc.memcpy_to_device_async(d, np.arange(3.0), async_=1)
+    >>> acc.wait(1)
+    >>> acc.free(d)
+    """
     return _memcpy("memcpy_to_device", dst, src, nbytes, async_)
 
 
@@ -93,13 +128,33 @@ def memcpy_from_device(dst: Any, src: Any, nbytes: int | None = None) -> None:
     Notes
     -----
     OpenACC 3.3, 3.2 "acc_memcpy_from_device".
+
+    Examples
+    --------
+    >>> x, d = np.zeros(3), acc.malloc(24)
+    >>> acc.memcpy_to_device(d, np.arange(3.0))
+    >>> acc.memcpy_from_device(x, d)
+    >>> x
+    array([0., 1., 2.])
+    >>> acc.free(d)
     """
     _memcpy("memcpy_from_device", dst, src, nbytes, None)
 
 
 @takes_clauses
 def memcpy_from_device_async(dst: Any, src: Any, nbytes: int | None = None, async_: Any = True) -> Task | None:
-    """Do what `memcpy_from_device` does as an operation of a queue; otherwise as `copyin_async`."""
+    """Run `memcpy_from_device` as an operation of a queue; otherwise as `copyin_async`.
+
+    Examples
+    --------
+    >>> x, d = np.zeros(3), acc.malloc(24)
+    >>> first = acc.memcpy_to_device_async(d, np.arange(3.0), async_=1)
+    >>> second = acc.memcpy_from_device_async(x, d, async_=1)
+    >>> acc.wait(1)
+    >>> x
+    array([0., 1., 2.])
+    >>> acc.free(d)
+    """
     return _memcpy("memcpy_from_device", dst, src, nbytes, async_)
 
 
@@ -110,13 +165,35 @@ def memcpy_device(dst: Any, src: Any, nbytes: int | None = None) -> None:
     Notes
     -----
     OpenACC 3.3, 3.2 "acc_memcpy_device".
+
+    Examples
+    --------
+    >>> d, e = acc.malloc(24), acc.malloc(24)
+    >>> acc.memcpy_to_device(d, np.arange(3.0))
+    >>> acc.memcpy_device(e, d)
+    >>> e.view(np.float64).get()
+    array([0., 1., 2.])
+    >>> acc.free(d)
+    >>> acc.free(e)
     """
     _memcpy("memcpy_device", dst, src, nbytes, None)
 
 
 @takes_clauses
 def memcpy_device_async(dst: Any, src: Any, nbytes: int | None = None, async_: Any = True) -> Task | None:
-    """Do what `memcpy_device` does as an operation of a queue; otherwise as `copyin_async`."""
+    """Run `memcpy_device` as an operation of a queue; otherwise as `copyin_async`.
+
+    Examples
+    --------
+    >>> d, e = acc.malloc(24), acc.malloc(24)
+    >>> first = acc.memcpy_to_device_async(d, np.arange(3.0), async_=1)
+    >>> second = acc.memcpy_device_async(e, d, async_=1)
+    >>> acc.wait(1)
+    >>> e.view(np.float64).get()
+    array([0., 1., 2.])
+    >>> acc.free(d)
+    >>> acc.free(e)
+    """
     return _memcpy("memcpy_device", dst, src, nbytes, async_)
 
 
@@ -131,20 +208,28 @@ def memcpy_d2d(
     dst, src : array
         Contiguous *host* arrays, each present on its device.
     nbytes : int, optional
-        Bytes from the beginning of both; None is the smaller size.
+        The number of bytes from the beginning of both; None is the smaller size.
     dst_device, src_device : int, optional
         Device numbers; None is the default device.
 
     Raises
     ------
     ClauseError
-        Not host arrays, or too few bytes.
+        The arguments are not host arrays, or have too few bytes.
     NotPresentError
         One of them is not wholly present.
 
     Notes
     -----
-    *Blocks* until the copy is done. OpenACC 3.3, 3.2 "acc_memcpy_d2d".
+    The call blocks until the copy is done. OpenACC 3.3, 3.2 "acc_memcpy_d2d".
+
+    Examples
+    --------
+    >>> x, y = np.arange(3.0), np.zeros(3)
+    >>> with acc.data(copyin=[x], copyout=[y]):
+    ...     acc.memcpy_d2d(y, x)
+    >>> y
+    array([0., 1., 2.])
     """
     _d2d(dst, src, nbytes, dst_device, src_device, None)
 
@@ -158,7 +243,17 @@ def memcpy_d2d_async(
     src_device: int | None = None,
     async_: Any = True,
 ) -> Task | None:
-    """Do what `memcpy_d2d` does as an operation of a queue of ``dst_device``; otherwise as `copyin_async`."""
+    """Run `memcpy_d2d` as an operation of a queue of ``dst_device``; otherwise as `copyin_async`.
+
+    Examples
+    --------
+    >>> x, y = np.arange(3.0), np.zeros(3)
+    >>> with acc.data(copyin=[x], copyout=[y]):
+    ...     task = acc.memcpy_d2d_async(y, x, async_=1)
+    ...     acc.wait(1)
+    >>> y
+    array([0., 1., 2.])
+    """
     return _d2d(dst, src, nbytes, dst_device, src_device, async_)
 
 

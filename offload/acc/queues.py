@@ -31,31 +31,39 @@ if TYPE_CHECKING:
 
 @takes_clauses
 def wait(*queues: Any, async_: Any = None, if_: bool = True, device: int | None = None) -> None:
-    """Wait for what queues hold now, on the host or in another queue.
+    """Wait for the current operations of queues, on the host or in another queue.
 
     Parameters
     ----------
     *queues : int
-        Async-arguments, or one list of them; none at all, or True: all queues of the device. A queue that was never
-        used holds nothing.
+        Async-arguments, or one list of them. Without arguments, or with True, all queues of the device. A queue that
+        was never used has no operations.
     async_ : int or True, optional
-        The queue whose later operations follow what ``queues`` hold; the host goes on.
+        The queue whose later operations run after the operations of ``queues``. The host continues at once.
     if_ : bool
-        False: nothing is waited for.
+        False: the call does nothing.
     device : int, optional
-        The device whose queues are waited for, ``devnum`` in C; None is the default device, which ``async_`` is on.
+        The device of ``queues``, ``devnum`` in C. None is the default device, which ``async_`` is on.
 
     Raises
     ------
     ClauseError
-        An async-argument that means nothing.
+        An async-argument is wrong.
     ExceptionGroup
-        Without ``async_``: operations of the queues have failed, and nobody has seen it.
+        Without ``async_``: operations of the queues have failed, and their failures have not been retrieved.
 
     Notes
     -----
-    *Blocks* without ``async_``; the waiting thread may run other tasks, so hold no lock. OpenACC 3.3, 2.16.3 "Wait
-    Directive" (section numbers of OpenACC are unchecked).
+    Without ``async_``, the call blocks; the waiting thread may run other tasks, so hold no lock. OpenACC 3.3, 2.16.3
+    "Wait Directive" (section numbers of OpenACC are unchecked).
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> task = acc.parallel(async_=1)(lambda x: x.fill(2))(x)
+    >>> acc.wait(1)
+    >>> x
+    array([2., 2., 2.])
     """
     given = True if not queues else queues[0] if len(queues) == 1 else list(queues)
     if given is None or given is False:
@@ -76,40 +84,93 @@ def wait(*queues: Any, async_: Any = None, if_: bool = True, device: int | None 
 
 @takes_clauses
 def wait_all(*, device: int | None = None) -> None:
-    """Wait for what all queues of a device hold; parameters, errors and blocking as for `wait`.
+    """Wait for the operations of all queues of a device; parameters, errors and blocking as for `wait`.
 
     Notes
     -----
     OpenACC 3.3, 3.2 "acc_wait_all" (section numbers of OpenACC are unchecked).
+
+    Examples
+    --------
+    >>> x, y = np.zeros(3), np.zeros(3)
+    >>> fill = acc.parallel(lambda x: x.fill(2))
+    >>> tasks = fill.options(async_=1)(x), fill.options(async_=2)(y)
+    >>> acc.wait_all()
+    >>> float(x.sum() + y.sum())
+    12.0
     """
     wait(device=device)
 
 
 @takes_clauses
 def wait_async(queue: Any, async_: Any = True, *, device: int | None = None) -> None:
-    """Have later operations of the queue ``async_`` follow what ``queue`` holds; errors as for `wait`.
+    """Have later operations of the queue ``async_`` run after the operations of ``queue``; errors as for `wait`.
+
+    Parameters
+    ----------
+    queue : int
+        The queue to wait for.
+    async_ : int or True
+        The queue that waits.
+    device : int, optional
+        A device number; None is the default device.
 
     Notes
     -----
-    *Blocks* never. OpenACC 3.3, 3.2 "acc_wait_async".
+    The call never blocks. OpenACC 3.3, 3.2 "acc_wait_async".
+
+    Examples
+    --------
+    >>> @acc.parallel
+    ... def add(x, y):
+    ...     y += x
+    >>> x, y = np.ones(3), np.zeros(3)
+    >>> with acc.data(copyin=[x], copy=[y]):
+    ...     first = acc.parallel(async_=1)(lambda x: x.fill(2))(x)
+    ...     acc.wait_async(1, 2)  # queue 2 continues after queue 1
+    ...     second = add.options(async_=2)(x, y)
+    ...     acc.wait(2)
+    >>> y
+    array([2., 2., 2.])
     """
     wait([queue], async_=async_, device=device)  # not all, as a `wait(True)` is
 
 
 @takes_clauses
 def wait_all_async(async_: Any = True, *, device: int | None = None) -> None:
-    """Have later operations of the queue ``async_`` follow what all others hold; errors as for `wait`.
+    """Have later operations of the queue ``async_`` run after the operations of all other queues; errors as for `wait`.
+
+    Parameters
+    ----------
+    async_ : int or True
+        The queue that waits.
+    device : int, optional
+        A device number; None is the default device.
 
     Notes
     -----
-    *Blocks* never. OpenACC 3.3, 3.2 "acc_wait_all_async".
+    The call never blocks. OpenACC 3.3, 3.2 "acc_wait_all_async".
+
+    Examples
+    --------
+    >>> @acc.parallel
+    ... def add(x, y):
+    ...     y += x
+    >>> x, y = np.ones(3), np.zeros(3)
+    >>> with acc.data(copyin=[x], copy=[y]):
+    ...     first = acc.parallel(async_=1)(lambda x: x.fill(2))(x)
+    ...     acc.wait_all_async(2)  # queue 2 continues after all other queues
+    ...     second = add.options(async_=2)(x, y)
+    ...     acc.wait(2)
+    >>> y
+    array([2., 2., 2.])
     """
     wait(async_=async_, device=device)
 
 
 @takes_clauses
 def wait_any(queues: Any, *, device: int | None = None) -> int:
-    """Wait until all that one of several queues holds now is complete.
+    """Wait until the current operations of one of several queues are complete.
 
     Parameters
     ----------
@@ -121,18 +182,25 @@ def wait_any(queues: Any, *, device: int | None = None) -> int:
     Returns
     -------
     int
-        The position in ``queues`` of one that is complete; -1 for an empty list.
+        The position in ``queues`` of a queue that is complete; -1 for an empty list.
 
     Raises
     ------
     ClauseError
-        An async-argument that means nothing.
+        An async-argument is wrong.
     ExceptionGroup
-        Operations of that queue have failed, and nobody has seen it.
+        Operations of that queue have failed, and their failures have not been retrieved.
 
     Notes
     -----
-    *Blocks* as `wait`. OpenACC 3.3, 3.2 "acc_wait_any".
+    The call blocks as `wait` does. OpenACC 3.3, 3.2 "acc_wait_any".
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> task = acc.parallel(async_=1)(lambda x: x.fill(2))(x)
+    >>> acc.wait_any([1])
+    0
     """
     values = check_wait(list(as_tuple(queues)), "wait_any")
     scope, frame, place = _here("acc wait_any", device)
@@ -144,7 +212,7 @@ def wait_any(queues: Any, *, device: int | None = None) -> int:
 
 @takes_clauses
 def async_test(queue: Any = True, *, device: int | None = None) -> bool:
-    """Tell whether all that a queue holds is complete.
+    """Tell whether all operations of a queue are complete.
 
     Parameters
     ----------
@@ -156,15 +224,23 @@ def async_test(queue: Any = True, *, device: int | None = None) -> bool:
     Raises
     ------
     ClauseError
-        An async-argument that means nothing.
+        The async-argument is wrong.
     ExceptionGroup
-        It is, and operations of the queue have failed, and nobody has seen it.
+        The operations are complete, some have failed, and their failures have not been retrieved.
 
     Notes
     -----
-    *Blocks* never; a program that asks until it is True gets there, also in a runtime without workers. In the body of a
-    task it runs only what that has generated: what else the queue waits for needs another thread. OpenACC 3.3,
-    3.2 "acc_async_test".
+    The call never blocks. If you repeat it, it returns True in the end, also in a runtime without workers. In the body
+    of a task, it runs only the task's own child tasks. Another thread must run the other tasks that the queue waits
+    for. OpenACC 3.3, 3.2 "acc_async_test".
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> task = acc.parallel(async_=1)(lambda x: x.fill(2))(x)
+    >>> acc.wait(1)
+    >>> acc.async_test(1)
+    True
     """
     value = check_async(queue, "async_test")
     if value is None:
@@ -176,33 +252,46 @@ def async_test(queue: Any = True, *, device: int | None = None) -> bool:
 
 @takes_clauses
 def async_test_all(*, device: int | None = None) -> bool:
-    """Tell whether all that the queues of a device hold is complete; errors and blocking as for `async_test`.
+    """Tell whether all operations of a device's queues are complete; errors and blocking as for `async_test`.
 
     Notes
     -----
     OpenACC 3.3, 3.2 "acc_async_test_all".
+
+    Examples
+    --------
+    >>> acc.wait_all()
+    >>> acc.async_test_all()
+    True
     """
     scope, frame, place = _here("acc async_test_all", device)
     return are_complete(scope, frame, scope.runtime.queues.known(place))
 
 
 def set_default_async(queue: Any) -> None:
-    """Set the calling host thread's default queue: what ``async_=True`` means.
+    """Set the calling host thread's default queue: the meaning of ``async_=True``.
 
     Parameters
     ----------
     queue : int
-        An async-argument: `async_default` gives back the first one, `async_noval` changes nothing, and with
-        `async_sync` such operations are synchronous.
+        An async-argument. `async_default` restores the first default queue, and `async_noval` changes nothing. With
+        `async_sync`, such operations are synchronous.
 
     Raises
     ------
     ClauseError
-        An async-argument that means nothing.
+        The async-argument is wrong.
 
     Notes
     -----
     OpenACC 3.3, 3.2 "acc_set_default_async".
+
+    Examples
+    --------
+    >>> acc.set_default_async(5)
+    >>> acc.get_default_async()
+    5
+    >>> acc.set_default_async(acc.async_default)
     """
     value = check_async(queue, "set_default_async")
     if value is None:
@@ -212,18 +301,23 @@ def set_default_async(queue: Any) -> None:
 
 
 def get_default_async() -> int:
-    """Return the number of the calling host thread's default queue, 0 to begin with; it may be `async_sync`.
+    """Return the number of the calling host thread's default queue, initially 0; it may be `async_sync`.
 
     Notes
     -----
     OpenACC 3.3, 3.2 "acc_get_default_async".
+
+    Examples
+    --------
+    >>> acc.get_default_async()
+    0
     """
     return default_number(current_runtime().queues)
 
 
 @takes_clauses
 def get_cuda_stream(queue: Any = True, *, device: int | None = None) -> Any:
-    """Return the native stream of a queue. What the program puts there, waits for the queue cover from now on.
+    """Return the native stream of a queue. From now on, waits for the queue include your work on the stream.
 
     Parameters
     ----------
@@ -240,39 +334,53 @@ def get_cuda_stream(queue: Any = True, *, device: int | None = None) -> Any:
     Raises
     ------
     ClauseError
-        An async-argument that means no queue, or the host as its device.
+        The async-argument does not name a queue, or the device is the host.
 
     Notes
     -----
     OpenACC 3.3, A.2.1 "acc_get_cuda_stream".
+
+    Examples
+    --------
+    >>> stream = acc.get_cuda_stream(1)
+    >>> stream.launch(lambda: None)  # with CuPy: a kernel or a library call
+    >>> acc.wait(1)
     """
     return _queue_with_stream("get_cuda_stream", queue, device)[-1].stream
 
 
 @takes_clauses
 def set_cuda_stream(queue: Any, stream: Any, *, device: int | None = None) -> None:
-    """Make a stream of the program's own that of a queue, until the runtime ends.
+    """Make your own stream the stream of a queue, until the runtime ends.
 
     Parameters
     ----------
     queue : int or True
         An async-argument; True is the default queue.
     stream : stream or None
-        A `cupy.cuda.Stream`, an object with ``__cuda_stream__`` or a simulated stream, which is kept alive. None gives
-        the queue a stream of the runtime's.
+        A `cupy.cuda.Stream`, an object with ``__cuda_stream__`` or a simulated stream. The runtime keeps it alive. None
+        returns the queue to a stream of the runtime.
     device : int, optional
         The device of the stream; None is the default device.
 
     Raises
     ------
     ClauseError
-        An async-argument that means no queue, the host as its device, or a stream that is none of the device's.
+        The async-argument does not name a queue, the device is the host, or the stream does not belong to the device.
     EventError
         The stream is capturing a CUDA graph.
 
     Notes
     -----
-    *Blocks* never. The queue's operations stay in order. OpenACC 3.3, A.2.1 "acc_set_cuda_stream".
+    The call never blocks. The queue's operations stay in order. OpenACC 3.3, A.2.1 "acc_set_cuda_stream".
+
+    Examples
+    --------
+    >>> own = omp.current_stream()  # with CuPy: cupy.cuda.Stream(non_blocking=True)
+    >>> acc.set_cuda_stream(1, own)
+    >>> acc.get_cuda_stream(1) is own
+    True
+    >>> acc.set_cuda_stream(1, None)
     """
     scope, frame, found = _queue_with_stream("set_cuda_stream", queue, device)
     give_stream(scope, frame, found, stream, "set_cuda_stream")

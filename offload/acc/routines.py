@@ -44,13 +44,21 @@ def copyin(a: Any, *, device: int | None = None) -> Any:
     Raises
     ------
     ClauseError
-        Not a host array.
+        The argument is not a host array.
     MapError, DeviceMemoryError
-        As `enter_data`.
+        See `enter_data`.
 
     Notes
     -----
-    *Blocks* until the copy is done. OpenACC 3.3, 3.2 "acc_copyin".
+    The call blocks until the copy is done. OpenACC 3.3, 3.2 "acc_copyin".
+
+    Examples
+    --------
+    >>> x = np.arange(3.0)
+    >>> d = acc.copyin(x)
+    >>> d.get()
+    array([0., 1., 2.])
+    >>> acc.delete(x)
     """
     return _enter("copyin", a, device)
 
@@ -62,22 +70,73 @@ def create(a: Any, *, device: int | None = None) -> Any:
     Notes
     -----
     OpenACC 3.3, 3.2 "acc_create".
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> d = acc.create(x)
+    >>> acc.parallel(lambda x: x.fill(7))(x)
+    >>> acc.copyout(x)
+    >>> x
+    array([7., 7., 7.])
     """
     return _enter("create", a, device)
 
 
 @takes_clauses
 def copyin_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
-    """Do the same as an operation of a queue; return the operation, or None where the async-argument is synchronous.
+    """Run `copyin` as an operation of a queue.
 
-    For parameters and errors see `copyin`; those of the task come from the next wait. *Blocks* never.
+    The call never blocks. The next wait raises the operation's errors.
+
+    Parameters
+    ----------
+    a : array
+        The argument of `copyin`.
+    async_ : int or True
+        The queue; True is the default queue.
+    device : int, optional
+        A device number; None is the default device.
+
+    Returns
+    -------
+    Task or None
+        The operation; None if the async-argument is synchronous.
+
+    Raises
+    ------
+    ClauseError
+        The argument is not a host array, or the async-argument is wrong.
+
+    Notes
+    -----
+    OpenACC 3.3, 3.2 "acc_copyin_async".
+
+    Examples
+    --------
+    >>> x = np.arange(3.0)
+    >>> task = acc.copyin_async(x, 1)
+    >>> acc.wait(1)
+    >>> acc.is_present(x)
+    True
+    >>> acc.delete(x)
     """
     return _move("acc copyin", EnterDataWork, "copyin", a, async_, device)
 
 
 @takes_clauses
 def create_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
-    """Do what `create` does as an operation of a queue; otherwise as `copyin_async`."""
+    """Run `create` as an operation of a queue; otherwise as `copyin_async`.
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> task = acc.create_async(x, 1)
+    >>> acc.wait(1)
+    >>> acc.is_present(x)
+    True
+    >>> acc.delete(x)
+    """
     return _move("acc create", EnterDataWork, "create", a, async_, device)
 
 
@@ -88,39 +147,82 @@ def copyout(a: Any, *, device: int | None = None) -> None:
     Parameters
     ----------
     a : array
-        A host array. One that is absent is ignored.
+        A host array. An absent array is ignored.
     device : int, optional
         A device number; None is the default device.
 
     Raises
     ------
     ClauseError
-        Not a host array.
+        The argument is not a host array.
     MapError
-        It is read-only.
+        The array is read-only.
 
     Notes
     -----
-    *Blocks* until the copy is done. OpenACC 3.3, 3.2 "acc_copyout".
+    The call blocks until the copy is done. OpenACC 3.3, 3.2 "acc_copyout".
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> d = acc.copyin(x)
+    >>> acc.parallel(lambda x: x.fill(7))(x)
+    >>> acc.copyout(x)
+    >>> x
+    array([7., 7., 7.])
     """
     _move("acc copyout", ExitDataWork, "copyout", a, None, device)
 
 
 @takes_clauses
 def copyout_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
-    """Do what `copyout` does as an operation of a queue; otherwise as `copyin_async`."""
+    """Run `copyout` as an operation of a queue; otherwise as `copyin_async`.
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> first = acc.create_async(x, 1)
+    >>> second = acc.parallel(async_=1)(lambda x: x.fill(7))(x)
+    >>> third = acc.copyout_async(x, 1)
+    >>> acc.wait(1)
+    >>> x
+    array([7., 7., 7.])
+    """
     return _move("acc copyout", ExitDataWork, "copyout", a, async_, device)
 
 
 @takes_clauses
 def copyout_finalize(a: Any, *, device: int | None = None) -> None:
-    """Undo every `copyin` and `create`; otherwise as `copyout`."""
+    """Undo every `copyin` and `create`; otherwise as `copyout`.
+
+    Notes
+    -----
+    OpenACC 3.3, 3.2 "acc_copyout_finalize".
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> d, same = acc.copyin(x), acc.copyin(x)  # the dynamic counter is now 2
+    >>> acc.copyout_finalize(x)
+    >>> acc.is_present(x)
+    False
+    """
     _move("acc copyout_finalize", ExitDataWork, "copyout", a, None, device, finalizes=True)
 
 
 @takes_clauses
 def copyout_finalize_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
-    """Do what `copyout_finalize` does as an operation of a queue; otherwise as `copyin_async`."""
+    """Run `copyout_finalize` as an operation of a queue; otherwise as `copyin_async`.
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> d, same = acc.copyin(x), acc.copyin(x)
+    >>> task = acc.copyout_finalize_async(x, 1)
+    >>> acc.wait(1)
+    >>> acc.is_present(x)
+    False
+    """
     return _move("acc copyout_finalize", ExitDataWork, "copyout", a, async_, device, finalizes=True)
 
 
@@ -131,25 +233,66 @@ def delete(a: Any, *, device: int | None = None) -> None:
     Notes
     -----
     OpenACC 3.3, 3.2 "acc_delete".
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> d = acc.copyin(x)
+    >>> acc.delete(x)
+    >>> acc.is_present(x)
+    False
     """
     _move("acc delete", ExitDataWork, "delete", a, None, device)
 
 
 @takes_clauses
 def delete_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
-    """Do what `delete` does as an operation of a queue; otherwise as `copyin_async`."""
+    """Run `delete` as an operation of a queue; otherwise as `copyin_async`.
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> d = acc.copyin(x)
+    >>> task = acc.delete_async(x, 1)
+    >>> acc.wait(1)
+    >>> acc.is_present(x)
+    False
+    """
     return _move("acc delete", ExitDataWork, "delete", a, async_, device)
 
 
 @takes_clauses
 def delete_finalize(a: Any, *, device: int | None = None) -> None:
-    """Undo every `copyin` and `create` without a copy; otherwise as `copyout`."""
+    """Undo every `copyin` and `create` without a copy; otherwise as `copyout`.
+
+    Notes
+    -----
+    OpenACC 3.3, 3.2 "acc_delete_finalize".
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> d, same = acc.copyin(x), acc.copyin(x)  # the dynamic counter is now 2
+    >>> acc.delete_finalize(x)
+    >>> acc.is_present(x)
+    False
+    """
     _move("acc delete_finalize", ExitDataWork, "delete", a, None, device, finalizes=True)
 
 
 @takes_clauses
 def delete_finalize_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
-    """Do what `delete_finalize` does as an operation of a queue; otherwise as `copyin_async`."""
+    """Run `delete_finalize` as an operation of a queue; otherwise as `copyin_async`.
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> d, same = acc.copyin(x), acc.copyin(x)
+    >>> task = acc.delete_finalize_async(x, 1)
+    >>> acc.wait(1)
+    >>> acc.is_present(x)
+    False
+    """
     return _move("acc delete_finalize", ExitDataWork, "delete", a, async_, device, finalizes=True)
 
 
@@ -159,14 +302,34 @@ def update_device(a: Any, *, device: int | None = None) -> None:
 
     Notes
     -----
-    *Blocks* until the copy is done. OpenACC 3.3, 3.2 "acc_update_device".
+    The call blocks until the copy is done. OpenACC 3.3, 3.2 "acc_update_device".
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> with acc.data(copyin=[x]):
+    ...     x[:] = 5
+    ...     acc.update_device(x)
+    ...     print(acc.deviceptr(x).get())
+    [5. 5. 5.]
     """
     _move("acc update_device", UpdateWork, "update device", a, None, device)
 
 
 @takes_clauses
 def update_device_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
-    """Do what `update_device` does as an operation of a queue; otherwise as `copyin_async`."""
+    """Run `update_device` as an operation of a queue; otherwise as `copyin_async`.
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> with acc.data(copyin=[x]):
+    ...     x[:] = 5
+    ...     task = acc.update_device_async(x, 1)
+    ...     acc.wait(1)
+    ...     print(acc.deviceptr(x).get())
+    [5. 5. 5.]
+    """
     return _move("acc update_device", UpdateWork, "update device", a, async_, device)
 
 
@@ -176,14 +339,34 @@ def update_self(a: Any, *, device: int | None = None) -> None:
 
     Notes
     -----
-    *Blocks* until the copy is done. OpenACC 3.3, 3.2 "acc_update_self".
+    The call blocks until the copy is done. OpenACC 3.3, 3.2 "acc_update_self".
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> with acc.data(copyin=[x]):
+    ...     acc.parallel(lambda x: x.fill(7))(x)
+    ...     acc.update_self(x)
+    >>> x
+    array([7., 7., 7.])
     """
     _move("acc update_self", UpdateWork, "update self", a, None, device)
 
 
 @takes_clauses
 def update_self_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
-    """Do what `update_self` does as an operation of a queue; otherwise as `copyin_async`."""
+    """Run `update_self` as an operation of a queue; otherwise as `copyin_async`.
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> with acc.data(copyin=[x]):
+    ...     first = acc.parallel(async_=1)(lambda x: x.fill(7))(x)
+    ...     second = acc.update_self_async(x, 1)
+    ...     acc.wait(1)
+    >>> x
+    array([7., 7., 7.])
+    """
     return _move("acc update_self", UpdateWork, "update self", a, async_, device)
 
 

@@ -264,22 +264,31 @@ def section(a: Any, *dims: tuple[int | None, ...]) -> Any:
     a : array
         A host or device array.
     *dims : (lower, length) or (lower, length, stride)
-        One for each leading dimension; ``length`` is a number of elements, None takes the default (0, all that
-        is left, 1). Missing trailing dimensions are whole.
+        One tuple for each leading dimension. ``length`` is a number of elements. None takes the default: lower 0, all
+        remaining elements, stride 1. Missing trailing dimensions are whole.
 
     Returns
     -------
     array
-        A view of ``a``; to name a view is the same.
+        A view of ``a``. You can also write the view itself in a clause.
 
     Raises
     ------
     ClauseError
-        More dimensions than the array has, a stride below 1, elements outside of the array, or what is no int.
+        There are more dimensions than the array has, a stride is below 1, elements are outside of the array, or a value
+        is not an integer.
 
     Notes
     -----
     OpenMP 5.2, 3.2.5 "Array Sections".
+
+    Examples
+    --------
+    >>> a = np.arange(10)
+    >>> omp.section(a, (2, 3))  # a[2:3] in OpenMP: three elements from a[2]
+    array([2, 3, 4])
+    >>> omp.section(a, (0, 3, 2))
+    array([0, 2, 4])
     """
     whole = getattr(a, "__offload_whole__", None)  # a part of an attribute, in a body, counts on the host's array
     whole = a if whole is None else whole
@@ -316,7 +325,17 @@ def _slice_of(dim: tuple[int | None, ...], size: int, axis: int, what: str = "se
 
 
 class AllMemory:
-    """The type of `all_memory`."""
+    """The type of `all_memory`, the list item that stands for all storage in `out` and `inout`.
+
+    Examples
+    --------
+    >>> x, y = np.zeros(3), np.zeros(3)
+    >>> fill = omp.task(depend=[omp.out("a")])(lambda a: a.fill(2))
+    >>> tasks = fill(x), fill(y)
+    >>> total = omp.task(depend=[omp.inout(omp.all_memory)])(lambda: x.sum() + y.sum())
+    >>> float(total().result())  # runs after both
+    12.0
+    """
 
     __slots__ = ()
 

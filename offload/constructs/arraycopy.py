@@ -23,13 +23,14 @@ def copy(dst: Any, src: Any, *, depend: Any = (), nowait: bool = False) -> Task 
     Parameters
     ----------
     dst, src : array
-        Host arrays, device arrays, or views of either, any strides, of one shape and one dtype: nothing is broadcast
-        and nothing converted. An array says where it is.
+        Host arrays, device arrays, or views of either, with any strides. Both need the same shape and dtype; nothing is
+        broadcast or converted. The arrays determine the devices.
     depend : list of dependences
-        As for `target_update`; none by default. ``dst`` named by `in_` only is a `DirectiveWarning`.
+        Dependences as in `target_update`; none by default. offload issues a `DirectiveWarning` if `in_` alone names
+        ``dst``.
     nowait : bool
-        A deferred task: the arguments are checked at the call, the elements copied when the task runs. ``src`` is
-        not to be written until then, nor ``dst`` used.
+        True: a deferred task. The arguments are checked at the call, and the elements are copied when the task runs.
+        Until then, do not write ``src`` or use ``dst``.
 
     Returns
     -------
@@ -39,21 +40,30 @@ def copy(dst: Any, src: Any, *, depend: Any = (), nowait: bool = False) -> Task 
     Raises
     ------
     ClauseError
-        What is no array, or of no device of this runtime; shapes or dtypes that differ; arrays that share a byte, also
-        where ``dst`` is ``src``; a destination that is read-only or has elements that share memory; masked arrays,
-        matrices, Python objects.
+        An argument is not an array, or its device is not of this runtime. Shapes or dtypes differ. The arrays share
+        memory, or ``dst`` is ``src``. The destination is read-only, or its elements share memory. An array is masked, a
+        matrix, or holds Python objects.
     DependError
-        An item of ``depend`` is no dependence.
+        An item of ``depend`` is not a dependence.
     RegionClosedError
-        The storage of a device array has gone back.
+        The storage of a device array has been released.
     UnsupportedError
-        The arrays are on devices of two kinds.
+        The arrays are on two kinds of devices.
 
     Notes
     -----
-    *Blocks* without ``nowait`` until the copy is done. *Costs* one rectangular copy; the host packs nothing that the
-    device can copy as it is. It moves bytes, padding of structured dtypes included, as ``target_memcpy_rect`` of OpenMP
-    5.2, 18.8.6 "omp_target_memcpy_rect" does, whose offsets and dimensions the views stand for.
+    Without ``nowait``, the call blocks until the copy is done. It makes one rectangular copy; the host packs only data
+    that the device cannot copy directly. It copies bytes, including the padding of structured dtypes, as
+    ``target_memcpy_rect`` does (OpenMP 5.2, 18.8.6 "omp_target_memcpy_rect"). Views take the place of its offsets and
+    dimensions.
+
+    Examples
+    --------
+    >>> a, d = np.arange(6.0).reshape(2, 3), omp.target_alloc(2, np.float64)
+    >>> omp.copy(d, a[:, 1])  # the second column, to the device
+    >>> d.get()
+    array([1., 4.])
+    >>> omp.target_free(d)
     """
     (dst, to), (src, at) = _checked(dst, "dst"), _checked(src, "src")
     if dst.shape != src.shape or dst.dtype != src.dtype:

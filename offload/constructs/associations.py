@@ -30,33 +30,44 @@ _DEVICE_TYPES = ("any", "host", "nohost")
 def target_associate_ptr(a: Any, d: Any, device: int | None = None, offset: int = 0) -> None:
     """Make a part of a device array the corresponding storage of a host array, until `target_disassociate_ptr`.
 
-    No construct copies by itself, ends the association or frees the device array: use ``always``, or `target_update`.
+    Constructs do not copy such an array, end the association or free the device array. Use ``always``, or
+    `target_update`, to copy.
 
     Parameters
     ----------
     a : array
-        A host array, or a view of one; with gaps its rows lie in ``d`` without them.
+        A host array, or a view of one. The rows of a view with gaps are contiguous in ``d``.
     d : array
-        A contiguous device array, which the association keeps alive.
+        A contiguous device array. The association keeps it alive.
     device : int, optional
-        A device number; the default device, if left out.
+        A device number; None is the default device.
     offset : int
         Bytes from the beginning of ``d``.
 
     Raises
     ------
     ClauseError
-        No such arrays, the host or another device than that of ``d``, too few bytes from ``offset`` on, or an
-        offset that the element type cannot lie at.
+        The arguments are not such arrays, the device is the host or differs from the device of ``d``, there are too few
+        bytes after ``offset``, or the offset is not aligned for the element type.
     MapError
-        ``a``, or a part of it, is mapped or associated otherwise. To associate the same again is no error.
+        ``a``, or a part of it, is mapped or has another association. You may repeat the same association.
     RegionClosedError
         ``d`` has been freed, or its mapping has ended.
 
     Notes
     -----
-    *Blocks* until what the calling thread's own stream holds is done. An association left at the runtime's end is
-    reported as a mapping is. OpenMP 5.2, 18.8.9 "omp_target_associate_ptr".
+    The call blocks until the work on the calling thread's own stream is done. If an association is left at the
+    runtime's end, offload reports it like a mapping. OpenMP 5.2, 18.8.9 "omp_target_associate_ptr".
+
+    Examples
+    --------
+    >>> x, d = np.arange(3.0), omp.target_alloc(3, np.float64)
+    >>> omp.target_associate_ptr(x, d)
+    >>> omp.target_update(to=[x])
+    >>> d.get()
+    array([0., 1., 2.])
+    >>> omp.target_disassociate_ptr(x)
+    >>> omp.target_free(d)
     """
     associate("target_associate_ptr", a, d, device, offset)
 
@@ -96,25 +107,34 @@ def associate(what: str, a: Any, d: Any, device: int | None, offset: int) -> Non
 
 @for_finalizers
 def target_disassociate_ptr(a: Any, device: int | None = None) -> None:
-    """End what `target_associate_ptr` began; copy nothing back and free nothing.
+    """End an association of `target_associate_ptr`; copy nothing back and free nothing.
 
     Parameters
     ----------
     a : array
-        The host array that was associated.
+        The associated host array.
     device : int, optional
-        A device number; the default device, if left out.
+        A device number; None is the default device.
 
     Raises
     ------
     ClauseError
-        No host array, or the host as its device.
+        The argument is not a host array, or the device is the host.
     MapError
-        ``a`` is not associated there: absent, a part of another array, or mapped by a construct.
+        ``a`` has no association there: it is absent, a part of another array, or mapped by a construct.
 
     Notes
     -----
-    *Blocks* until what has been enqueued with the storage is done. OpenMP 5.2, 18.8.10 "omp_target_disassociate_ptr".
+    The call blocks until the work enqueued with the storage is done. OpenMP 5.2, 18.8.10 "omp_target_disassociate_ptr".
+
+    Examples
+    --------
+    >>> x, d = np.ones(3), omp.target_alloc(3, np.float64)
+    >>> omp.target_associate_ptr(x, d)
+    >>> omp.target_disassociate_ptr(x)
+    >>> omp.target_is_present(x)
+    False
+    >>> omp.target_free(d)
     """
     what = "target_disassociate_ptr"
     associations.disassociate(_device_place(what, device), _host_item(what, a))

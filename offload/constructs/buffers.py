@@ -138,51 +138,62 @@ def _note(error: BaseException, later: BaseException) -> None:
 
 @takes_clauses
 def buffers(n: int, shape: int | tuple[int, ...], dtype: Any = float, device: int | None = None) -> Buffers:
-    """Allocate device arrays for the time of a block, to be used in turn.
+    """Allocate device arrays for the duration of a block, to be used in turn.
 
-    The end of the block waits for the tasks generated in it, and their descendants, then frees the arrays; also if
-    the block raised, whose exception goes on, with later failures as notes.
+    The end of the block waits for the tasks generated in it, and for their descendants, and then frees the arrays. If
+    the block raises, its end does the same; the exception goes on, with later failures as notes.
 
     Parameters
     ----------
     n : int
-        How many, at least 1.
+        The number of arrays, at least 1.
     shape : int or tuple of int
-        Elements of each.
+        The number of elements of each dimension.
     dtype : dtype-like
-        Without Python objects.
+        Any dtype without Python objects.
     device : int, optional
-        A device number, by default the default device; the host's gives NumPy arrays.
+        Device number; defaults to the default device. Pass the host's number to get NumPy arrays.
 
     Returns
     -------
     context manager
-        For ``with``; in a coroutine for ``async with``, which lets the loop run at the end. It gives the ring:
+        For ``with``; in a coroutine for ``async with``, which lets the event loop run at the end. It gives the ring:
         ``ring[i]`` is array ``i % n``, the same object each time, ``len(ring)`` is ``n``, and iteration yields each
-        array once. The arrays are those of `target_alloc`, uninitialised: for ``depend``, as arguments, in memory
-        routines. `target_free` may free one earlier. The block is the coroutine's or the generator's own that enters
-        it, as that of `taskgroup`.
+        array once. The arrays are uninitialised arrays of `target_alloc`. Use them in ``depend``, as arguments and in
+        memory routines. You may free one earlier with `target_free`. As with `taskgroup`, the block belongs to the
+        coroutine or generator that enters it.
 
     Raises
     ------
     ClauseError
-        A number, shape, dtype or device that means nothing.
+        A wrong number, shape, dtype or device.
     DeviceMemoryError
-        At the entry: there is not enough memory. Nothing is allocated.
+        At the entry: the device has too little memory. Nothing is allocated.
     UnsupportedError
         At the entry: the device has no arrays of this dtype.
     ExceptionGroup
-        At the end: tasks generated in the block failed, and nobody has seen it.
+        At the end: tasks generated in the block failed, and their failures have not been retrieved.
     RegionClosedError
         The ring, or an array of it, is used after the block.
 
     Notes
     -----
-    *Blocks* at the end. Dependences alone order who uses an array, as for any other. Tasks that were not generated in
-    the block, and work that the block itself has put on a stream, are the program's to wait for. A `taskgraph` that
-    uses the arrays is called in the block: a block in its body frees what replays would use.
-    As an implicit taskgroup with `target_alloc` and `target_free`: OpenMP 5.2, 15.4 "taskgroup Construct", 18.8.1
-    "omp_target_alloc" (section numbers unchecked).
+    The end of the block blocks. As for other arrays, only dependences order the uses of a buffer. The block does not
+    wait for tasks generated outside of it, nor for work that you enqueue on a stream yourself. Call a `taskgraph` that
+    uses the arrays inside of the block. A `buffers` block in the body of a taskgraph would free arrays that replays
+    use. The block is an implicit taskgroup with `target_alloc` and `target_free`: OpenMP 5.2, 15.4 "taskgroup
+    Construct", 18.8.1 "omp_target_alloc" (section numbers unchecked).
+
+    Examples
+    --------
+    >>> x = np.arange(8.0)
+    >>> with omp.buffers(2, 2) as ring:  # two device arrays of two elements
+    ...     for i in range(4):
+    ...         part, buffer = x[2 * i : 2 * i + 2], ring[i]
+    ...         first = omp.copy(buffer, part, depend=[omp.out(buffer)], nowait=True)
+    ...         second = omp.copy(part[::-1], buffer, depend=[omp.in_(buffer)], nowait=True)
+    >>> x
+    array([1., 0., 3., 2., 5., 4., 7., 6.])
     """
     try:
         count = index(n)

@@ -158,10 +158,28 @@ class DirectiveFunction:
     def options(self, *, depend: Any = NOT_GIVEN, **clauses: Any) -> Self:
         """Return a copy with these clauses replaced.
 
+        Parameters
+        ----------
+        depend : list of dependences
+            Dependences that replace those of the decorator.
+        **clauses
+            Other clauses of the construct.
+
         Raises
         ------
         ClauseError
             The construct has no such clause, or a value is wrong.
+
+        Examples
+        --------
+        >>> @omp.target
+        ... def double(x):
+        ...     x *= 2
+        >>> x = np.ones(3)
+        >>> task = double.options(nowait=True)(x)  # this call is deferred
+        >>> omp.taskwait()
+        >>> x
+        array([2., 2., 2.])
         """
         copy: Self = _new(self.__class__)
         copy.__dict__ = self.__dict__

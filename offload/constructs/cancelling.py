@@ -15,33 +15,44 @@ if TYPE_CHECKING:
 
 @takes_clauses
 def cancel(construct: str, if_: bool = True) -> None:
-    """Cancel the innermost taskgroup, where cancellation is on (``OMP_CANCELLATION``); else do nothing.
+    """Cancel the innermost taskgroup, if cancellation is enabled (``OMP_CANCELLATION``); otherwise do nothing.
 
-    Tasks of the group that have not begun, with those generated later, are discarded: their state is ``"cancelled"``,
-    ``result()`` raises `concurrent.futures.CancelledError`, and what depends on them is released. Tasks that run go on
-    to their end or to the next `cancellation_point`.
+    The runtime discards tasks of the group that have not begun, and tasks generated later. Their state is
+    ``"cancelled"``, ``result()`` raises `concurrent.futures.CancelledError`, and tasks that depend on them can run.
+    Running tasks continue to their end or to the next `cancellation_point`.
 
     Parameters
     ----------
     construct : {"taskgroup"}
-        What to cancel.
+        The construct to cancel.
     if_ : bool
         False: only a cancellation point.
 
     Raises
     ------
     BaseException
-        Where cancellation is on: one that leaves the body, or the taskgroup's block. Let it pass.
+        If cancellation is enabled: an exception that leaves the body, or the block of the taskgroup. Do not catch it.
     UsageError
-        No taskgroup encloses the caller.
+        The call is not in a taskgroup.
     UnsupportedError
-        Another construct of OpenMP.
+        The argument names another construct of OpenMP.
     ClauseError
-        No construct at all.
+        The argument is not the name of a construct.
 
     Notes
     -----
     OpenMP 5.2, 11.2 "cancel Construct".
+
+    Examples
+    --------
+    >>> @omp.task
+    ... def search(values, wanted):
+    ...     if wanted in values:
+    ...         omp.cancel("taskgroup")  # the other tasks need not search
+    >>> with omp.Runtime("sim:1", env={"OMP_CANCELLATION": "true"}):
+    ...     with omp.taskgroup():
+    ...         for first in range(0, 100, 10):
+    ...             task = search(range(first, first + 10), 42)
     """
     group = _group_of("cancel", construct)
     if not current_runtime().engine.can_cancel:
@@ -57,6 +68,18 @@ def cancellation_point(construct: str) -> None:
     Notes
     -----
     OpenMP 5.2, 11.3 "cancellation point Construct".
+
+    Examples
+    --------
+    >>> def search(values, wanted):
+    ...     for value in values:
+    ...         omp.cancellation_point("taskgroup")
+    ...         if value == wanted:
+    ...             omp.cancel("taskgroup")
+    >>> with omp.Runtime("sim:1", env={"OMP_CANCELLATION": "true"}):
+    ...     with omp.taskgroup():
+    ...         for first in range(0, 100, 10):
+    ...             task = omp.task(search)(range(first, first + 10), 42)
     """
     _leave_if_cancelled(_group_of("cancellation_point", construct))
 

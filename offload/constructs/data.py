@@ -151,13 +151,18 @@ def target_enter_data(
     Parameters
     ----------
     map : list of map clauses
-        `to` or `alloc`; a bare array is ``to``, and ``tofrom`` means the same here.
-    depend, nowait, device : as for `target`
+        `to` or `alloc`; a bare array means ``to``, and so does ``tofrom``.
+    depend : list of dependences
+        The construct runs after the earlier siblings that they name.
+    nowait : bool
+        True: deferred; the call returns its `Task`.
+    device : int
+        A device number; None is the default device.
     devices : list of int or "all", optional
-        Device numbers of one kind, in place of ``device``: each gets a replica, the first is the primary, on which the
-        task is. By default what ``OFFLOAD_LOOP_DEVICES`` says.
+        Device numbers of one kind, instead of ``device``. Each device gets a replica. The first device is the primary,
+        which the task runs on. The default is the value of ``OFFLOAD_LOOP_DEVICES``.
     if_ : bool
-        False: nothing is mapped, dependences hold.
+        False: nothing is mapped, but the dependences hold.
 
     Returns
     -------
@@ -167,15 +172,24 @@ def target_enter_data(
     Raises
     ------
     ClauseError, DependError
-        Wrong clauses.
+        A clause is wrong.
     MapError, DeviceMemoryError
-        An item is present in part, or does not fit, or is present on some of the devices only; with ``nowait`` from
-        ``result()``.
+        An item is present in part, or on some of the devices only, or it does not fit. With ``nowait``, ``result()``
+        raises these.
 
     Notes
     -----
-    *Blocks* without ``nowait`` until the copies are done. *Costs* a copy of each item that is not present.
-    OpenMP 5.2, 13.6 "target enter data Construct".
+    Without ``nowait``, the call blocks until the copies are done. It copies each item that is not present. OpenMP 5.2,
+    13.6 "target enter data Construct".
+
+    Examples
+    --------
+    >>> x = np.arange(3.0)
+    >>> omp.target_enter_data(map=[omp.to(x)])
+    >>> omp.target(lambda x: x.fill(7))(x)  # on the device; nothing is copied
+    >>> omp.target_exit_data(map=[omp.from_(x)])
+    >>> x
+    array([7., 7., 7.])
     """
     clauses = _clauses(map, depend, nowait=nowait, device=device, devices=devices, if_=if_)
     construct = _DataConstruct(MapConstruct.TARGET_ENTER_DATA, clauses)
@@ -199,16 +213,41 @@ def target_exit_data(
     devices: Any = None,
     if_: bool = True,
 ) -> Task | None:
-    """Unmap items from a device; `from_` copies back where nothing else maps them, as does a bare array.
+    """Unmap items from a device; `from_` copies back if nothing else maps them, as does a bare array.
 
-    Parameters, returns and errors as for `target_enter_data`; the map types are `from_`, `release`, `delete`. Items
-    that are absent, or present in part, are ignored. What was entered with ``devices`` is left with the same ones, in
-    any order; each part is copied back from a device that has its last values. Associated storage is not copied without
-    ``always``, which is a `DirectiveWarning`.
+    Items that are absent, or present in part, are ignored. If you entered an item with ``devices``, exit with the same
+    devices, in any order. Each part is copied back from a device that has its last values. Associated storage is copied
+    only with ``always``; otherwise offload issues a `DirectiveWarning`.
+
+    Parameters
+    ----------
+    map : list of map clauses
+        `from_`, `release` or `delete`; a bare array means ``from_``.
+    depend, nowait, device, devices, if_
+        The parameters of `target_enter_data`.
+
+    Returns
+    -------
+    Task or None
+        The task, with ``nowait``.
+
+    Raises
+    ------
+    ClauseError, DependError, MapError
+        See `target_enter_data`.
 
     Notes
     -----
-    *Blocks* without ``nowait`` until the copies are done. OpenMP 5.2, 13.7 "target exit data Construct".
+    Without ``nowait``, the call blocks until the copies are done. OpenMP 5.2, 13.7 "target exit data Construct".
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> omp.target_enter_data(map=[omp.alloc(x)])
+    >>> omp.target(lambda x: x.fill(7))(x)
+    >>> omp.target_exit_data(map=[omp.from_(x)])
+    >>> x
+    array([7., 7., 7.])
     """
     clauses = _clauses(map, depend, nowait=nowait, device=device, devices=devices, if_=if_)
     construct = _DataConstruct(MapConstruct.TARGET_EXIT_DATA, clauses)
@@ -398,42 +437,59 @@ def target_data(
     depend: Any = (),
     nogroup: bool = False,
 ) -> TargetData:
-    """Map items to a device for the time of a block, and give the device arrays of others.
+    """Map items to a device for the duration of a block, and give the device arrays of others.
 
-    The end of the block waits for the tasks generated in it, and their descendants (with ``nogroup`` it does not), then
-    copies back and releases; also if the block raised, whose exception goes on, with later failures as notes.
+    The end of the block waits for the tasks generated in it, and for their descendants (with ``nogroup`` it does not).
+    Then it copies back and releases. If the block raises, its end does the same; the exception goes on, with later
+    failures as notes.
 
     Parameters
     ----------
     map : list of map clauses
-        `to`, `from_`, `tofrom`, `alloc`; a bare array is ``tofrom``.
+        `to`, `from_`, `tofrom` or `alloc`; a bare array means ``tofrom``.
     use_device_ptr, use_device_addr : list of arrays
-        Host arrays whose device arrays the block is given. They are looked up after the maps, and not counted.
+        Host arrays whose device arrays you want in the block. The block looks them up after the maps, and does not
+        count them.
     device, devices, if_, nowait, depend
-        As for `target_enter_data`; with ``nowait`` entry and exit are deferred tasks with these dependences.
+        The parameters of `target_enter_data`. With ``nowait``, entry and exit are deferred tasks with these
+        dependences.
+    nogroup : bool
+        True: the end does not wait for the tasks of the block.
 
     Returns
     -------
     context manager
-        For ``with``; in a coroutine for ``async with``, which lets the loop run at the entry and at the end. It gives a
-        tuple of arrays: for each item of ``use_device_ptr``, then of ``use_device_addr``, a device array of its shape
-        and dtype over the corresponding storage; the array itself where not all of it is present, on the host, and with
-        ``if_=False``. To use it after the end of the mapping is a `RegionClosedError`; on CUDA constructs and routines
-        that are given it say so, CuPy does not. The block is the coroutine's or the generator's own that enters it, as
-        that of `taskgroup`.
+        For ``with``; in a coroutine for ``async with``, which lets the event loop run at the entry and at the end. It
+        gives a tuple of arrays: one for each item of ``use_device_ptr``, then of ``use_device_addr``. Each is a device
+        array of the item's shape and dtype over the corresponding storage. It is the array itself if a part of the
+        array is not present, on the host, and with ``if_=False``. A use after the end of the mapping raises a
+        `RegionClosedError`. On CUDA, constructs and routines check this, and CuPy does not. As with `taskgroup`, the
+        block belongs to the coroutine or generator that enters it.
 
     Raises
     ------
     ClauseError, DependError, MapError, DeviceMemoryError
-        At the entry, as for `target_enter_data`.
+        At the entry, with the causes of `target_enter_data`.
     ExceptionGroup
-        Tasks generated in the block failed, and nobody has seen it.
+        Tasks generated in the block failed, and their failures have not been retrieved.
 
     Notes
     -----
-    *Blocks* at the end; with ``nowait`` and items to look up, at the entry as well, until they are mapped. List items
-    are evaluated at the entry. OpenMP 5.2, 13.5 "target data Construct", 5.4.8 "use_device_ptr Clause", 5.4.10
-    "use_device_addr Clause"; 6.0 makes it the composite of tasks in a taskgroup that it is here.
+    The end of the block blocks. With ``nowait`` and items to look up, the entry also blocks, until they are mapped. The
+    entry evaluates the list items. OpenMP 5.2, 13.5 "target data Construct", 5.4.8 "use_device_ptr Clause", 5.4.10
+    "use_device_addr Clause"; as in OpenMP 6.0, it is a composite of tasks in a taskgroup.
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> @omp.target
+    ... def increment(x):
+    ...     x += 1
+    >>> with omp.target_data(map=[omp.tofrom(x)]):  # one copy each way
+    ...     for step in range(10):
+    ...         increment(x)
+    >>> x
+    array([10., 10., 10.])
     """
     clauses = _clauses(map, depend, nowait=nowait, device=device, devices=devices, if_=if_)
     return TargetData(clauses, (use_device_ptr, use_device_addr), nogroup=nogroup)

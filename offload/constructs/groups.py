@@ -206,33 +206,45 @@ def taskgroup(task_reduction: Any = None) -> Taskgroup:
     Parameters
     ----------
     task_reduction : dict of str to list of arrays, optional
-        By operator, ``+ * min max & | ^ and or`` or a name given to `declare_reduction`, writeable NumPy arrays of any
-        shape, one without dimensions for a number. Each task of the group that has such an item in ``in_reduction``
-        receives a private array of the same shape and dtype for it, and adds to what that holds. At the end the private
-        arrays are combined with the item, in place and in no fixed order.
+        Maps an operator to list items. An operator is one of ``+ * min max & | ^ and or`` or a name of
+        `declare_reduction`. An item is a writeable NumPy array of any shape; use an array without dimensions for a
+        number. A task of the group that names the item in ``in_reduction`` receives a private array of the same shape
+        and dtype, and adds to its contents. At the end, the group combines the private arrays with the item, in place
+        and in no fixed order.
 
     Returns
     -------
     context manager
-        For ``with``; in a coroutine for ``async with``, which lets the loop run at the end. The block is the
-        coroutine's or the generator's own that enters it: what others on its thread generate meanwhile does not belong
-        to the group.
+        For ``with``; in a coroutine for ``async with``, which lets the event loop run at the end. The block belongs to
+        the coroutine or generator that enters it. Tasks that other coroutines on the thread generate in the meantime
+        are not part of the group.
 
     Raises
     ------
     ExceptionGroup
-        Tasks of the group failed, and nobody has seen it. If the block raised, its exception goes on and the group
-        is added to it as a note.
+        Tasks of the group failed, and their failures have not been retrieved. If the block itself raised, its exception
+        goes on, and the group is added to it as a note.
     ClauseError
-        An item of ``task_reduction`` is no such array, shares memory with another one or with itself, or its dtype has
-        no such operator.
+        An item of ``task_reduction`` is not such an array, shares memory with another item or with itself, or has a
+        dtype without this operator.
 
     Notes
     -----
-    *Blocks* at the end; the waiting thread may run other tasks. *Costs* of a reduction: as many private arrays as tasks
-    with that item have been under way at a time. Where the end or the block raises, the items are what they were; where
-    the group is cancelled, what its tasks have put in until then is combined. OpenMP 5.2, 15.4 "taskgroup Construct",
-    5.5.9 "task_reduction Clause".
+    The end of the block blocks; the waiting thread may run other tasks. A reduction needs as many private arrays as
+    tasks with the item run at the same time. If the end or the block raises, the items keep their original values. If
+    the group is cancelled, it combines the contributions made so far. OpenMP 5.2, 15.4 "taskgroup Construct", 5.5.9
+    "task_reduction Clause".
+
+    Examples
+    --------
+    >>> total = np.zeros(())
+    >>> @omp.task(in_reduction={"+": ["total"]})
+    ... def add(value, total):
+    ...     total += value
+    >>> with omp.taskgroup(task_reduction={"+": [total]}):
+    ...     tasks = [add(value, total) for value in range(5)]
+    >>> float(total)
+    10.0
     """
     reductions = reductions_of("task_reduction", check_reduction("task_reduction", task_reduction))
     return Taskgroup(reductions, unentered=Unentered("taskgroup"))

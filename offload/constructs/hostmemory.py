@@ -21,38 +21,46 @@ if TYPE_CHECKING:
 def empty_pinned(
     shape: int | tuple[int, ...], dtype: Any = float, order: Literal["C", "F"] = "C"
 ) -> np.ndarray[Any, Any]:
-    """Return an uninitialised host array in page-locked memory, where the current runtime has CUDA devices.
+    """Return an uninitialised host array in page-locked memory, if the current runtime has CUDA devices.
 
-    Copies between such memory and a device neither stage nor hold up anything. In a runtime without CUDA devices it is
-    an ordinary array, which begins at a page, so that a program need not know where it runs.
+    Copies between such memory and a device need no staging, and the host can continue at once. In a runtime without
+    CUDA devices the array is an ordinary one that begins at a page. Therefore a program need not know where it runs.
 
     Parameters
     ----------
     shape : int or tuple of int
-        Elements.
+        The number of elements of each dimension.
     dtype : dtype-like
-        Without Python objects.
+        Any dtype without Python objects.
     order : {"C", "F"}
         Whether the last or the first index changes fastest in memory.
 
     Returns
     -------
     numpy.ndarray
-        The memory lives as long as the array or any view of it, and may outlive the runtime.
+        The memory lives as long as the array or any view of it. It may outlive the runtime.
 
     Raises
     ------
     ClauseError
-        A shape, dtype or order that means nothing.
+        A wrong shape, dtype or order.
     DeviceMemoryError
-        There is not so much memory, or the system does not lock so much.
+        There is too little memory, or the system refuses to lock that much.
 
     Notes
     -----
-    *Blocks* while the system locks pages that are new. *Costs* on CUDA a block of CuPy's pool
-    of pinned memory, which is of a power of two bytes, serves a later array when this one is gone, and goes back to the
-    system by ``cupy.get_default_pinned_memory_pool().free_all_blocks()``; elsewhere a page more than the elements take.
-    OpenMP has it as an allocator with the trait ``pinned`` (5.2, ch. 6 "Memory Management"; section number unchecked).
+    The call blocks while the system locks new pages. On CUDA the memory comes from CuPy's pool of pinned memory, in
+    blocks whose size is a power of two. A later array reuses the block.
+    ``cupy.get_default_pinned_memory_pool().free_all_blocks()`` returns unused blocks to the system. Elsewhere the array
+    takes one extra page. In OpenMP this is an allocator with the trait ``pinned`` (5.2, ch. 6 "Memory Management";
+    section number unchecked).
+
+    Examples
+    --------
+    >>> x = omp.empty_pinned((2, 3), np.float32)
+    >>> x[:] = 1
+    >>> x.shape, x.dtype
+    ((2, 3), dtype('float32'))
     """
     dims, kind = extent(shape, dtype, "empty_pinned")
     if order not in ("C", "F"):

@@ -59,14 +59,22 @@ if TYPE_CHECKING:
 
 
 class Interop:
-    """What `interop` returns: a context manager, entered once.
+    """The context manager that `interop` returns. Enter it once.
 
     Attributes
     ----------
     stream : stream or None
-        The native stream of the block, or the one that was given; None on the host, and without ``targetsync``.
+        The native stream of the block, or the stream that you gave. It is None on the host, and with
+        ``targetsync=False``.
     device : device
         The device, as `offload.device` returns it.
+
+    Examples
+    --------
+    >>> with omp.interop() as block:
+    ...     print(block.device.number)
+    ...     block.stream.launch(lambda: None)  # with CuPy: a kernel or a library call
+    0
     """
 
     __slots__ = (
@@ -119,23 +127,35 @@ class Interop:
         return self
 
     def use(self, depend: Any = None) -> None:
-        """Order what the stream holds, and what it is given from now on, with the tasks generated until and from now.
+        """Order the stream with tasks in the middle of the block.
+
+        Work that is on the stream now ends before later tasks with conflicting dependences begin. Work that you enqueue
+        from now on runs after the tasks generated so far.
 
         Parameters
         ----------
         depend : list of dependences, optional
-            In place of those of the construct.
+            Dependences that replace the construct's own.
 
         Raises
         ------
         UsageError
-            Outside of the block, or in another thread or task than that.
+            The call is outside of the block, or in another thread or task.
         ClauseError, DependError, EventError, UnsupportedError
-            As `interop`.
+            The same causes as in `interop`.
 
         Notes
         -----
-        *Blocks* as the entry does. OpenMP 5.2, 14.1.3 "use Clause" (section number unchecked).
+        The call blocks as the entry does. OpenMP 5.2, 14.1.3 "use Clause" (section number unchecked).
+
+        Examples
+        --------
+        >>> x = np.zeros(3)
+        >>> fill = omp.task(depend=[omp.out("x")])(lambda x: x.fill(2))
+        >>> with omp.interop(depend=[omp.inout(x)]) as block:
+        ...     block.stream.launch(lambda: None)
+        ...     block.use()  # the work above ends before later tasks that name x
+        ...     task = fill(x)
         """
         dependences = self._depend if depend is None else check_depend_now("interop", depend)
         scope, frame = self._block("use")
@@ -220,54 +240,67 @@ class Interop:
 
 @takes_clauses
 def interop(targetsync: bool = True, device: int | None = None, depend: Any = (), *, stream: Any = None) -> Interop:
-    """Give a stream for work of the program's own, which follows and is followed by tasks as ``depend`` says.
+    """Give a stream for your own work, ordered with tasks as ``depend`` says.
 
-    What is enqueued on ``stream`` in the block runs after the earlier siblings that the dependences name, and later
-    siblings with conflicting ones run after it. Tasks that are generated *in* the block do not wait for it.
+    Work that you enqueue on ``stream`` in the block runs after the earlier siblings that the dependences name. Later
+    siblings with conflicting dependences run after the work. Tasks that are generated *in* the block do not wait for
+    it.
 
     Parameters
     ----------
     targetsync : bool
-        False: give the device only; there is no stream and nothing is ordered.
+        False: give only the device. There is no stream, and nothing is ordered.
     device : int, optional
-        A device number; None is the default device, or that of ``stream``.
+        A device number. None is the default device, or the device of ``stream``.
     depend : list of dependences
-        Of the entry and of the exit, each of which is an empty task with them. List items are evaluated at the call,
-        and are not held in between. Where device arrays are named, what the calling thread's own stream holds at the
-        entry comes before, too.
+        Entry and exit are each an empty task with these dependences. The call evaluates the list items, and does not
+        hold them in between. If a device array is among them, earlier work on the calling thread's own stream also runs
+        first.
     stream : stream, optional
-        One that the program has: a `cupy.cuda.Stream`, an object with ``__cuda_stream__``, a simulated stream. Else one
-        of the runtime's.
+        A stream of yours: a `cupy.cuda.Stream`, an object with ``__cuda_stream__``, or a simulated stream. By default
+        the block uses a stream of the runtime.
 
     Returns
     -------
     Interop
-        A context manager with ``stream`` and ``device``. Work that is enqueued before the entry, or after the exit, is
-        ordered with nothing.
+        A context manager with ``stream`` and ``device``. Work that you enqueue before the entry, or after the exit, is
+        not ordered with tasks.
 
     Raises
     ------
     ClauseError
-        Dependences or a stream without ``targetsync``, a stream that is none of the device's, or wrong clauses.
+        There are dependences or a stream without ``targetsync``, the stream does not belong to the device, or a clause
+        is wrong.
     DependError
-        A wrong dependence. At the entry: a task that it follows has failed, as is known already.
+        A dependence is wrong. At the entry: a task that it depends on is known to have failed.
     EventError
-        At the call, the entry, the exit: the stream is capturing a CUDA graph, or CUDA takes no event there, since it
-        is a stream of another device.
+        At the call, the entry or the exit: the stream is capturing a CUDA graph, or CUDA refuses an event there because
+        the stream belongs to another device.
     UnsupportedError
         At the entry: a graph is being recorded there.
     UsageError
-        In a target body; or the block is entered twice, or left in another thread or task.
+        The call is in a target body, or the block is entered twice, or left in another thread or task.
 
     Notes
     -----
-    *Blocks* at the entry until the tasks that it follows are launched, host tasks among them complete. Device work in
-    flight is not waited for, except that staged copies of pageable memory are launched when their stream gets there
-    and the bytes have been moved, and a region that was put off for want of memory when another one ends. The exit
-    never blocks. *Costs* at each an empty task and at most two waits on the device. What fails on the stream loses the
-    device, as it does in a target region. On the host ``stream`` is None and the entry waits for the tasks. OpenMP
-    5.2, 14.1 "interop Construct" (section number unchecked): the block is its ``init`` with ``targetsync`` and its
-    ``destroy``; ``stream=`` is an extension.
+    The entry blocks until the tasks that it depends on are launched, and until host tasks among them are complete. It
+    does not wait for device work in flight, with two exceptions. Staged copies of pageable memory are launched when
+    their stream reaches them and the bytes are moved. A region that was postponed for lack of memory is launched when
+    another region ends. The exit never blocks.
+
+    Entry and exit each cost an empty task and at most two waits on the device. A failure on the stream loses the
+    device, as in a target region. On the host, ``stream`` is None, and the entry waits for the tasks. OpenMP 5.2, 14.1
+    "interop Construct" (section number unchecked): the block is ``init`` with ``targetsync``, and ``destroy``.
+    ``stream=`` is an extension.
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> fill = omp.target(nowait=True, depend=[omp.out("x")])(lambda x: x.fill(2))
+    >>> task = fill(x)
+    >>> with omp.interop(depend=[omp.inout(x)]) as block:
+    ...     block.stream.launch(lambda: None)  # with CuPy: a kernel or a library call
+    >>> omp.taskwait()
     """
     if not isinstance(targetsync, bool):
         raise ClauseError(f"interop: targetsync={targetsync!r:.40} is not a truth value; use True or False")

@@ -44,24 +44,36 @@ def target_alloc(shape: int | tuple[int, ...], dtype: Any = "u1", device: int | 
     Parameters
     ----------
     shape : int or tuple of int
-        Elements.
+        The number of elements of each dimension.
     dtype : dtype-like
-        Without Python objects.
+        Any dtype without Python objects.
     device : int, optional
-        A device number; the host's gives a NumPy array.
+        A device number; None is the default device. The host's number gives a NumPy array.
+
+    Returns
+    -------
+    array
+        The device array.
 
     Raises
     ------
     ClauseError
-        A shape, dtype or device that means nothing.
+        A wrong shape, dtype or device.
     DeviceMemoryError
-        There is not enough memory.
+        The device has too little memory.
     UnsupportedError
-        The device has no arrays of this dtype: CuPy has none of text, dates or the other byte order.
+        The device has no arrays of this dtype. CuPy has none for text, dates or the other byte order.
 
     Notes
     -----
     OpenMP 5.2, 18.8.1 "omp_target_alloc".
+
+    Examples
+    --------
+    >>> d = omp.target_alloc((2, 3), np.float64)
+    >>> d.shape
+    (2, 3)
+    >>> omp.target_free(d)
     """
     return allocate(shape, dtype, device, "target_alloc")
 
@@ -98,16 +110,30 @@ def _allocate(shape: Any, dtype: Any, device: int | None, what: str) -> Any:
 
 @for_finalizers
 def target_free(array: Any) -> None:
-    """Free an array of `target_alloc`. The caller sees to it that no work still uses it. None is ignored.
+    """Free an array of `target_alloc`. Make sure that no work still uses it. None is ignored.
 
-    What uses it, or a view of it, from then on is a `RegionClosedError`: on a simulated device every operation, on CUDA
-    the constructs and routines that are given it, since CuPy does not ask. There the memory goes back with the last
-    array, on a simulated device at once.
+    Later uses of the array, or of a view of it, raise a `RegionClosedError`. On a simulated device, every operation
+    checks. On CUDA, the constructs and routines check, but CuPy does not. A simulated device releases the memory at
+    once, and CUDA when the last array over it is gone.
+
+    Parameters
+    ----------
+    array : array or None
+        An array of `target_alloc`.
 
     Raises
     ------
     UsageError
-        It is not a live array of `target_alloc` of this runtime, or was freed before.
+        The array is not a live array of `target_alloc` of this runtime, or it was freed before.
+
+    Notes
+    -----
+    OpenMP 5.2, 18.8.2 "omp_target_free".
+
+    Examples
+    --------
+    >>> d = omp.target_alloc(100)
+    >>> omp.target_free(d)
     """
     release("target_free", "target_alloc", array)
 
@@ -155,26 +181,37 @@ def target_memcpy(
     Parameters
     ----------
     dst, src : array
-        Contiguous host or device arrays of any dtypes, in the order of their memory: bytes are copied, and nothing is
-        converted. None where ``nbytes`` is 0.
+        Contiguous host or device arrays of any dtype. The routine copies bytes in memory order, and converts nothing.
+        They may be None if ``nbytes`` is 0.
     nbytes : int, optional
-        Bytes; by default all that is left from the offsets on in the array that has less left. `copy` is the copy that
-        refuses arrays of unequal length.
+        The number of bytes. By default, all bytes after the offset in the array with fewer bytes left. Use `copy` if
+        arrays of unequal length should be an error.
     dst_offset, src_offset : int
-        Bytes from the first element.
+        Offsets in bytes from the first element.
     dst_device, src_device : int, optional
-        May be left out; must not contradict the arrays.
+        Device numbers. You may omit them; they must not contradict the arrays.
 
     Raises
     ------
     ClauseError
-        Not contiguous, outside of an array, overlapping, read-only, or a device that contradicts the array.
+        An array is not contiguous or is read-only, the copy leaves an array, the arrays overlap, or a device
+        contradicts its array.
     UnsupportedError
-        The arrays are on devices of two kinds.
+        The arrays are on two kinds of devices.
 
     Notes
     -----
-    *Blocks* until the copy is done. OpenMP 5.2, 18.8.5 "omp_target_memcpy".
+    The call blocks until the copy is done. OpenMP 5.2, 18.8.5 "omp_target_memcpy".
+
+    Examples
+    --------
+    >>> x, y = np.arange(4.0), np.zeros(4)
+    >>> d = omp.target_alloc(4, np.float64)
+    >>> omp.target_memcpy(d, x)
+    >>> omp.target_memcpy(y, d, 16, src_offset=16)  # the last two elements
+    >>> y
+    array([2., 3., 0., 0.])
+    >>> omp.target_free(d)
     """
     if unknown:
         refuse_unknown(target_memcpy, unknown)
@@ -197,9 +234,41 @@ def target_memcpy_async(
 ) -> Task:
     """Copy bytes as `target_memcpy` does, in a deferred task with dependences; return the task.
 
-    The arguments are checked at the call; the bytes are copied when the task runs.
+    The routine checks the arguments at the call. The task copies the bytes when it runs.
 
-    *Blocks* never. OpenMP 5.2, 18.8.7 "omp_target_memcpy_async".
+    Parameters
+    ----------
+    dst, src, nbytes, dst_offset, src_offset, dst_device, src_device
+        The parameters of `target_memcpy`.
+    depend : list of dependences
+        The copy runs after the earlier siblings that they name.
+
+    Returns
+    -------
+    Task
+        The task of the copy.
+
+    Raises
+    ------
+    ClauseError, UnsupportedError
+        See `target_memcpy`.
+    DependError
+        An item of ``depend`` is not a dependence.
+
+    Notes
+    -----
+    The call never blocks. OpenMP 5.2, 18.8.7 "omp_target_memcpy_async".
+
+    Examples
+    --------
+    >>> x, y = np.arange(4.0), np.zeros(4)
+    >>> d = omp.target_alloc(4, np.float64)
+    >>> first = omp.target_memcpy_async(d, x, depend=[omp.out(d)])
+    >>> second = omp.target_memcpy_async(y, d, depend=[omp.in_(d)])
+    >>> omp.taskwait()
+    >>> y
+    array([0., 1., 2., 3.])
+    >>> omp.target_free(d)
     """
     if unknown:
         refuse_unknown(target_memcpy_async, unknown)
@@ -234,33 +303,44 @@ def target_memcpy_rect(
     Parameters
     ----------
     dst, src : array
-        Host or device arrays of equal item size, any strides. Both None asks for the largest number of dimensions.
+        Host or device arrays of equal item size, with any strides. If both are None, the routine returns the largest
+        number of dimensions.
     volume : sequence of int, optional
-        Elements a dimension; by default the smaller of what both leave. Nothing is copied where one is 0.
+        The elements of the box in each dimension. By default the smaller remainder of the two arrays. If one number is
+        0, nothing is copied.
     dst_offsets, src_offsets : sequence of int, optional
-        First element of the box, in elements a dimension; by default 0.
+        The first element of the box in each dimension; by default 0.
     dst_dimensions, src_dimensions : sequence of int, optional
-        Elements a dimension of the whole arrays; by default their shapes. Others need a C-ordered array.
+        The elements of the whole array in each dimension; by default its shape. Other dimensions require a C-ordered
+        array.
     dst_device, src_device : int, optional
-        May be left out; must not contradict the arrays.
+        Device numbers. You may omit them; they must not contradict the arrays.
 
     Returns
     -------
     int or None
-        The largest number of dimensions where both arrays are None.
+        The largest number of dimensions if both arrays are None.
 
     Raises
     ------
     ClauseError
-        Numbers of dimensions, volumes or offsets that do not fit, arrays that overlap, differing item sizes, a
-        destination that is read-only or overlaps itself, a device that contradicts the array.
+        Numbers of dimensions, volumes or offsets do not fit, the arrays overlap, the item sizes differ, the destination
+        is read-only or overlaps itself, or a device contradicts its array.
     UnsupportedError
-        The arrays are on devices of two kinds.
+        The arrays are on two kinds of devices.
 
     Notes
     -----
-    *Blocks* until the copy is done. *Costs* one rectangular copy, no packing on the host. OpenMP 5.2, 18.8.6
-    "omp_target_memcpy_rect"; entries beyond the dimensions of ``volume`` are ignored, as there.
+    The call blocks until the copy is done. It makes one rectangular copy, without packing on the host. OpenMP 5.2,
+    18.8.6 "omp_target_memcpy_rect"; as in C, entries beyond the dimensions of ``volume`` are ignored.
+
+    Examples
+    --------
+    >>> a, b = np.arange(12).reshape(3, 4), np.zeros((2, 2), int)
+    >>> omp.target_memcpy_rect(b, a, volume=(2, 2), src_offsets=(1, 2))
+    >>> b
+    array([[ 6,  7],
+           [10, 11]])
     """
     if dst is None and src is None:
         return MAX_DIMENSIONS
@@ -287,10 +367,40 @@ def target_memcpy_rect_async(
 ) -> Any:
     """Copy a box as `target_memcpy_rect` does, in a deferred task with dependences; return the task.
 
-    Two Nones ask for the largest number of dimensions here too, and return it. The arguments are checked, and
-    sequences taken over, at the call; the elements are copied when the task runs.
+    The routine checks the arguments, and copies the sequences, at the call. The task copies the elements when it runs.
+    If both arrays are None, the routine returns the largest number of dimensions instead.
 
-    *Blocks* never. OpenMP 5.2, 18.8.8 "omp_target_memcpy_rect_async".
+    Parameters
+    ----------
+    dst, src, volume, dst_offsets, src_offsets, dst_dimensions, src_dimensions, dst_device, src_device
+        The parameters of `target_memcpy_rect`.
+    depend : list of dependences
+        The copy runs after the earlier siblings that they name.
+
+    Returns
+    -------
+    Task or int
+        The task of the copy.
+
+    Raises
+    ------
+    ClauseError, UnsupportedError
+        See `target_memcpy_rect`.
+    DependError
+        An item of ``depend`` is not a dependence.
+
+    Notes
+    -----
+    The call never blocks. OpenMP 5.2, 18.8.8 "omp_target_memcpy_rect_async".
+
+    Examples
+    --------
+    >>> a, b = np.arange(12).reshape(3, 4), np.zeros((2, 2), int)
+    >>> task = omp.target_memcpy_rect_async(b, a, volume=(2, 2), depend=[omp.in_(a), omp.out(b)])
+    >>> omp.taskwait()
+    >>> b
+    array([[0, 1],
+           [4, 5]])
     """
     if dst is None and src is None:
         return MAX_DIMENSIONS
@@ -310,28 +420,35 @@ def target_memset(d: Any, value: int, nbytes: int | None = None, device: int | N
     Parameters
     ----------
     d : array or None
-        A contiguous host or device array of any dtype; None: nothing is done.
+        A contiguous host or device array of any dtype. None: nothing happens.
     value : int
-        The value of each byte, 0 to 255, or -128 to -1 for the same bits.
+        The value of each byte: 0 to 255, or -128 to -1 for the same bits.
     nbytes : int, optional
-        Bytes from the first element on; by default all.
+        The number of bytes from the first element; by default all.
     device : int, optional
-        May be left out; must not contradict the array.
+        A device number. You may omit it; it must not contradict the array.
 
     Returns
     -------
     array or None
-        ``d``.
+        The argument ``d``.
 
     Raises
     ------
     ClauseError
-        A value out of range, more bytes than the array has, an array that is read-only or not contiguous, or a
-        device that contradicts it.
+        The value is out of range, there are more bytes than in the array, the array is read-only or not contiguous, or
+        the device contradicts it.
 
     Notes
     -----
-    *Blocks* until the bytes are set. OpenMP 6.0, "omp_target_memset".
+    The call blocks until the bytes are set. OpenMP 6.0, "omp_target_memset".
+
+    Examples
+    --------
+    >>> d = omp.target_memset(omp.target_alloc(4), 255)
+    >>> d.get()
+    array([255, 255, 255, 255], dtype=uint8)
+    >>> omp.target_free(d)
     """
     array, byte, place = span(d, value, nbytes, device)
     fill("target_memset", array, byte, (), deferred=False, place=place)
@@ -344,7 +461,36 @@ def target_memset_async(
 ) -> Task:
     """Set bytes as `target_memset` does, in a deferred task with dependences; return the task.
 
-    *Blocks* never. OpenMP 6.0, "omp_target_memset_async".
+    Parameters
+    ----------
+    d, value, nbytes, device
+        The parameters of `target_memset`.
+    depend : list of dependences
+        The task runs after the earlier siblings that they name.
+
+    Returns
+    -------
+    Task
+        The task that sets the bytes.
+
+    Raises
+    ------
+    ClauseError
+        See `target_memset`.
+    DependError
+        An item of ``depend`` is not a dependence.
+
+    Notes
+    -----
+    The call never blocks. OpenMP 6.0, "omp_target_memset_async".
+
+    Examples
+    --------
+    >>> x = np.ones(3)
+    >>> task = omp.target_memset_async(x, 0, depend=[omp.out(x)])
+    >>> omp.taskwait()
+    >>> x
+    array([0., 0., 0.])
     """
     array, byte, place = span(d, value, nbytes, device)
     return fill("target_memset", array, byte, depend, deferred=True, place=place)
@@ -360,19 +506,31 @@ def target_is_present(a: Any, device: int | None = None) -> bool:
     Parameters
     ----------
     a : array or None
-        A host array, any strides. An array without elements, a device array and None are never present.
+        A host array, with any strides. An array without elements, a device array and None are never present.
     device : int, optional
-        A device number. On the host every host array with elements is present.
+        A device number; None is the default device. On the host every host array with elements is present.
+
+    Returns
+    -------
+    bool
+        True if all of the array is present.
 
     Raises
     ------
     ClauseError
-        Not an array, or no device has this number.
+        The argument is not an array, or no device has this number.
 
     Notes
     -----
-    *Blocks* never: what a deferred construct will map is not present before it has run. A copy of what is present
-    may still be under way. OpenMP 5.2, 18.8.3 "omp_target_is_present".
+    The call never blocks. An array that a deferred construct will map is not present before the construct has run. A
+    copy of a present array may still be in progress. OpenMP 5.2, 18.8.3 "omp_target_is_present".
+
+    Examples
+    --------
+    >>> x = np.ones(10)
+    >>> with omp.target_data(map=[omp.to(x[:5])]):
+    ...     omp.target_is_present(x[:5]), omp.target_is_present(x)
+    (True, False)
     """
     place = _place("target_is_present", device)
     array = _host_array(a, "target_is_present")
@@ -388,19 +546,33 @@ def target_is_accessible(a: Any, device: int | None = None) -> bool:
     Parameters
     ----------
     a : array or None
-        A host or device array. One without elements is accessible on the host alone, None nowhere.
+        A host or device array. An array without elements is accessible on the host only, and None nowhere.
     device : int, optional
-        A device number. A device array is accessible on its own device; a host array on the host, and on a CUDA device
-        where it is pinned or managed, or the device reaches all of the host's memory. A simulated device reaches none.
+        A device number; None is the default device. A device array is accessible on its own device. A host array is
+        accessible on the host. It is accessible on a CUDA device if it is pinned or managed, or if the device can
+        access all host memory. A simulated device can access no host memory.
+
+    Returns
+    -------
+    bool
+        True if the device can use the memory of the array.
 
     Raises
     ------
     ClauseError
-        Not an array, or no device has this number.
+        The argument is not an array, or no device has this number.
 
     Notes
     -----
-    *Blocks* never. OpenMP 5.2, 18.8.4 "omp_target_is_accessible".
+    The call never blocks. OpenMP 5.2, 18.8.4 "omp_target_is_accessible".
+
+    Examples
+    --------
+    >>> x = np.ones(10)
+    >>> omp.target_is_accessible(x, omp.get_initial_device())
+    True
+    >>> omp.target_is_accessible(x, 0)  # a simulated device
+    False
     """
     place = _place("target_is_accessible", device)
     array = _host_array(a, "target_is_accessible")
@@ -416,26 +588,35 @@ def get_mapped_ptr(a: Any, device: int | None = None) -> Any:
     Parameters
     ----------
     a : array or None
-        A host array, any strides.
+        A host array, with any strides.
     device : int, optional
-        A device number.
+        A device number; None is the default device.
 
     Returns
     -------
     array or None
-        A view of the corresponding storage, of the shape and dtype of ``a``; to use it after the end of the mapping is
-        a `RegionClosedError`, as after `target_free`. ``a`` itself on the host. None where not all of ``a`` is present,
-        ``a`` has no elements or is on a device, and for a device number that does not exist.
+        A view of the corresponding storage, with the shape and dtype of ``a``. A use after the end of the mapping
+        raises a `RegionClosedError`, as after `target_free`. On the host the routine returns ``a`` itself. It returns
+        None if a part of ``a`` is not present, if ``a`` has no elements or is on a device, and for a device number that
+        does not exist.
 
     Raises
     ------
     ClauseError
-        Neither an array nor None, or ``device`` is not a number.
+        The argument is neither an array nor None, or ``device`` is not a number.
 
     Notes
     -----
-    *Blocks* never; a copy to the storage may still be under way, so name it in a ``depend`` clause or wait first.
-    OpenMP 5.2, 18.8.11 "omp_get_mapped_ptr".
+    The call never blocks. A copy to the storage may still be in progress: name the array in a ``depend`` clause, or
+    wait first. OpenMP 5.2, 18.8.11 "omp_get_mapped_ptr".
+
+    Examples
+    --------
+    >>> x = np.arange(3.0)
+    >>> with omp.target_data(map=[omp.to(x)]):
+    ...     d = omp.get_mapped_ptr(x)
+    ...     print(d.shape, d.dtype)
+    (3,) float64
     """
     array = _host_array(a, "get_mapped_ptr")
     number = check_device(device)

@@ -28,24 +28,51 @@ if TYPE_CHECKING:
 
 
 def get_num_devices() -> int:
-    """Return the number of non-host devices of the current runtime."""
+    """Return the number of non-host devices of the current runtime.
+
+    Notes
+    -----
+    OpenMP 5.2, 18.7 "Device Information Routines": omp_get_num_devices (section numbers unchecked).
+
+    Examples
+    --------
+    >>> with omp.Runtime("sim:2"):
+    ...     omp.get_num_devices()
+    2
+    """
     return len(current_runtime().places)
 
 
 def get_initial_device() -> int:
-    """Return the host's device number, which is the number of devices."""
+    """Return the host's device number, which is the number of devices.
+
+    Notes
+    -----
+    OpenMP 5.2, 18.7 "Device Information Routines": omp_get_initial_device (section numbers unchecked).
+
+    Examples
+    --------
+    >>> with omp.Runtime("sim:2"):
+    ...     omp.get_initial_device()
+    2
+    """
     return current_runtime().initial_device
 
 
 def get_default_device() -> int:
     """Return the device number that constructs without ``device=`` use: the current task's default-device-var.
 
-    It begins as ``OMP_DEFAULT_DEVICE`` or 0; where there is no device as the host's number, under
-    ``OMP_TARGET_OFFLOAD=MANDATORY`` as `invalid_device`. A task inherits it when it is generated.
+    The initial value is ``OMP_DEFAULT_DEVICE``, or 0. Without any device it is the host's number, or `invalid_device`
+    under ``OMP_TARGET_OFFLOAD=MANDATORY``. A task inherits the value when it is generated.
 
     Notes
     -----
     OpenMP 5.2, 18.7 "Device Information Routines" (section numbers unchecked).
+
+    Examples
+    --------
+    >>> omp.get_default_device()
+    0
     """
     inherited = here().inherited
     return 0 if inherited is None else inherited.default_device
@@ -57,14 +84,25 @@ def set_default_device(device: int) -> None:
     Parameters
     ----------
     device : int
-        A device number; -1 and the number of devices are the host.
+        A device number. -1 and the number of devices mean the host.
 
     Raises
     ------
     ClauseError
-        No device has this number, or it is no number.
+        No device has this number, or the argument is not an integer.
     UsageError
-        In a target body.
+        The call is in a target body.
+
+    Notes
+    -----
+    OpenMP 5.2, 18.7 "Device Information Routines": omp_set_default_device (section numbers unchecked).
+
+    Examples
+    --------
+    >>> with omp.Runtime("sim:2"):
+    ...     omp.set_default_device(1)
+    ...     omp.target(omp.get_device_num)()
+    1
     """
     scope = here()
     number = _checked(device, "set_default_device")
@@ -75,22 +113,34 @@ def set_default_device(device: int) -> None:
 
 
 def in_explicit_task() -> bool:
-    """Tell whether the caller runs in the body of a task; a target region is none.
+    """Tell whether the caller runs in the body of a task; a target region does not count.
 
     Notes
     -----
     OpenMP 5.2, 18.5 "Tasking Routines": omp_in_explicit_task (section numbers unchecked).
+
+    Examples
+    --------
+    >>> omp.in_explicit_task()
+    False
+    >>> omp.task(omp.in_explicit_task)().result()
+    True
     """
     task = here().task
     return task is not None and not task.construct.is_target
 
 
 def in_final() -> bool:
-    """Tell whether the caller runs in a final task, or in one that such a task has generated.
+    """Tell whether the caller runs in a final task, or in a task that a final task has generated.
 
     Notes
     -----
     OpenMP 5.2, 18.5 "Tasking Routines": omp_in_final (section numbers unchecked).
+
+    Examples
+    --------
+    >>> omp.task(final=True)(omp.in_final)().result()
+    True
     """
     task = here().task
     return task is not None and (task.is_final or task.inherited.is_final)
@@ -102,6 +152,12 @@ def get_max_task_priority() -> int:
     Notes
     -----
     OpenMP 5.2, 18.5 "Tasking Routines": omp_get_max_task_priority (section numbers unchecked).
+
+    Examples
+    --------
+    >>> with omp.Runtime("sim:1", env={"OMP_MAX_TASK_PRIORITY": "10"}):
+    ...     omp.get_max_task_priority()
+    10
     """
     return current_runtime().settings.max_task_priority
 
@@ -113,23 +169,55 @@ def display_env(verbose: bool = False) -> None:
     Parameters
     ----------
     verbose : bool
-        Add the settings of `offload` alone.
+        Also print the settings that only `offload` has.
 
     Notes
     -----
-    ``OMP_DISPLAY_ENV`` prints the same when a runtime is made: ``true``, or ``verbose``. OpenMP 5.2, 18.15
+    With ``OMP_DISPLAY_ENV=true`` (or ``verbose``) a new runtime prints the same text. OpenMP 5.2, 18.15
     "omp_display_env" (section number unchecked).
+
+    Examples
+    --------
+    >>> import contextlib
+    >>> import sys
+    >>> with contextlib.redirect_stderr(sys.stdout):
+    ...     omp.display_env()
+    OPENMP DISPLAY ENVIRONMENT BEGIN
+    ...
+    OPENMP DISPLAY ENVIRONMENT END
     """
     sys.stderr.write(current_runtime().env_text(verbose=verbose))
 
 
 def is_initial_device() -> bool:
-    """Tell whether the calling body runs on the host."""
+    """Tell whether the calling body runs on the host.
+
+    Notes
+    -----
+    OpenMP 5.2, 18.7 "Device Information Routines": omp_is_initial_device (section numbers unchecked).
+
+    Examples
+    --------
+    >>> omp.is_initial_device()
+    True
+    >>> omp.target(omp.is_initial_device)()
+    False
+    """
     return here().device is None
 
 
 def get_device_num() -> int:
-    """Return the number of the device that the calling body runs on."""
+    """Return the number of the device that the calling body runs on.
+
+    Notes
+    -----
+    OpenMP 5.2, 18.7 "Device Information Routines": omp_get_device_num (section numbers unchecked).
+
+    Examples
+    --------
+    >>> omp.target(omp.get_device_num)()
+    0
+    """
     scope = here()
     return int(scope.device.number) if scope.device is not None else int(scope.runtime.initial_device)
 
@@ -137,10 +225,22 @@ def get_device_num() -> int:
 def device(n: int) -> Device | Host:
     """Return a device: ``number``, ``kind``, ``name``, ``synchronize()``, ``memory_info()`` → (free, total) bytes.
 
+    Parameters
+    ----------
+    n : int
+        A device number.
+
     Raises
     ------
     ClauseError
         No device has this number.
+
+    Examples
+    --------
+    >>> device = omp.device(0)
+    >>> device.number, device.kind, device.name
+    (0, 'sim', 'sim:0')
+    >>> device.synchronize()  # wait for all work on the device
     """
     runtime = current_runtime()
     place = runtime.find_place(_checked(n, "device"))
@@ -154,6 +254,12 @@ def devices() -> list[Device]:
     ------
     RuntimeClosedError
         The current runtime belongs to the parent of a forked process.
+
+    Examples
+    --------
+    >>> with omp.Runtime("sim:2"):
+    ...     [device.name for device in omp.devices()]
+    ['sim:0', 'sim:1']
     """
     return current_runtime().devices()
 
@@ -164,8 +270,9 @@ def devices() -> list[Device]:
 def current_stream() -> Any:
     """Return the native stream that device work of the calling body goes to.
 
-    In a target body the task is complete when the work enqueued there is. In a task body, or outside of any, it is a
-    stream of the default device whose work is *not* part of the task: use ``detach`` and `Event.fulfill_on`.
+    In a target body, the task is complete when the work on this stream is complete. In a task body, or outside of any
+    body, the stream is one of the default device, and its work is *not* part of a task. Use ``detach`` and
+    `Event.fulfill_on` there.
 
     Returns
     -------
@@ -176,6 +283,14 @@ def current_stream() -> Any:
     ------
     UsageError
         The body runs on the host and there is no device.
+
+    Examples
+    --------
+    >>> @omp.target
+    ... def body(x):
+    ...     stream = omp.current_stream()
+    ...     stream.launch(lambda: None)  # with CuPy: a kernel or a library call
+    >>> body(np.ones(3))
     """
     scope = here()
     task = scope.task
@@ -194,41 +309,68 @@ def current_stream() -> Any:
 
 @takes_clauses
 def stream(queue: int = 0, device: int | None = None) -> Any:
-    """Return the native stream behind an async queue number: one of `set_stream`, or of those that queues share.
+    """Return the native stream of an async queue number: your stream from `set_stream`, or a stream of the runtime.
+
+    Several queues may share a stream of the runtime.
+
+    Parameters
+    ----------
+    queue : int
+        At least 0.
+    device : int, optional
+        A device number; None is the default device.
 
     Raises
     ------
     ClauseError
-        A negative queue, or a device that does not exist.
+        The queue is negative, or the device does not exist.
+
+    Notes
+    -----
+    An extension of OpenMP, after OpenACC's ``acc_get_cuda_stream``.
+
+    Examples
+    --------
+    >>> stream = omp.stream(0)
+    >>> stream.launch(lambda: None)  # with CuPy: a kernel or a library call
+    >>> stream.synchronize()
     """
     return _queue("stream", queue, device).stream
 
 
 @takes_clauses
 def set_stream(queue: int, stream: Any, device: int | None = None) -> None:
-    """Make a stream of the program's own the one behind an async queue number, until the runtime ends.
+    """Make your own stream the stream of an async queue number, until the runtime ends.
 
     Parameters
     ----------
     queue : int
-        At least 0. Other queues stay as they are.
+        At least 0. Other queues keep their streams.
     stream : stream or None
-        A `cupy.cuda.Stream`, an object with ``__cuda_stream__`` or a simulated stream, which is kept alive. None gives
-        the queue back its stream of the runtime.
+        A `cupy.cuda.Stream`, an object with ``__cuda_stream__`` or a simulated stream. The runtime keeps it alive. None
+        returns the queue to its stream of the runtime.
     device : int, optional
         The device of the stream; None is the default device.
 
     Raises
     ------
     ClauseError
-        A negative queue, a device that does not exist, or a stream that is none of the device's.
+        The queue is negative, the device does not exist, or the stream does not belong to the device.
     EventError
         The stream is capturing a CUDA graph.
 
     Notes
     -----
-    *Blocks* never. The queue stays in order; where `stream` has given its stream away, so does what that holds. An
-    extension of OpenMP, after OpenACC's ``acc_set_cuda_stream``.
+    The call never blocks. The queue stays in order, also with the work on a stream that `stream` has returned before.
+    An extension of OpenMP, after OpenACC's ``acc_set_cuda_stream``.
+
+    Examples
+    --------
+    >>> own = omp.current_stream()  # with CuPy: cupy.cuda.Stream(non_blocking=True)
+    >>> omp.set_stream(3, own)
+    >>> omp.stream(3) is own
+    True
+    >>> omp.set_stream(3, None)
     """
     scope = here()
     give_stream(scope, scope.frame("set_stream"), _queue("set_stream", queue, device), stream, "set_stream")
@@ -246,21 +388,43 @@ def _queue(what: str, queue: Any, device: Any) -> Queue:
 
 
 def current_task() -> Task | None:
-    """Return the `Task` whose body is running on this thread, or None."""
+    """Return the `Task` whose body is running on this thread, or None.
+
+    Examples
+    --------
+    >>> omp.task(name="load")(lambda: omp.current_task().name)().result()
+    'load'
+    """
     task = here().task
     return task if isinstance(task, Task) else None  # a scope knows less of it
 
 
 def array_namespace(*arrays: Any) -> Any:
-    """Return the module whose functions make arrays where these are: numpy, cupy or the simulated device's namespace.
+    """Return the module whose functions make arrays of this kind: numpy, cupy or the simulated device's namespace.
 
-    Without arrays it is that of the device which the calling body runs on: numpy outside of target bodies, and in those
-    that run on the host.
+    Without arrays, it is the namespace of the calling body's device. Outside of target bodies, and in bodies that run
+    on the host, it is numpy.
+
+    Parameters
+    ----------
+    *arrays : array
+        Host or device arrays, all on one device.
 
     Raises
     ------
     ClauseError
-        The arrays are on different devices, or none of this runtime's.
+        The arrays are on different devices, or do not belong to this runtime.
+
+    Examples
+    --------
+    >>> @omp.target
+    ... def ramp(x):
+    ...     xp = omp.array_namespace(x)
+    ...     x[:] = xp.arange(x.size)
+    >>> x = np.zeros(4)
+    >>> ramp(x)
+    >>> x
+    array([0., 1., 2., 3.])
     """
     if not arrays:
         device = here().device

@@ -77,7 +77,7 @@ _NOTHING = Binding((), {}, [])
 
 
 class TargetFunction(DirectiveFunction):
-    """A function whose calls are target regions: its array arguments are device arrays there."""
+    """A function whose calls are target regions: its array arguments are device arrays there. `target` makes it."""
 
     _directive = "target"
     _is_target = True
@@ -417,47 +417,58 @@ def target(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any
     Parameters
     ----------
     map : list of map clauses
-        `to`, `from_`, `tofrom`, `alloc` of list items; a bare array is ``tofrom``. Arrays in no clause, and objects
-        whose class has a mapper, are ``tofrom`` as well, or ``to`` where they are read-only. A string that names a
-        ``*`` or ``**`` parameter, here and in the other clauses, means each array that the call passes there.
+        `to`, `from_`, `tofrom` or `alloc` of list items; a bare array means ``tofrom``. Arrays in no clause, and
+        objects whose class has a mapper, are ``tofrom``, too, or ``to`` if they are read-only. A string that names a
+        ``*`` or ``**`` parameter means each array that the call passes there. This also holds in the other clauses.
     firstprivate, private : list of str and arrays
-        Arguments with device storage of their own, with the contents that they have at the call, or uninitialised;
-        never copied back, released when the task is complete, no mappings.
+        Arguments with device storage of their own, with the contents at the call, or uninitialised. The storage is
+        never copied back, is released when the task is complete, and does not count as a mapping.
     is_device_ptr, has_device_addr : list of str and arrays
-        Arguments that have to be device arrays of the device; they pass through, as every device array does.
+        Arguments that must be device arrays of the device. They are passed unchanged, as are all device arrays.
     defaultmap : str or dict
-        What happens to arguments in no clause, for all or by category ("aggregate": arrays, "scalar", "pointer": device
-        arrays): ``"alloc"``, ``"to"``, ``"from"``, ``"tofrom"``, ``"firstprivate"``, ``"present"``, ``"default"``; with
-        ``"none"`` they have to be in one. Scalars are captured by value and device arrays pass in any case.
+        The treatment of arguments in no clause: one value for all, or a dict by category ("aggregate": arrays,
+        "scalar", "pointer": device arrays). The values are ``"alloc"``, ``"to"``, ``"from"``, ``"tofrom"``,
+        ``"firstprivate"``, ``"present"`` and ``"default"``. With ``"none"``, each argument must be in a clause. Scalars
+        are always captured by value, and device arrays are always passed unchanged.
     depend : list of dependences
         The region runs after the earlier siblings that they name.
     nowait : bool
-        True: deferred, the call returns its `Task`.
+        True: deferred; the call returns its `Task`.
     device : int
-        A device number; None is the device of the device arrays that the call passes, else the default device.
+        A device number. None is the device of the device arrays among the arguments, or else the default device.
     if_ : bool
         False: the region runs with the host as its device.
     priority, name
-        As for `task`.
+        The clauses of `task`.
 
     Returns
     -------
     TargetFunction
-        Calling it returns what the body returns, or a `Task`; ``.options(…)`` as for `task`. An argument that is a
-        `Task` is followed, and the body gets its value, as for `task`. A host array or an object with a mapper is
-        mapped when the region gets its turn: ``tofrom``, or as the ``map`` clause says that names all of the parameter.
-        Other clauses cannot name such an argument, and the device is not taken from it.
+        Each call returns the result of the body, or a `Task`; ``.options(…)`` works as for `task`. If an argument is a
+        `Task`, the region runs after it, and the body gets its value. If that value is a host array or an object with a
+        mapper, it is mapped when the region begins: ``tofrom``, or as the ``map`` clause of the whole parameter says.
+        Other clauses cannot name such an argument, and it does not determine the device.
 
     Raises
     ------
     ClauseError, DependError, MapError
-        At the call or before: wrong clauses, types, names or device numbers, device arrays of several devices. In the
-        task: presence, overlap, memory.
+        At the call or before: wrong clauses, types, names or device numbers, or device arrays of several devices. In
+        the task: presence, overlap, memory.
 
     Notes
     -----
-    *Blocks* without ``nowait`` until copies back are done. *Costs* a copy of each item to the device if it is not
-    present, and back. OpenMP 5.2, 13.8 "target Construct"; deviations: items may be non-contiguous, a body that
+    Without ``nowait``, the call blocks until the copies back are done. It copies each item that is not present to the
+    device, and back. OpenMP 5.2, 13.8 "target Construct". Deviations: items may be non-contiguous, and a body that
     fails copies nothing back.
+
+    Examples
+    --------
+    >>> @omp.target(map=[omp.to("x"), omp.tofrom("y")])
+    ... def saxpy(a, x, y):
+    ...     y += a * x  # x and y are device arrays
+    >>> x, y = np.ones(3), np.zeros(3)
+    >>> saxpy(2.0, x, y)
+    >>> y
+    array([2., 2., 2.])
     """
     return decorate(TargetFunction, function, clauses)

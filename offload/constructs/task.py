@@ -38,7 +38,7 @@ _frame_at = sys._getframe  # noqa: SLF001  # what `inspect` uses
 
 
 class TaskFunction(DirectiveFunction):
-    """A function whose calls are tasks on the host."""
+    """A function whose calls are tasks on the host. `task` makes it."""
 
     __slots__ = ()
 
@@ -140,52 +140,62 @@ class TaskFunction(DirectiveFunction):
 def task(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
     """Make a function a task function: each call generates a task that runs the body on the host.
 
-    The body of an ``async def`` runs on the event loop that runs at the call, else on one that a thread of the runtime
-    has. It holds no worker while it awaits. In it, `await` tasks, ``taskwait()`` and ``async with taskgroup()``: what
-    blocks a loop's thread cannot wait for bodies of that loop.
+    The body of an ``async def`` runs on the event loop that runs at the call. Without one, it runs on a loop in a
+    thread of the runtime. It holds no worker while it awaits. In such a body, ``await`` tasks and ``taskwait()``, and
+    write ``async with taskgroup()``. A call that blocks the loop's thread cannot wait for bodies of that loop.
 
     Parameters
     ----------
     depend : list of dependences
-        `in_`, `out`, `inout`, `mutexinoutset`, `inoutset` of list items, or a `depobj`; the task runs after the
+        `in_`, `out`, `inout`, `mutexinoutset` or `inoutset` of list items, or a `depobj`. The task runs after the
         earlier siblings that they name.
     detach : Event
         The task is complete when its body has finished and the event is fulfilled.
     if_ : bool
-        False: undeferred, the call returns when the body has run; dependences hold all the same.
+        False: undeferred. The call returns when the body has run. Dependences still hold.
     in_reduction : dict of str to list of arrays and str
-        By operator, list items of ``task_reduction`` of a taskgroup around the call, the innermost that has it. The
-        body receives a private array in place of every argument that is the item: it may hold what other tasks have put
-        in, so add to it, in place. Where a string names a section of a parameter, that argument is the section's array.
+        Maps an operator to list items of ``task_reduction`` of a taskgroup around the call (the innermost that has the
+        item). The body receives a private array instead of each argument that is the item. The array may already
+        contain contributions of other tasks, so add to it in place. If a string names a section of a parameter, the
+        argument is the array of that section.
     final : bool
-        True: the task, and all that are generated in it, run at once, in order, on the thread that encounters them.
+        True: the task, and all tasks that it generates, run at once, in order, on the thread that encounters them.
     priority : int
-        At least 0; of ready tasks those of higher priority begin first. No more than ``OMP_MAX_TASK_PRIORITY``, which
-        is 0 unless it is set.
+        At least 0. Among ready tasks, those with higher priority begin first. ``OMP_MAX_TASK_PRIORITY`` limits the
+        value, and is 0 unless you set it.
     name : str
         A label for graphs, traces and errors.
 
     Returns
     -------
     TaskFunction
-        Calling it returns a `Task`; ``.options(…)`` returns a copy with clauses replaced. An argument that is a `Task`
-        is a dependence on it, as ``depend=in_(task)`` is, and the body gets its value, ``task.result()``. A body that
-        wants the task itself gets it in a container or by closure.
+        Each call returns a `Task`. ``.options(…)`` returns a copy with clauses replaced. An argument that is a `Task`
+        is a dependence on it, as with ``depend=in_(task)``, and the body gets its value, ``task.result()``. If the body
+        needs the task itself, pass it in a container or by closure.
 
     Raises
     ------
     ClauseError, DependError, EventError
-        A clause that the construct does not have, or a wrong value. At a call: no taskgroup reduces an item of
-        ``in_reduction`` with that operator, or the item is not among the arguments. From ``result()``, a `DependError`:
-        a task among the arguments has failed.
+        The construct has no such clause, or a value is wrong. At a call: no taskgroup reduces an item of
+        ``in_reduction`` with that operator, or the item is not among the arguments. ``result()`` raises a `DependError`
+        if a task among the arguments has failed.
     UnsupportedError
-        At a call in a `taskgraph`: a task among the arguments is none of the graph.
+        At a call in a `taskgraph`: a task among the arguments is not a task of the graph.
     UsageError
-        At a call: a task among the arguments is the one that makes the call, or one around it.
+        At a call: a task among the arguments is the calling task, or a task around it.
 
     Notes
     -----
-    *Blocks* only with ``if_=False``. OpenMP 5.2, 12.5 "task Construct", 5.5.10 "in_reduction Clause". In a graph that
-    is run again, a task combines what it has with the item when it is complete.
+    The call blocks only with ``if_=False``. OpenMP 5.2, 12.5 "task Construct", 5.5.10 "in_reduction Clause". In a
+    replayed graph, a task combines its contribution with the item when the task is complete.
+
+    Examples
+    --------
+    >>> @omp.task
+    ... def add(x, y):
+    ...     return x + y
+    >>> total = add(1, add(2, 3))  # the outer task waits for the inner one
+    >>> total.result()
+    6
     """
     return decorate(TaskFunction, function, clauses)

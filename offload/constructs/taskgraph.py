@@ -46,7 +46,7 @@ def _check_graph_id(value: Any) -> Hashable:
 
 
 class TaskgraphFunction(DirectiveFunction):
-    """A function whose tasks are recorded at the first call and replayed by later ones."""
+    """A function whose tasks are recorded at the first call and replayed by later calls."""
 
     __slots__ = ()
 
@@ -126,7 +126,17 @@ class TaskgraphFunction(DirectiveFunction):
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """What is kept of the calls so far, in all runtimes; the most recently used last."""
+        """The records of the calls so far, in all runtimes; the most recently used record is last.
+
+        Examples
+        --------
+        >>> @omp.taskgraph
+        ... def step(x):
+        ...     omp.task(lambda x: x.fill(1))(x)
+        >>> step(np.zeros(3))
+        >>> [record.n_tasks for record in step.records]
+        [1]
+        """
         return self._records.shown()
 
     def _record(self, scope: Scope, frame: Region, key: Key) -> Replay | None:
@@ -291,88 +301,106 @@ class Record:
 def taskgraph(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
     """Make a function a task graph: the first call records the tasks of its body, later calls replay them.
 
-    A replay makes the same tasks with the same arguments and dependences, and runs no line of the body. What has to
-    vary from call to call goes into arrays. The tasks of a call, replayed or not, have no dependences on other tasks.
+    A replay generates the same tasks with the same arguments and dependences, and does not run the body. Put values
+    that vary from call to call into arrays. The tasks of a call have no dependences on other tasks.
 
     Parameters
     ----------
     graph_id : hashable
-        Which of several records of the construct is meant.
+        Selects one of several records of the construct.
     graph_reset : bool
-        True: the record is discarded, and made anew.
+        True: discard the record, and record again.
     if_ : bool
-        False: the body is run, neither replayed nor recorded.
+        False: run the body, without a replay or a record.
     nogroup : bool
-        True: the call does not wait for the tasks and their descendants, as it does otherwise.
+        True: the call does not wait for the tasks and their descendants.
     name : str
         A label.
 
     Returns
     -------
     TaskgraphFunction
-        Calling it returns None; ``.options(…)`` returns a copy with clauses replaced, which shares the records;
-        ``.records`` tells of each whether it is a graph of the device, and why not.
+        Each call returns None. ``.options(…)`` returns a copy with clauses replaced, which shares the records.
+        ``.records`` says for each record whether it is a graph of the device, and if not, why.
 
     Raises
     ------
     ClauseError
-        A clause that the construct does not have, or a wrong value.
+        The construct has no such clause, or a value is wrong.
     UnsupportedError
         The body is an ``async def`` or a generator.
     ExceptionGroup
-        At a call: tasks failed, and nobody has seen it.
+        At a call: tasks failed, and their failures have not been retrieved.
     UsageError
-        At a call: a task of the graph replays it, and an event is in it; the body, or a task, has changed an argument
-        of which it has a copy; or the call is in a target body.
+        At a call: a task of the graph replays the graph, which contains an event. The body, or a task, has changed an
+        argument of which it has a copy. The call is in a target body.
 
     Notes
     -----
-    A record is kept for a ``graph_id`` and arguments: arrays by their storage, shape, strides and dtype; others, and
-    what lists, tuples, dicts and dataclasses hold, by type and equality (0.0 is not -0.0 there, and NaN is NaN). The
-    order of a dict counts, the order of keywords does not. At most 8 are kept, the least recently used one goes. Not
-    recorded is a body that raises or one of whose tasks fails; of threads that come first at the same time one records.
-    Where the region is recorded already, by `record` or another task graph, and in a final task, the body is run.
+    **Records.** A record belongs to a ``graph_id`` and to arguments. Arrays compare by their storage, shape, strides
+    and dtype. Other arguments, and the contents of lists, tuples, dicts and dataclasses, compare by type and equality
+    (0.0 differs from -0.0, and NaN equals NaN). The order of a dict counts, and the order of keywords does not. At most
+    8 records are kept; the least recently used one is dropped. If the body raises or a task fails, nothing is recorded.
+    If several threads make the first call together, one of them records. If the region is already being recorded, by
+    `record` or another task graph, and in a final task, the body runs.
 
-    Arguments by equality are those of the recording: the body that is recorded gets a copy of a list, dict, set or
-    dataclass, or of any object that its copy equals, with the arrays themselves in it. What the caller changes later
-    reaches no replay. What the body or a task changes there would not reach the caller, so that it is an error; copy it
-    in the body, or put results into arrays. An object that equals itself alone, as one of a class without ``==``, is
-    passed as it is, and has the state that it has when a task runs; so has what cannot be copied.
+    **Arguments.** A replay uses the arguments of the recording. The recorded body gets a copy of a list, dict, set or
+    dataclass, and of any object that equals its copy. The arrays in it are not copied. Later changes by the caller do
+    not reach a replay. Changes by the body or a task would not reach the caller, so they are an error: copy the object
+    in the body, or put results into arrays. An object that equals only itself, such as an object of a class without
+    ``==``, is passed as it is, with its state at the time when a task runs. This also holds for objects that cannot be
+    copied.
 
-    Arrays that the arguments reach through objects belong to the record: by attributes, slots, class attributes,
-    containers, arrays of objects, methods, partial functions and closures. A call with other arrays there records
-    again. If the body or a task puts another array there, the call is not recorded. Neither is a call whose arguments
-    reach more than 100,000 objects; a `PerformanceWarning` says so. Numbers in such objects do not belong to the
-    record, nor do globals and the variables of enclosing functions that the body uses.
+    **Arrays in objects.** Arrays that the arguments reach through objects belong to the record. They can be reached by
+    attributes, slots, class attributes, containers, arrays of objects, methods, partial functions and closures. A call
+    with other arrays there records again. If the body or a task puts another array there, the call is not recorded. A
+    call whose arguments reach more than 100,000 objects is not recorded either; a `PerformanceWarning` says so. Numbers
+    in such objects do not belong to the record. Neither do globals and variables of enclosing functions that the body
+    uses.
 
-    In a replay, a wait in the body orders what follows it; code between tasks is not run. What depends on a task that
-    failed does not run. An event in the graph is armed again, for which a replay first waits for one that is under way;
-    others may be in flight at the same time (``nogroup``). List items, device numbers and sections are those that were
-    recorded, as are device arrays that the body looked up, and the contents of ``firstprivate`` arrays: what varies has
-    to be mapped. A task combines a reduction when it is complete.
+    **Replays.** A wait in the body orders the tasks after it, but the code between tasks does not run. Tasks that
+    depend on a failed task do not run. A graph with an event arms the event again, and first waits for a replay that is
+    still in progress. Replays of a graph without events may overlap (``nogroup``). List items, device numbers and
+    sections stay as they were at the recording. So do device arrays that the body looked up, and the contents of
+    ``firstprivate`` arrays. Map data that varies. A task combines a reduction when it is complete.
 
-    Where all tasks are work of one CUDA device, the first replay captures what they enqueue as a CUDA graph, and from
-    then on a replay is one launch: no body is run again. Scalars, what a body reaches besides its arguments, and the
-    addresses of storage that is present are those of the capture; storage that is elsewhere at a later replay has the
-    region captured again. Where that was so within 16 replays three times in a row, it is replayed task by task until
-    the storage has been in the same place for 16: a capture takes 4 to 5 ms. What the region maps and what its bodies
-    allocate is memory of the graph. Pinned host memory is read and written by each replay. In errors the region is one
-    task then.
+    **CUDA graphs.** If all tasks are work of one CUDA device, the first replay captures their work as a CUDA graph.
+    From then on a replay is one launch, and no body runs. Scalars, objects that a body reaches other than by arguments,
+    and addresses of present storage stay as they were at the capture. If the storage has moved at a later replay, the
+    region is captured again, which takes 4 to 5 ms. If that happens within 16 replays three times in a row, the region
+    is replayed task by task until the storage has stayed in place for 16 replays. The graph owns the memory for data
+    that the region maps, and for data that its bodies allocate. Each replay reads and writes pinned host memory. In
+    errors, the region is then one task.
 
-    What a body reaches is looked through for device arrays, which the graph keeps: its closure, defaults, globals and
-    partial arguments, containers and modules there, and the functions that it calls. A body that reaches an object of
-    another class, as a bound method does its own, is not captured: its attributes may be device arrays, and others
-    later. FFT plans of CuPy's cache are kept; one that a body makes by itself has to outlive the record.
+    The graph keeps the device arrays that a body reaches: through its closure, defaults, globals and partial arguments,
+    through containers and modules there, and through the functions that it calls. A body that reaches an object of
+    another class is not captured, because its attributes may be device arrays that change later. A bound method is such
+    a body. CuPy's cached FFT plans are kept. An FFT plan that a body makes must outlive the record.
 
-    Not captured are, besides, host tasks and events, copies of pageable memory, a region that leaves mappings or ends
-    those of others, and bodies that wait for the device, read from it, or call what CuPy does not capture (cuBLAS,
-    cuSOLVER, cuRAND). Such a region is replayed task by task; ``records`` of the function says why. A body may have run
-    once more by then. While a region is captured, CUDA lets no other thread synchronise the whole device: that fails
-    there, and the capture is made at the next replay.
+    offload does not capture host tasks and events, copies of pageable memory, or a region that leaves mappings or ends
+    other regions' mappings. It also does not capture bodies that wait for the device, read from it, or call functions
+    that CuPy cannot capture (cuBLAS, cuSOLVER, cuRAND). Such a region is replayed task by task; ``records`` of the
+    function says why. A body may have run once more by then. During a capture, CUDA lets no other thread synchronise
+    the whole device. Such a synchronisation fails, and offload captures at the next replay.
 
-    *Blocks*, without ``nogroup``, until the tasks of the call are complete; the waiting thread may run some.
-    *Costs* a replay 1 to 2 µs a task, a recording some 50. A record keeps the arguments of the call and of its tasks
-    alive, arrays too, until it goes or its runtime is closed; a replay that is complete keeps nothing.
-    OpenMP 6.0, 14.3 "taskgraph Construct".
+    Without ``nogroup``, the call blocks until its tasks are complete; the waiting thread may run some. A replay costs 1
+    to 2 µs a task, a recording about 50. A record keeps the arguments of the call and of its tasks alive, including
+    arrays, until it is dropped or its runtime is closed. A complete replay keeps nothing. OpenMP 6.0, 14.3 "taskgraph
+    Construct".
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> @omp.task(depend=[omp.inout("x")])
+    ... def increment(x):
+    ...     x += 1
+    >>> @omp.taskgraph
+    ... def step(x):
+    ...     increment(x)
+    ...     increment(x)
+    >>> for call in range(5):
+    ...     step(x)  # the first call records, the others replay
+    >>> x
+    array([10., 10., 10.])
     """
     return decorate(TaskgraphFunction, function, clauses)

@@ -52,7 +52,7 @@ class _LoopClauses(Clauses):
 
 
 class TaskloopFunction(DirectiveFunction):
-    """A function over a part of a range. Calling it with the whole range encounters the construct."""
+    """A function whose calls split a range into tasks. `taskloop` makes it."""
 
     __slots__ = ()
 
@@ -305,60 +305,73 @@ _NOTHING: Any = object()
 def taskloop(iterable: Any = _NOTHING, body: Callable[..., Any] | None = None, **clauses: Any) -> Any:
     """Split a range into tasks, each of which calls the body with a part of it.
 
-    ``taskloop(range(n), body)`` does so at once, and so does ``@taskloop(range(n))`` above the body. Without a range,
-    ``@taskloop`` or ``@taskloop(grainsize=4)`` makes a function whose calls do, ``f(range(n))``; it passes further
-    arguments on to the body.
+    ``taskloop(range(n), body)`` runs the loop at once, and so does ``@taskloop(range(n))`` above the body. Without a
+    range, ``@taskloop`` or ``@taskloop(grainsize=4)`` makes a function. Call it with a range, ``f(range(n))``; it
+    passes further arguments to the body.
 
     Parameters
     ----------
     iterable : range, sequence, array or iterable
-        Of a range, the parts are ranges; of a sequence or an array, slices (of an array, views along its first axis);
-        of anything else, which is run through first, lists. No part is empty, and each element is in one.
+        The parts of a range are ranges. The parts of a sequence or an array are slices (for an array, views along its
+        first axis). Any other iterable is read to its end first, and its parts are lists. No part is empty, and each
+        element is in one part.
     body : callable
         ``body(part)``.
     grainsize : int
-        Each task gets at least so many elements, or all if there are fewer, and less than twice as many.
+        Each task gets at least ``grainsize`` elements, or all if there are fewer, and less than twice as many.
     num_tasks : int
-        So many tasks, or one for each element if there are fewer; their sizes differ by one at most. With neither, four
-        for each worker and the calling thread.
+        Number of tasks (at most one per element). Sizes differ by at most one. Without ``grainsize`` and ``num_tasks``
+        there are four tasks for each worker and for the calling thread.
     strict : bool
-        True: each task gets exactly ``grainsize`` elements, but the last one what is left. ``num_tasks`` is exact in
-        any case.
+        If True, every task gets exactly ``grainsize`` elements, except the last, which gets the remainder.
+        ``num_tasks`` is exact in any case.
     reduction : dict of str to list of arrays and str
-        By operator, list items as in `taskgroup`. ``body(part, total)``: the body receives a private array for each
-        item, in order, in parameters without default, or in place of the arguments that are the item.
-        ``body(part)``: it works on the items themselves, and its tasks run one at a time (``mutexinoutset``).
+        Maps an operator to list items, as in `taskgroup`. ``body(part, total)`` receives a private array for each item,
+        in order, in parameters without default, or instead of the arguments that are the items. ``body(part)`` works on
+        the items themselves, and its tasks run one at a time (``mutexinoutset``).
     in_reduction : dict of str to list of arrays and str
-        By operator, list items of ``task_reduction`` of a taskgroup around the call, as in `task`. The tasks take part
-        in that reduction, also with ``nogroup``. The body receives them as those of ``reduction``, and after those.
+        Maps an operator to list items of ``task_reduction`` of a taskgroup around the call, as in `task`. The tasks
+        take part in that reduction, also with ``nogroup``. The body receives the private arrays as for ``reduction``,
+        after those.
     nogroup : bool
-        True: wait for nothing, and return the tasks.
+        True: do not wait, and return the tasks.
     if_, final, priority, name
-        As for `task`, for each of the tasks.
+        The clauses of `task`, for each of the tasks.
 
     Returns
     -------
     None, or list of Task with ``nogroup``
-        Without a range: a function that returns that, and has ``.options(…)`` as a task function has. As a decorator
-        with a range, the name of the body is bound to it.
+        Without a range: a function that returns this, and that has ``.options(…)`` like a task function. As a decorator
+        with a range, it binds the result to the name of the body.
 
     Raises
     ------
     ExceptionGroup
-        Tasks, or descendants of theirs, failed, and nobody has seen it; the items of ``reduction`` for which there are
-        private arrays are what they were. With ``if_=False`` or ``final=True`` the first failure itself, and no more
-        tasks are generated.
+        Tasks, or their descendants, failed, and their failures have not been retrieved. Items of ``reduction`` with
+        private arrays then keep their original values. With ``if_=False`` or ``final=True``, the call raises the first
+        failure itself, and generates no more tasks.
     ClauseError
-        ``grainsize`` with ``num_tasks``, ``nogroup`` with ``reduction``, numbers below 1, something that cannot be
-        iterated over, a list item that cannot be reduced, one of ``in_reduction`` that no taskgroup around the call
-        reduces with that operator.
+        ``grainsize`` is given with ``num_tasks``, or ``nogroup`` with ``reduction``. A number is below 1. The iterable
+        cannot be iterated over. A list item cannot be reduced, or no taskgroup around the call reduces an item of
+        ``in_reduction`` with that operator.
 
     Notes
     -----
-    *Blocks* until all tasks and their descendants are complete; the waiting thread may run them. They are the group
-    that ``cancel("taskgroup")`` in a body cancels. Loops that are to be collapsed are one range:
-    ``itertools.product(range(n), range(m))``. OpenMP 5.2, 12.6 "taskloop Construct", 5.5.8 "reduction Clause",
-    5.5.10 "in_reduction Clause".
+    The call blocks until all tasks and their descendants are complete; the waiting thread may run them. They form the
+    group that ``cancel("taskgroup")`` in a body cancels. Write collapsed loops as one range:
+    ``itertools.product(range(n), range(m))``. OpenMP 5.2, 12.6 "taskloop Construct", 5.5.8 "reduction Clause", 5.5.10
+    "in_reduction Clause".
+
+    Examples
+    --------
+    >>> x = np.zeros(100)
+    >>> @omp.taskloop(grainsize=25)
+    ... def square(part):
+    ...     for i in part:
+    ...         x[i] = i**2
+    >>> square(range(100))
+    >>> float(x.sum())
+    328350.0
     """
     checked = check_clauses("taskloop", clauses, TaskloopFunction._checks)  # noqa: SLF001  # same module
     if body is None and callable(iterable) and not hasattr(iterable, "__iter__"):

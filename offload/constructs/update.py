@@ -48,17 +48,17 @@ def target_update(
     Parameters
     ----------
     to, from_ : list of arrays
-        Host arrays or views of any strides, copied to the device and from it; what lies between their elements is not
-        touched. At least one. Items that are absent, or present in part, are ignored, and so are ones without elements.
-        Of an object with a mapper, what its mapper moves in that direction.
+        Host arrays, or views with any strides, to copy to the device and from it. Bytes between the elements of a view
+        do not change. Give at least one item. The construct ignores items that are absent, present in part, or without
+        elements. For an object with a mapper, it copies the items that its mapper copies in that direction.
     present : bool
-        An item that is not wholly present is an error; of one without elements, the address has to be present.
+        True: an item that is not wholly present is an error. For an item without elements, its address must be present.
     depend, nowait, device, devices
-        As for `target_enter_data`; with ``devices`` a copy to the device is one to each of those that have a replica,
-        and one from it takes each part from a device that has its last values. An item of ``from_`` that is named by
-        `in_` only is a `DirectiveWarning`.
+        The parameters of `target_enter_data`. With ``devices``, a copy to the device goes to each device that has a
+        replica. A copy from the device takes each part from a device that has its last values. offload issues a
+        `DirectiveWarning` if `in_` alone names an item of ``from_``.
     if_ : bool
-        False: nothing is copied, dependences hold.
+        False: nothing is copied, but the dependences hold.
 
     Returns
     -------
@@ -68,17 +68,26 @@ def target_update(
     Raises
     ------
     ClauseError, DependError
-        No item, one in both clauses, one that is no host array, or other wrong clauses.
+        There is no item, an item is in both clauses or is not a host array, or another clause is wrong.
     MapError
         An item of ``from_`` is read-only.
     NotPresentError
-        With ``present``, where an item is not wholly present; with ``nowait`` from ``result()``.
+        With ``present``: an item is not wholly present. With ``nowait``, ``result()`` raises it.
 
     Notes
     -----
-    *Blocks* without ``nowait`` until the copies are done. *Costs* a copy of each item that is present. It follows the
-    last write of the storage, and a copy to the device follows its other users too. On the host it copies nothing.
-    OpenMP 5.2, 13.9 "target update Construct"; 5.9 "Data-Motion Clauses".
+    Without ``nowait``, the call blocks until the copies are done. It copies each item that is present. The copy runs
+    after the last write of the storage, and a copy to the device also runs after the other uses of the storage. On the
+    host nothing is copied. OpenMP 5.2, 13.9 "target update Construct"; 5.9 "Data-Motion Clauses".
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> with omp.target_data(map=[omp.to(x)]):
+    ...     omp.target(lambda x: x.fill(7))(x)
+    ...     omp.target_update(from_=[x[:2]])
+    >>> x
+    array([7., 7., 0.])
     """
     to, from_, present = as_tuple(to), as_tuple(from_), bool(present)
     scope = here()

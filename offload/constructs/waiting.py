@@ -38,29 +38,37 @@ def taskwait(depend: Any = _ALL, nowait: bool = False, **unknown: Never) -> Any:
     Parameters
     ----------
     depend : list of dependences, optional
-        Wait only for the tasks that one with these dependences would follow; ``mutexinoutset`` is not allowed.
+        Wait only for the tasks that a task with these dependences would follow. ``mutexinoutset`` is not allowed.
     nowait : bool
-        True: wait for nothing, but generate an empty task with these dependences, which later tasks can follow.
+        True: do not wait, but generate an empty task with these dependences. Later tasks can depend on it.
 
     Returns
     -------
     Task, coroutine or None
-        The task, with ``nowait``. Called in a coroutine a coroutine, which waits when it is awaited, and lets the loop
-        run: ``await taskwait()``.
+        The task, with ``nowait``. In a coroutine, the call returns a coroutine, which waits when you await it, and lets
+        the event loop run: ``await taskwait()``.
 
     Raises
     ------
     ExceptionGroup
-        Tasks that were waited for failed, and nobody has seen it.
+        Some of these tasks failed, and their failures have not been retrieved.
     ClauseError
         ``nowait`` without ``depend``.
     DependError
-        A dependence of type ``mutexinoutset``.
+        A dependence has the type ``mutexinoutset``.
 
     Notes
     -----
-    *Blocks*; the waiting thread may run other tasks, so hold no lock. Does not wait for descendants.
-    OpenMP 5.2, 15.5 "taskwait Construct".
+    The call blocks. The waiting thread may run other tasks, so hold no lock. It does not wait for the children of these
+    tasks. OpenMP 5.2, 15.5 "taskwait Construct".
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> task = omp.task(lambda: x.fill(2))()
+    >>> omp.taskwait()
+    >>> x
+    array([2., 2., 2.])
     """
     if unknown:
         refuse_unknown(taskwait, unknown)
@@ -114,23 +122,31 @@ def _followed(frame: Region, dependences: Sequence[Dependence]) -> list[Task]:
 
 
 def barrier() -> Any:
-    """Wait for every task of the runtime, whoever generated it.
+    """Wait for every task of the runtime, from any thread.
 
     Returns
     -------
     coroutine or None
-        Called in a coroutine a coroutine, which waits when it is awaited: ``await barrier()``.
+        In a coroutine, the call returns a coroutine, which waits when you await it: ``await barrier()``.
 
     Raises
     ------
     ExceptionGroup
-        Tasks failed, and nobody has seen it.
+        Tasks failed, and their failures have not been retrieved.
     UsageError
-        In a task, which the barrier would wait for.
+        The call is in a task, for which the barrier would have to wait.
 
     Notes
     -----
-    *Blocks*; the waiting thread may run other tasks. OpenMP 5.2, 15.3.1 "barrier Construct".
+    The call blocks; the waiting thread may run other tasks. OpenMP 5.2, 15.3.1 "barrier Construct".
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> outer = omp.task(lambda: omp.task(lambda: x.fill(2))())()
+    >>> omp.barrier()  # also for the task in the task
+    >>> x
+    array([2., 2., 2.])
     """
     refuse_inside("barrier")
     scope = here()
@@ -148,11 +164,18 @@ def barrier() -> Any:
 
 
 def taskyield() -> None:
-    """Let the current thread run another ready task, if there is one; inside of a task only what that generated.
+    """Let the current thread run another ready task, if there is one; inside of a task, only one of its own tasks.
 
     Notes
     -----
-    *Blocks* as long as that takes. OpenMP 5.2, 12.7 "taskyield Construct".
+    The call blocks while that task runs. OpenMP 5.2, 12.7 "taskyield Construct".
+
+    Examples
+    --------
+    >>> task = omp.task(lambda: 3)()
+    >>> omp.taskyield()  # may run the task
+    >>> task.result()
+    3
     """
     scope = here()
     scope.runtime.engine.help(scope, scope.frame("taskyield"))

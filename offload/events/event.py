@@ -27,20 +27,35 @@ if TYPE_CHECKING:
 class Event:
     """OpenMP's event handle.
 
-    A task with ``detach=event`` is complete when its body has finished and the event is fulfilled. Either
-    may come first, from any thread; no thread is held meanwhile. An event may be fulfilled before it is attached to a
-    task, and is attached to one task only. In ``depend`` an event stands for its fulfilment, with any type of
-    dependence: what names it runs after that, and not at all if the source fails, or the task of the event without it.
+    A task with ``detach=event`` is complete when its body has finished and the event is fulfilled, in either order. Any
+    thread may fulfil the event, and no thread is held in the meantime. You may fulfil an event before you attach it to
+    a task. An event belongs to one task only.
+
+    In ``depend`` an event stands for its fulfilment. A task that names it, with any dependence type, runs after the
+    event is fulfilled. It does not run if the source fails, or if the event's task fails before the event is fulfilled.
 
     Raises
     ------
     EventError
-        From `fulfill` and `fulfill_on`: the event is fulfilled already, or a source has been named that will
-        fulfil it. From a construct: the event belongs to another task.
+        From `fulfill` and `fulfill_on`: the event is already fulfilled, or already has a source. From a construct: the
+        event belongs to another task.
 
     Notes
     -----
     OpenMP 5.2, 12.5.2 "detach Clause"; 18.11.1 "omp_fulfill_event".
+
+    Examples
+    --------
+    >>> event = omp.Event()
+    >>> @omp.task(detach=event)
+    ... def request():
+    ...     return 42
+    >>> task = request()
+    >>> task.done()
+    False
+    >>> event.fulfill()
+    >>> task.result()
+    42
     """
 
     __slots__ = (
@@ -73,20 +88,48 @@ class Event:
     # -- for users -----------------------------------------------------------------------------------
     @property
     def failure(self) -> BaseException | None:
-        """What went wrong at the source; None if nothing did."""
+        """The failure of the source; None if it has not failed.
+
+        Examples
+        --------
+        >>> from concurrent.futures import Future
+        >>> future, event = Future(), omp.Event()
+        >>> event.fulfill_on(future)
+        >>> future.set_exception(ValueError("no data"))
+        >>> event.failure
+        ValueError('no data')
+        """
         return self._failure
 
     @property
     def is_fulfilled(self) -> bool:
-        """Whether the event has been fulfilled; a source that was only named has not fulfilled it yet."""
+        """Whether the event has been fulfilled; False while it only has a source.
+
+        Examples
+        --------
+        >>> event = omp.Event()
+        >>> event.is_fulfilled
+        False
+        >>> event.fulfill()
+        >>> event.is_fulfilled
+        True
+        """
         return self._fulfilled
 
     @property
     def value(self) -> Any:
-        """What the source has brought: of a message of MPI its `MPI.Status`, of a pickled one the object, else None.
+        """The value that the source has delivered; None for streams and futures.
 
-        A status says something of a receive only; that of a send may be None. Of several requests it is the list of
-        those. None before the event is fulfilled, and where the source failed.
+        A message of MPI delivers its `MPI.Status`, and a pickled message delivers the object. Only the status of a
+        receive is meaningful; a send may deliver None. Several requests deliver a list. The value is None until the
+        event is fulfilled, and if the source has failed.
+
+        Examples
+        --------
+        >>> event = omp.Event()
+        >>> event.fulfill()
+        >>> print(event.value)
+        None
         """
         return self._value
 
@@ -96,7 +139,15 @@ class Event:
         Raises
         ------
         EventError
-            It was fulfilled before, or a source will do it.
+            The event is already fulfilled, or has a source.
+
+        Examples
+        --------
+        >>> event = omp.Event()
+        >>> task = omp.task(detach=event)(lambda: 7)()
+        >>> event.fulfill()
+        >>> task.result()
+        7
         """
         if collector.is_here:  # a lock that this takes may be in this thread's hands
             put_off.add(self.fulfill, is_urgent=True)
@@ -110,37 +161,49 @@ class Event:
         Parameters
         ----------
         source : stream, future, or requests of MPI
-            A `cupy.cuda.Stream`, an object with ``__cuda_stream__``, or a stream of a simulated device: complete when
-            everything enqueued there so far is done. A `concurrent.futures.Future`, an `asyncio.Future` or
-            `asyncio.Task`, named from any thread, or a `distributed.Future`. A `mpi4py.MPI.Request` of any kind, or a
-            list or tuple of them: complete when all are.
+            * A `cupy.cuda.Stream`, an object with ``__cuda_stream__``, or a stream of a simulated device. It completes
+              when all work that is enqueued there now is done.
+            * A `concurrent.futures.Future`, an `asyncio.Future` or `asyncio.Task`, or a `distributed.Future`. You may
+              call this method from any thread.
+            * A `mpi4py.MPI.Request` of any kind, or a list or tuple of them. It completes when all requests are
+              complete.
 
         Raises
         ------
         EventError
-            The event was fulfilled before or has a source; this is no future, no request, and no stream of a device of
-            the runtime; or it can never complete, since its event loop or its client is closed; or the request is open
-            for another event.
+            The event was already fulfilled or has a source. The source is not a future, a request, or a stream of a
+            device of the runtime. The source can never complete, because its event loop or its client is closed. The
+            request is open for another event.
         UsageError
-            MPI is not initialised, is finalised, has a thread level below ``MPI_THREAD_MULTIPLE``, or belongs to the
-            process that this one was forked from.
+            MPI is not initialised, is finalised, or has a thread level below ``MPI_THREAD_MULTIPLE``. MPI belongs to
+            the process that forked this one.
 
         Notes
         -----
-        *Blocks* never. The task of a cancelled future fails with `concurrent.futures.CancelledError`, an `Exception`
-        also where asyncio's is none. A future is kept alive until it completes. One whose loop or process ends
-        before never fulfils the event.
+        The call never blocks. If a future is cancelled, the task fails with `concurrent.futures.CancelledError`. This
+        is an `Exception`, also for futures of asyncio. The event keeps a future alive until it completes. If the
+        future's loop or process ends first, the event is never fulfilled.
 
-        A request belongs to the event until that is fulfilled: nobody else may test it or wait for it, but ``Cancel()``
-        is allowed. Then it is null, or if it is persistent inactive, and may be started again for another event; null
-        and inactive requests are complete. A request that fails is a `TransportError`, a cancelled one a
-        `concurrent.futures.CancelledError`.
+        A request belongs to the event until the event is fulfilled. Do not test it or wait for it in the meantime; you
+        may call ``Cancel()``. After the fulfilment the request is null, or inactive if it is persistent. You may start
+        a persistent request again for another event. Null and inactive requests count as complete. A failed request
+        causes a `TransportError`; a cancelled request causes a `concurrent.futures.CancelledError`.
 
-        *Costs* for a stream an event on it and at most one callback; tasks on a device that depend on the task wait
-        on their stream, not through the host. For a future one callback, on the thread that completes it; it only
-        enqueues what may run now. Requests are looked after by one thread of the process, which takes 1 to 2
-        percent of a core while one is open and notices its end some milliseconds late at most, and by threads that
-        wait.
+        The cost of a stream is one stream event and at most one callback. Device tasks that depend on the task wait on
+        their own stream, without the host. The cost of a future is one callback on the thread that completes it; the
+        callback only enqueues tasks that are now ready. One thread of the process watches all requests, and so do
+        threads that wait. This thread takes 1 to 2 percent of a core while a request is open. It notices the end of a
+        request after a few milliseconds at most.
+
+        Examples
+        --------
+        >>> event = omp.Event()
+        >>> stream = omp.current_stream()
+        >>> stream.launch(lambda: None)  # with CuPy: a kernel or a library call
+        >>> event.fulfill_on(stream)
+        >>> task = omp.task(detach=event)(lambda: "the stream is done")()
+        >>> task.result()
+        'the stream is done'
         """
         if collector.is_here:  # as above
             put_off.add(partial(self.fulfill_on, source), is_urgent=True)
@@ -161,16 +224,16 @@ class Event:
     # -- for the engine ------------------------------------------------------------------------------
     @property
     def point(self) -> Any:
-        """Where on which stream the event is fulfilled; None if no stream does it."""
+        """Position in the stream that fulfils the event; None if no stream does."""
         return self._promise.point if self._promise is not None else None
 
     @property
     def is_promised(self) -> bool:
-        """Whether a source has been named, a stream or a future, that will fulfil the event or has done so."""
+        """Whether the event has a source, such as a stream or a future, that will fulfil it or has done so."""
         return self._promise is not None and not self._is_stale
 
     def be_fulfilled_by(self, source: Source) -> None:
-        """Have a source fulfil the event; raises as `fulfill_on`."""
+        """Have a source fulfil the event; raise as `fulfill_on` does."""
         with Shield():
             promise = self._claim("fulfill_on(…)", source)
             try:
@@ -201,13 +264,14 @@ class Event:
 
     @property
     def task(self) -> Any:
-        """The task that the event is attached to; None if there is none, or it is gone."""
+        """The task that the event is attached to; None if it has no task, or if the task no longer exists."""
         return self._task() if self._task is not None else None
 
     def follow(self, told: Callable[[BaseException | None, Any], None]) -> None:
-        """Call ``told(failure, task)`` once the event is fulfilled, or its task has ended without; at once if it is so.
+        """Call ``told(failure, task)`` once the event is fulfilled, or its task has ended without it.
 
-        It gets the failure, if there is one, and the task of the event, from whichever thread it is.
+        If that has already happened, the call is made at once. ``told`` gets the failure, or None, and the event's
+        task. Any thread may call it.
         """
         with self._lock:
             is_over = self._fulfilled
@@ -229,24 +293,24 @@ class Event:
             told(task.failure, task)
 
     def rearm(self) -> None:
-        """Forget task and fulfilment: the recorded graph that the event belongs to runs again."""
+        """Forget the task and the fulfilment, because the recorded graph of the event runs again."""
         with self._lock:
             self._task = None
             self._clear()
 
     def body_finished(self) -> bool:
-        """Note that the body has ended well; return whether the event was fulfilled before."""
+        """Note that the body ended without a failure; return whether the event was already fulfilled."""
         with self._lock:
             self._is_awaited = not self._fulfilled
             return self._fulfilled
 
     def abandon(self) -> None:
-        """Note that the body failed: nothing waits for the event; one fulfil that is still to come is ignored."""
+        """Note that the body failed and no task waits for the event; ignore one later fulfilment."""
         with self._lock:
             self._is_stale = not self._fulfilled
 
     def kept(self, promise: Promise, error: BaseException | None) -> None:
-        """Take the word of whoever promised to fulfil the event, or never will; ignore a promise that is not due."""
+        """Accept the result of a promise to fulfil the event; ignore a promise that is not due."""
         with self._lock:
             if promise is not self._promise or self._fulfilled:
                 return
@@ -276,7 +340,29 @@ class Event:
 
 
 def fulfill_event(event: Event) -> None:
-    """Fulfil an event; the same as ``event.fulfill()``. Raises and source: as `Event`."""
+    """Fulfil an event; the same as ``event.fulfill()``.
+
+    Parameters
+    ----------
+    event : Event
+        The event to fulfil.
+
+    Raises
+    ------
+    EventError
+        The event is already fulfilled, or has a source.
+
+    Notes
+    -----
+    OpenMP 5.2, 18.11.1 "omp_fulfill_event".
+
+    Examples
+    --------
+    >>> event = omp.Event()
+    >>> omp.fulfill_event(event)
+    >>> event.is_fulfilled
+    True
+    """
     if not isinstance(event, Event):
         raise EventError(f"fulfill_event: {event!r:.60} is not an event; make one with offload.Event()")
     event.fulfill()

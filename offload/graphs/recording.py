@@ -174,18 +174,30 @@ def record(*, execute: bool = True) -> Iterator[TaskGraph]:
     Parameters
     ----------
     execute : bool
-        False: only build it. Waits then do nothing, synchronous constructs return None, and ``result()`` of a task is a
-        `UsageError`; `TaskGraph.compute` runs the graph.
+        False: only build the graph. Waits then do nothing, synchronous constructs return None, and ``result()`` of a
+        task is a `UsageError`. `TaskGraph.compute` runs the graph.
 
     Yields
     ------
     TaskGraph
-        It grows while the block runs. Tasks that recorded tasks generate belong to those, and are no nodes.
+        The graph grows while the block runs. Tasks that recorded tasks generate are not nodes; they are part of their
+        generating tasks.
 
     Raises
     ------
     UsageError
-        The region records already.
+        The region is already being recorded.
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> @omp.task(depend=[omp.inout("x")])
+    ... def increment(x):
+    ...     x += 1
+    >>> with omp.record() as graph:
+    ...     first, second = increment(x), increment(x)
+    >>> len(graph.tasks), len(graph.edges)
+    (2, 1)
     """
     scope = here()
     frame = scope.frame("record")

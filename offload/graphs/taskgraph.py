@@ -135,16 +135,31 @@ def _recipes(nodes: Iterable[Node]) -> Iterator[Again]:
 
 
 class TaskGraph(Graph):
-    """The tasks and dependences that `record` saw: a Dask collection.
+    """A recorded graph of tasks and dependences, which is also a Dask collection.
+
+    `record` makes it.
 
     Attributes
     ----------
     tasks : list of Node
-        One for each directive, in the order of generation, with ``name``, ``key``, ``directive``, ``device_num``,
-        ``device_nums``, ``state``, ``duration_s``.
+        One node for each directive, in generation order, with ``name``, ``key``, ``directive``, ``device_num``,
+        ``device_nums``, ``state`` and ``duration_s``.
     edges : list of Edge
-        ``source``, ``target``, ``kind`` (``"flow"``, ``"anti"``, ``"output"``, or ``"wait"`` for the order that a wait
-        or an undeferred construct imposes) and ``item``.
+        Each edge has a ``source``, a ``target``, a ``kind`` and an ``item``. The kind is ``"flow"``, ``"anti"``,
+        ``"output"`` or ``"set"``, or ``"wait"`` for an order that a wait or an undeferred construct imposes.
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> @omp.task(depend=[omp.inout("x")])
+    ... def increment(x):
+    ...     x += 1
+    >>> with omp.record() as graph:
+    ...     first, second = increment(x), increment(x)
+    >>> [task.name for task in graph.tasks]
+    ['increment', 'increment']
+    >>> [(edge.source.name, edge.target.name) for edge in graph.edges]
+    [('increment', 'increment')]
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -159,6 +174,15 @@ class TaskGraph(Graph):
 
     @property
     def tasks(self) -> list[Node]:
+        """The nodes of the graph, one for each directive, in generation order.
+
+        Examples
+        --------
+        >>> with omp.record() as graph:
+        ...     task = omp.task(name="load")(lambda: 3)()
+        >>> graph.tasks[0].name, graph.tasks[0].directive
+        ('load', 'task')
+        """
         return self.nodes
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
@@ -169,33 +193,41 @@ class TaskGraph(Graph):
 
     # -- running again -------------------------------------------------------------------------------
     def compute(self, scheduler: Any = "auto", **kwargs: Any) -> dict[str, Any]:
-        """Run the graph through Dask: every directive a node, every dependence an edge.
+        """Run the graph through Dask: each directive is a node, each dependence an edge.
 
-        A node with a detach event or device work completes when the event is fulfilled or the stream has got there;
-        meanwhile it holds no worker.
+        A node with a detach event completes when the event is fulfilled. A node with device work completes when its
+        stream has passed the work. While a node waits for its event or stream, it holds no worker.
 
         Parameters
         ----------
         scheduler : {"auto", "synchronous", "threads"} or distributed.Client
-            A scheduler in this process; a client must have its workers in this process too. ``"auto"`` takes what
-            Dask's collections take: the scheduler of Dask's configuration, else the active client, else threads. In a
-            task of a client it takes threads.
+            A scheduler in this process. The workers of a client must be in this process, too. ``"auto"`` chooses as
+            other Dask collections do: the scheduler of Dask's configuration, else the active client, else threads. In a
+            task of a client it chooses threads.
         **kwargs
-            For the scheduler, for example ``num_workers``.
+            Arguments for the scheduler, for example ``num_workers``.
 
         Returns
         -------
         dict
-            What each task's body returned, by key.
+            The return value of each task, by key.
 
         Raises
         ------
         UnsupportedError
-            A scheduler in another process.
+            The scheduler is in another process.
         UsageError
-            The graph is being computed already.
+            Another computation of the graph is in progress.
         BaseException
             The failure of a task, as its body raised it.
+
+        Examples
+        --------
+        >>> add = omp.task(lambda x, y: x + y)
+        >>> with omp.record(execute=False) as graph:
+        ...     total = add(1, add(2, 3))
+        >>> list(graph.compute("synchronous").values())
+        [5, 6]
         """
         from offload.graphs.dask import compute  # imports Dask
 
@@ -203,7 +235,7 @@ class TaskGraph(Graph):
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Hold the graph for one computation, since its tasks serve one at a time, and arm it."""
+        """Arm the graph and hold it for a computation, because its tasks serve a single computation at a time."""
         if not self._computing.acquire(blocking=False):
             raise UsageError(
                 "the graph is being computed already, and its tasks serve one computation at a time; "
@@ -243,7 +275,7 @@ class TaskGraph(Graph):
             again.recipe.reserve()
 
     def give_back(self, nodes: Iterable[Node]) -> None:
-        """Give back what was reserved for nodes whose tasks will not be made."""
+        """Release the reservations of nodes whose tasks will not be made."""
         for again in _recipes(nodes):
             again.recipe.give_back()
 
@@ -274,11 +306,11 @@ class TaskGraph(Graph):
             self.advance(task)
 
     def advance(self, task: Task) -> None:
-        """Do what a started task has to do next, on this thread."""
+        """Do the next step of a started task on this thread."""
         self.runtime.engine.execute(task, self.scope())
 
     def scope(self) -> Scope:
-        """Return what the calling thread is doing for the graph's runtime."""
+        """Return the calling thread's scope for the graph's runtime."""
         return self.runtime.here()
 
     # -- Dask's protocol -----------------------------------------------------------------------------
@@ -319,14 +351,31 @@ class TaskGraph(Graph):
         return render(self)
 
     def visualize(self, path: str | os.PathLike[str]) -> None:
-        """Write a picture of the graph: ``.svg``, ``.html`` (a page), ``.dot`` (Graphviz) or ``.mmd`` (Mermaid).
+        """Write a picture of the graph.
+
+        Parameters
+        ----------
+        path : str or path
+            The file. Its suffix selects the format: ``.svg``, ``.html`` (a page), ``.dot`` (Graphviz) or ``.mmd``
+            (Mermaid).
 
         Raises
         ------
         UnsupportedError
-            Another suffix.
+            The suffix is not one of these.
         OSError
-            The file cannot be written; an existing one is as it was.
+            The file cannot be written; an existing file is unchanged.
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> with omp.record() as graph:
+        ...     task = omp.task(lambda: 3)()
+        >>> with TemporaryDirectory() as folder:
+        ...     graph.visualize(Path(folder) / "graph.svg")
+        ...     print([file.name for file in Path(folder).iterdir()])
+        ['graph.svg']
         """
         from offload.views.files import visualize  # only for those who look
 

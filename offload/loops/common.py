@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class LoopFunction(DirectiveFunction):
-    """A function whose calls are loops: what all loop constructs have in common."""
+    """A function whose calls are loops: the common part of all loop constructs."""
 
     # The clauses that speak of the loop.
     _words_of: frozenset[str] = frozenset(COMMON_CHECKS)
@@ -60,7 +60,19 @@ class LoopFunction(DirectiveFunction):
 
     @property
     def python(self) -> Callable[..., Any]:
-        """The undecorated function."""
+        """The undecorated function.
+
+        Examples
+        --------
+        >>> @omp.target_loop
+        ... def scale(a, x):
+        ...     for i in range(x.size):
+        ...         x[i] = a * x[i]
+        >>> x = np.ones(3)
+        >>> scale.python(5.0, x)  # CPython runs it, on the host
+        >>> x
+        array([5., 5., 5.])
+        """
         return self._function
 
     def compile(self, *args: Any, device: int | None = None, **kwargs: Any) -> None:
@@ -68,8 +80,18 @@ class LoopFunction(DirectiveFunction):
 
         Parameters
         ----------
+        *args, **kwargs
+            Arguments of a call.
         device : int, optional
-            A device number; None is the one that a call would take.
+            A device number; None is the device that a call would use.
+
+        Examples
+        --------
+        >>> @omp.target_loop
+        ... def scale(a, x):
+        ...     for i in range(x.size):
+        ...         x[i] = a * x[i]
+        >>> scale.compile(5.0, np.ones(3))  # later calls with such types need not compile
         """
         from offload.loops.launch import compile_for
 
@@ -81,7 +103,31 @@ class LoopFunction(DirectiveFunction):
             compile_ways(self._program.specialise(values), values, *spread)
 
     def source(self, *args: Any, device: int | None = None, **kwargs: Any) -> str:
-        """Return the C, or CUDA, that the loop becomes for such arguments; on several devices, in the next way."""
+        """Return the C or CUDA source of the loop for such arguments.
+
+        For a loop on several devices, it is the source of the next strategy.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            Arguments of a call.
+        device : int, optional
+            A device number; None is the device that a call would use.
+
+        Returns
+        -------
+        str
+            The source.
+
+        Examples
+        --------
+        >>> @omp.target_loop
+        ... def scale(a, x):
+        ...     for i in range(x.size):
+        ...         x[i] = a * x[i]
+        >>> "for (" in scale.source(5.0, np.ones(3))
+        True
+        """
         from offload.loops.launch import forms_for
 
         values, spread = self._program.bound(args, kwargs), self._spread(device)
@@ -93,7 +139,30 @@ class LoopFunction(DirectiveFunction):
         return "\n".join([form.source for form in forms])
 
     def explain(self, *args: Any, device: int | None = None, **kwargs: Any) -> LoopReport:
-        """Return what is known of the loop for such arguments: types, verdicts, maps, bounds."""
+        """Return a report about the loop for such arguments: types, verdicts, maps, bounds.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            Arguments of a call.
+        device : int, optional
+            A device number; None is the device that a call would use.
+
+        Returns
+        -------
+        LoopReport
+            Print it, or use its ``facts``.
+
+        Examples
+        --------
+        >>> @omp.target_loop
+        ... def scale(a, x):
+        ...     for i in range(x.size):
+        ...         x[i] = a * x[i]
+        >>> report = scale.explain(5.0, np.ones(3))
+        >>> report.facts["nests"][0]["verdict"]
+        'parallel'
+        """
         from offload.loops.explain import explained
 
         values = self._program.bound(args, kwargs)

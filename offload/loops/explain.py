@@ -36,13 +36,13 @@ _SHARED: Final = {"threads": "shared by threads", "rows": "shared by rows of thr
 
 @dataclass(frozen=True, slots=True)
 class LoopReport:
-    """What is known of a loop for certain arguments.
+    """A report about a loop for certain arguments. `TargetLoop.explain` returns it.
 
     Attributes
     ----------
     facts : dict
         Nested dictionaries, lists, strings and numbers: function, file and line, device, types, nests with their
-        verdicts, launches on CUDA and loops, arrays with access, map type and how their bounds are checked, notes.
+        verdicts, launches on CUDA and loops, arrays with access, map type and the place of their bounds checks, notes.
     """
 
     facts: Mapping[str, Any]

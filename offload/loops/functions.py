@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class DeviceLoop(LoopFunction, TargetFunction):
-    """A function whose calls are loops on a device: what OpenMP's and OpenACC's have in common."""
+    """A loop function whose calls run on a device: the common part of OpenMP's and OpenACC's loops."""
 
     _runs_function = False
     _words_of = frozenset(DEVICE_CHECKS)
@@ -187,7 +187,7 @@ class DeviceLoop(LoopFunction, TargetFunction):
 
 
 class TargetLoop(DeviceLoop):
-    """A function under ``target_loop``."""
+    """A loop function under ``target_loop``. `target_loop` makes it."""
 
     _directive = "target_loop"
     _checks = {**TargetFunction._checks, **DEVICE_CHECKS}  # noqa: RUF012, SLF001  # a table; its own base
@@ -212,84 +212,96 @@ def on_sets() -> ModuleType:
 
 
 def target_loop(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
-    """Make each call of a function a loop on a device: its iterations run beside each other.
+    """Make each call of a function a loop on a device: its iterations run in parallel.
 
-    The function is a nest of ``for … in range(…)``, with scalar statements before it and an optional ``return`` of
-    scalars behind. It is compiled; called without the decorator (`fn.python`) it does the same in CPython.
+    The function is a nest of ``for … in range(…)``. Scalar statements may precede the nest, and a ``return`` of scalars
+    may follow it. The function is compiled. ``fn.python`` is the undecorated function, which does the same in CPython.
 
     Parameters
     ----------
     map, depend, nowait, device, if_, is_device_ptr, has_device_addr, defaultmap, priority, name
-        As for `target`. Arrays in no clause are ``to`` where the loop only reads them, ``from_`` where it provably
-        writes all of them and reads none, else ``tofrom``.
+        The clauses of `target`. An array in no clause is ``to`` if the loop only reads it. It is ``from_`` if the loop
+        provably writes all of it and reads none, and otherwise ``tofrom``.
     collapse : int
-        So many of the outermost loops, perfectly nested, are one iteration space.
+        The number of outermost, perfectly nested loops that form one iteration space.
     reduction : dict of str to list of str
-        By operator (``+ * min max & | ^ and or``), scalars that the function returns, or parameters whose arguments are
-        arrays of one element.
+        Maps an operator (``+ * min max & | ^ and or``) to scalars that the function returns, or to parameters whose
+        arguments are arrays of one element.
     private, firstprivate, lastprivate : list of str
-        Arrays of which each iteration has its own; scalars of ``lastprivate`` can be returned.
+        Arrays of which each iteration has its own copy. The function may return scalars of ``lastprivate``.
     atomic : list of str
-        Arrays whose every update is one step.
+        Arrays whose updates are all atomic.
     schedule : str or tuple of (str, int)
-        On the host: ``"static"``, chunks of equal length, ``"dynamic"``, more of them, ``"guided"``, ever shorter ones;
-        with the size of a chunk, or of the shortest.
+        The division of iterations on the host: ``"static"`` (chunks of equal length), ``"dynamic"`` (more chunks) or
+        ``"guided"`` (shrinking chunks), optionally with the size of a chunk, or of the smallest chunk.
     num_threads, num_teams, thread_limit, num_gangs, num_workers, vector_length : int
-        How many threads run the loop on the host, and its shape on a device.
+        The number of threads on the host, and the shape of the loop on a device.
     gang, worker, vector, seq, independent, auto, tile
-        Of the associated loops, as OpenACC has them. ``seq``: iterations in order, none behind one that fails.
-        ``auto``: beside each other where that is proved, else in order, with a `PerformanceWarning`.
+        OpenACC's clauses of the associated loops. ``seq``: iterations run in order, and stop at the first that fails.
+        ``auto``: iterations run in parallel if they are proved independent, and otherwise in order, with a
+        `PerformanceWarning`.
     cache : list of str
-        A hint.
+        OpenACC's ``cache`` directive. It is a hint.
     check : bool
-        Before it runs, the call proves that iterations are independent, or sees it in a run in order, compiled, on
-        copies on the host. ``assert`` counts.
+        Check independence before running: prove it, or else run the loop sequentially on host copies and look for
+        conflicts. ``assert`` statements are enforced.
     speculate : bool, "always" or DependenceProfile
-        Nobody has proved that iterations are independent: results are those of the loop in order, which runs in
-        parallel where that is found to be the same. ``"always"``: with a log in each call, by no memory; a profile
-        stands for the first call.
+        Use it if independence is not known. The loop gives the results of the sequential loop. It runs in parallel if
+        offload finds that this does not change them. With ``"always"``, each call logs its accesses, and no earlier
+        call matters. A profile replaces the first call.
     bounds : "auto" or False
-        False leaves out checks of indices that depend on data.
+        False omits checks of indices that depend on data.
     fastmath : False, "contract" or "fast"
-        Whether operations may be fused, or reassociated.
+        Whether the compiler may fuse operations, or reassociate them.
     devices : "all" or list of int
-        Device numbers of one kind, the primary's first: what the loop writes is divided among them. Arrays that are in
-        no replica set of theirs (`target_data` with ``devices``) get replicas for the time of the call. Without this
-        and ``device`` it is ``OFFLOAD_LOOP_DEVICES``.
+        Device numbers of one kind, the primary first. The elements that the loop writes are divided among the devices.
+        Arrays without a replica on all of them (`target_data` with ``devices``) get replicas for the duration of the
+        call. Without ``devices`` and ``device``, ``OFFLOAD_LOOP_DEVICES`` decides.
     filter : "auto", "always" or "never"
-        With ``devices``: whether ways are measured, the loop is split whatever it takes, or never.
+        With ``devices``: measure whether to split the loop, split it always, or never.
     exchange : "lazy" or "eager"
-        With ``devices``: whether devices fetch what they need before a loop, or replicas are made equal behind it.
+        With ``devices``: fetch elements that a device needs before a loop, or make all replicas equal after it.
 
     Returns
     -------
     TargetLoop
-        Calling it returns what the function returns, or with ``nowait`` a `Task`; in a target body it enqueues the loop
-        on the body's stream and returns device arrays without dimensions. ``.options(…)`` as for `target`;
-        ``.python``, ``.compile(…)``, ``.source(…)``, ``.explain(…)``.
+        Each call returns the result of the function, or with ``nowait`` a `Task`. In a target body, a call enqueues the
+        loop on the body's stream and returns device arrays without dimensions. ``.options(…)`` works as for `target`.
+        Other members are ``.python``, ``.compile(…)``, ``.source(…)`` and ``.explain(…)``.
 
     Raises
     ------
     LoopError
-        At the decorator: the function is outside of what loops can be. At a call: its arguments are, or its iterations
-        provably depend on each other; in the task: with ``check``, they are seen to.
+        At the decorator: the function is outside of the subset. At a call: its arguments are, or its iterations
+        provably depend on each other. In the task, with ``check``: iterations depend on each other.
     ClauseError
-        Wrong clauses or values; the loop writes to an array that is read-only; in the task, with ``filter="always"``:
-        it cannot be split.
+        Clauses or values are wrong, or the loop writes to a read-only array. In the task, with ``filter="always"``: the
+        loop cannot be split.
     IndexError, ZeroDivisionError, AssertionError
-        In the task, with array, index, iteration and line; on several devices a note has the one that found it.
+        The task raises it, with array, index, iteration and line. On several devices, a note names the device.
     UsageError
         ``devices`` in a target body.
     MapError, DeviceMemoryError
-        With ``devices``, as `target_data`.
+        With ``devices``, the causes of `target_data`.
 
     Notes
     -----
-    *Blocks* and *costs* as `target`, with ``check`` until what is before it on its stream is done, unless what it would
-    see is known; with ``speculate`` until it is decided whether the loop runs in parallel, and where it does not, or
-    may not, until it is over; the first call with arguments of new types compiles. OpenMP 5.2, 11.7 "loop
-    Construct", combined with ``target`` and ``teams`` (section numbers unchecked); deviations: independence is asserted
-    by the construct, and refused where the opposite is proved. If iterations may lose updates of an element, the first
-    call issues a `DirectiveWarning`.
+    A call blocks, and copies, as a call of `target` does. With ``check`` it blocks until earlier work on its stream is
+    done, unless the result of the check is already known. With ``speculate`` it blocks until offload has decided
+    whether the loop runs in parallel; a sequential loop blocks to its end. The first call with arguments of new types
+    compiles. OpenMP 5.2, 11.7 "loop Construct", combined with ``target`` and ``teams`` (section numbers unchecked).
+    Deviations: the construct asserts independence, and offload refuses a loop if it proves the opposite. If iterations
+    may lose updates of an element, the first call issues a `DirectiveWarning`.
+
+    Examples
+    --------
+    >>> @omp.target_loop(reduction={"+": ["total"]})
+    ... def dot(x, y):
+    ...     total = 0.0
+    ...     for i in range(x.size):
+    ...         total += x[i] * y[i]
+    ...     return total
+    >>> print(dot(np.arange(4.0), np.ones(4)))
+    6.0
     """
     return decorate(TargetLoop, function, clauses)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class HostLoop(LoopFunction):
-    """A function whose calls are loops on the host's threads."""
+    """A loop function whose calls run on the host's threads."""
 
     _directive = "parallel_loop"
     _checks = {  # noqa: RUF012  # a table, never changed
@@ -115,30 +115,41 @@ class _HostLoopRecipe(Recipe):
 
 
 def parallel_loop(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
-    """Make each call of a function a loop on the host's threads: its iterations run beside each other.
+    """Make each call of a function a loop on the host's threads: its iterations run in parallel.
 
     Parameters
     ----------
     depend, nowait, priority, name
-        As for `target`; nothing is mapped.
+        The clauses of `target`. Nothing is mapped.
     if_ : bool
         False: one thread runs the loop.
     collapse, reduction, private, firstprivate, lastprivate, atomic, schedule, num_threads, check, bounds, fastmath
-        As for `target_loop`, and so are the other clauses that speak of the loop.
+        The clauses of `target_loop`. The construct also takes its other clauses for loops.
 
     Returns
     -------
     HostLoop
-        As `target_loop`.
+        It has the members of a `TargetLoop`.
 
     Raises
     ------
     LoopError, ClauseError, IndexError, ZeroDivisionError, AssertionError
-        As `target_loop`.
+        See `target_loop`.
 
     Notes
     -----
-    *Blocks* without ``nowait`` until the loop has run; Ctrl-C takes effect then. OpenMP 5.2, 11.5.2 "Worksharing-Loop
-    Construct" of a parallel region (section numbers unchecked).
+    Without ``nowait``, the call blocks until the loop has run. Ctrl-C takes effect at that time. OpenMP 5.2, 11.5.2
+    "Worksharing-Loop Construct" of a parallel region (section numbers unchecked).
+
+    Examples
+    --------
+    >>> @omp.parallel_loop
+    ... def scale(a, x):
+    ...     for i in range(x.size):
+    ...         x[i] = a * x[i]
+    >>> x = np.arange(4.0)
+    >>> scale(10.0, x)
+    >>> x
+    array([ 0., 10., 20., 30.])
     """
     return decorate(HostLoop, function, clauses)

@@ -11,37 +11,47 @@ if TYPE_CHECKING:
 
 
 def profile_dependences(fn: Any, *inputs: Any) -> DependenceProfile:
-    """Run a loop in order, on copies of each input, and return which of its iterations depend on each other.
+    """Run a loop sequentially, on copies of each input, and return which of its iterations depend on each other.
 
     Parameters
     ----------
     fn : callable
-        A loop function, or a plain function that could be one. Its clauses count: what is private, reduced or atomic
-        is no dependence.
+        A loop function, or a plain function of the same form. Its clauses count: private, reduced and atomic arrays
+        cause no dependences.
     *inputs : tuple or dict
-        The arguments of one call each, by position or by name, with arrays of the host, which keep what they hold.
+        The arguments of one call each, by position or by name, with host arrays. Their contents do not change.
 
     Returns
     -------
     DependenceProfile
-        With ``.save(path)``; ``target_loop(speculate=profile)`` takes it.
+        The profile. Save it with ``.save(path)``, or pass it to ``target_loop(speculate=profile)``.
 
     Raises
     ------
     UsageError
-        There is no input, or one is neither a tuple nor a dictionary.
+        There is no input, or an input is neither a tuple nor a dictionary.
     UnsupportedError
-        The loop has several nests.
+        The function has several loop nests.
     LoopError
-        What is wrong with the function, or with arguments of such types.
+        The function, or its arguments, are outside of the subset.
     IndexError, ZeroDivisionError, ValueError
-        As the serial run raises it.
+        The sequential run raises it.
 
     Notes
     -----
-    *Blocks* for the runs: compiled, up to ten times as long as the loop takes in order on one core, less where
-    addresses follow from nothing that it computes; 4 to 32 bytes for each element of an array that is watched. Only
-    accesses count that are not proved independent. No OpenMP.
+    The call blocks for the runs. They are compiled, and take up to ten times as long as the sequential loop on one
+    core. They take less time if the indices depend only on values that the loop does not compute. Each watched element
+    needs 4 to 32 bytes. The profile watches only accesses that are not proved independent. OpenMP has no such routine.
+
+    Examples
+    --------
+    >>> def scatter(p, y):
+    ...     for i in range(p.size):
+    ...         y[p[i]] = y[p[i]] + 1
+    >>> omp.profile_dependences(scatter, (np.array([2, 0, 1]), np.zeros(3))).verdict
+    'probably parallel'
+    >>> omp.profile_dependences(scatter, (np.array([2, 0, 2]), np.zeros(3))).verdict
+    'sequential'
     """
     from offload.loops.speculative.profile_inputs import (
         profile_inputs,  # what parses is imported when there is a loop to parse

@@ -19,32 +19,46 @@ if TYPE_CHECKING:
 def loop(
     iterations: range, bind: str | None = None, collapse: int = 1, reduction: Mapping[str, Sequence[str]] | None = None
 ) -> range:
-    """Say of a loop inside of a loop function how its iterations run: ``for k in omp.loop(range(n), …)``.
+    """Say how the iterations of a loop inside of a loop function run: ``for k in omp.loop(range(n), …)``.
 
     Parameters
     ----------
     iterations : range
-        Of the loop; written as a call of ``range``.
+        The iterations, written as a call of ``range``.
     bind : {"teams", "parallel", "thread"}, optional
-        Iterations fall on blocks of a device, on threads of a block, or on one thread, in order.
+        Iterations run on blocks of a device, on threads of a block, or on one thread, in order.
     collapse : int
-        So many loops, perfectly nested, are one iteration space.
+        The number of perfectly nested loops that form one iteration space.
     reduction : dict of str to list of str
-        By operator, scalars of the body.
+        Maps an operator to scalars of the body.
 
     Returns
     -------
     range
-        What was passed, so that the undecorated function runs.
+        The argument ``iterations``, so the undecorated function also runs.
 
     Raises
     ------
     ClauseError
-        No range, or a wrong clause.
+        The argument is not a range, or a clause is wrong.
 
     Notes
     -----
     OpenMP 5.2, 11.7 "loop Construct" (section numbers unchecked).
+
+    Examples
+    --------
+    >>> @omp.target_loop
+    ... def row_sums(a, y):
+    ...     for i in range(a.shape[0]):
+    ...         s = 0.0
+    ...         for k in omp.loop(range(a.shape[1]), bind="parallel", reduction={"+": ["s"]}):
+    ...             s += a[i, k]
+    ...         y[i] = s
+    >>> y = np.zeros(2)
+    >>> row_sums(np.ones((2, 5)), y)
+    >>> y
+    array([5., 5.])
     """
     if not isinstance(iterations, range):
         raise ClauseError(f"loop: {type(iterations).__name__} {iterations!r:.40} is no range; write loop(range(…))")
@@ -62,38 +76,55 @@ _BINDS = (None, "teams", "parallel", "thread")
 def declare_target(array: Any, link: bool = False, device_type: str = "any") -> Any:
     """Give an array storage on every device that lasts until the runtime closes; or mark a function that loops call.
 
-    Each device gets it at its first use, of this runtime and of later ones, with the values that the host has then.
-    Maps only count from then on: values move by ``always`` and by `target_update`. On a device that maps the array
-    already, it begins when that mapping has ended. The declaration lasts as long as the memory of ``array``.
+    Each device gets the storage at its first use, of this runtime and of later ones, with the values that the host has
+    then. From then on maps only count. Use ``always`` or `target_update` to move values. If a device already maps the
+    array, the storage begins when that mapping has ended. The declaration lasts as long as the memory of ``array``.
 
     Parameters
     ----------
     array : array or function
-        A host array, or a view of one. Or a plain function that loops call, which is checked at once; other functions
-        are when a loop that calls them is made.
+        A host array, a view of one, or a plain function that loops call. Such a function is checked at once. Undeclared
+        functions are checked when a loop that calls them is made.
     link : bool
-        No storage until the array is mapped; then it counts as any other.
+        True: no storage until the array is mapped; then it counts like any other array.
     device_type : {"any", "nohost", "host"}
-        ``"host"``: no storage on devices. The other two mean the same, as the host's array is there in any case.
+        ``"host"``: no storage on devices. The other two have the same meaning, because the host's array exists in any
+        case.
 
     Returns
     -------
     function or None
-        The function as it is, so that this is a decorator, too.
+        The function, unchanged. Therefore you can use `declare_target` as a decorator.
 
     Raises
     ------
     ClauseError
-        No host array and no function, or another ``device_type``.
+        The argument is neither a host array nor a function, or ``device_type`` is wrong.
     LoopError
-        The function is outside of what loops can call.
+        Loops cannot call the function.
     MapError
-        It overlaps an array declared before in part, or its rows interleave.
+        The array overlaps a part of an array declared before, or it is a view whose rows interleave.
 
     Notes
     -----
-    *Costs* a copy of the array at the first use of each device, for which that construct waits; it may raise
+    The first use on each device copies the array, and that construct waits for the copy; it may raise
     `DeviceMemoryError`. OpenMP 5.2, 7.8 "Declare Target Directives".
+
+    Examples
+    --------
+    >>> weights = np.array([0.25, 0.5, 0.25])
+    >>> omp.declare_target(weights)
+    >>> @omp.target
+    ... def total(w):
+    ...     return w.sum()
+    >>> float(total(weights)), omp.target_is_present(weights)
+    (1.0, True)
+
+    Declare a function that loops call:
+
+    >>> @omp.declare_target
+    ... def square(x):
+    ...     return x * x
     """
     if not isinstance(array, FunctionType):
         associations.declare_target(array, link, device_type)

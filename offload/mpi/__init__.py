@@ -1,7 +1,18 @@
 """MPI: calls that are tasks, complete with their requests (needs mpi4py: ``pip install 'offload[mpi]'``).
 
-MPI starts the processes and moves the bytes; communicators, datatypes and windows are mpi4py's. Here calls become tasks
-that begin when their dependences allow, and are complete when what they have started is.
+MPI starts the processes and moves the bytes. Communicators, datatypes and windows are mpi4py's. Here, calls become
+tasks. They begin when their dependences allow, and are complete when their requests are.
+
+The examples assume ``from mpi4py import MPI`` and run in one process, which sends to itself.
+
+Examples
+--------
+>>> x, y = np.arange(3.0), np.zeros(3)
+>>> receive = mpi.irecv(y, 0)  # these two depend on x and y only
+>>> send = mpi.isend(x, 0)
+>>> total = omp.task(depend=[omp.in_("y")])(lambda y: y.sum())(y)  # runs after the receive
+>>> float(total.result())
+3.0
 """
 
 from __future__ import annotations

@@ -49,44 +49,58 @@ def call(
     priority: int = 0,
     **kwargs: Any,
 ) -> Task:
-    """Call what returns a request of MPI in a task, which is complete when the request is.
+    """Call an MPI method that returns a request in a task, which is complete when the request is.
 
     Parameters
     ----------
     method : callable
         A method of a communicator or a window that returns a request, or several.
     *args, **kwargs
-        What it is called with. Buffers live until the task is complete.
+        The arguments of the method. Buffers live until the task is complete.
     depend : list of dependences, optional
-        None: what the communicator's method reads of its buffers is ``in_``, what it writes ``out``, both ``inout``.
+        None: the buffers that the communicator's method reads are ``in_``, those that it writes ``out``, and those that
+        it updates ``inout``.
     name : str, optional
-        What graphs and errors call the task; ``"MPI Isend"`` by default.
+        The name of the task in graphs and errors; ``"MPI Isend"`` by default.
     priority : int
-        As of `task`.
+        The clause of `task`.
 
     Returns
     -------
     Task
-        Its result is the `mpi4py.MPI.Status` of a receive, the object of a pickled one, else None.
+        Its result is the `mpi4py.MPI.Status` of a receive, the object of a pickled receive, and otherwise None.
 
     Raises
     ------
     ClauseError
-        There is no ``depend`` for a method whose buffers are not known; a clause or an argument is wrong; a send has
-        no ``dest``; an array that is received into is read-only, or has elements that share memory; device arrays are
-        on several devices; or in a final task.
+        The method's buffers are not known, and there is no ``depend``. A clause or an argument is wrong. A send has no
+        ``dest``. A receive buffer is read-only, or its elements share memory. Device arrays are on several devices. The
+        call is in a final task.
     UsageError
-        The communicator is null, or has been freed; or MPI cannot be called here (`Event.fulfill_on` says when).
+        The communicator is null, or has been freed, or MPI cannot be called here (see `Event.fulfill_on`).
 
     Notes
     -----
-    *Blocks* never. Calls are issued in the order in which they are encountered: collective operations of a
-    communicator, its sends to one rank with one tag, its receives from one rank with one tag, and a receive with a
-    wildcard among all receives. Nothing else is ordered, completion neither. The task of a call that fails has a
-    `TransportError`. After a call that is left out, since its task did not run or the call has raised, later ones that
-    are in order with it fail at once with a `TransportError` that names it.
+    The call never blocks. The runtime issues these calls in the order in which they are encountered:
+
+    * the collective operations of a communicator,
+    * its sends to one rank with one tag,
+    * its receives from one rank with one tag,
+    * a receive with a wildcard, among all receives.
+
+    It does not order other calls, and it does not order completion. If a call fails, its task fails with a
+    `TransportError`. If a call is skipped, because its task did not run or the call raised, later calls of the same
+    order fail at once with a `TransportError` that names it.
 
     MPI 4.1, 3.7 "Nonblocking Communication", 6.12 "Nonblocking Collective Operations".
+
+    Examples
+    --------
+    >>> x, y = np.arange(3.0), np.zeros(3)
+    >>> task = mpi.call(MPI.COMM_WORLD.Iscan, x, y)
+    >>> task.result()
+    >>> y
+    array([0., 1., 2.])
     """
     if not callable(method):
         raise ClauseError(f"mpi.call: {method!r:.60} cannot be called; give a method of a communicator, as comm.Isend")
@@ -100,26 +114,39 @@ def start(requests: Any, depend: Any = (), name: str | None = None, priority: in
     Parameters
     ----------
     requests : mpi4py.MPI.Prequest, or a list or tuple of those
+        The requests, inactive.
     depend, name, priority
-        As for `call`; nothing is derived.
+        The parameters of `call`. No dependences are derived from buffers.
 
     Returns
     -------
     Task
-        Its result is the status of a receive, for several requests a list.
+        Its result is the status of a receive; for several requests a list.
 
     Raises
     ------
     ClauseError
-        There is none, or something else among them, or one twice.
+        There is no request, an item is not a persistent request, or one occurs twice.
 
     Notes
     -----
-    Persistent collective operations are started in the order in which they are encountered, whatever their
-    communicator, as a request does not tell it; after one that is left out, all later ones of the process fail.
-    Messages are not: order the starts of two requests with one partner and one tag by ``depend``. Otherwise as `call`.
+    Persistent collective operations of all communicators are started in the order in which they are encountered,
+    because a request does not tell its communicator. If one is skipped, all later ones of the process fail. Messages
+    have no such order: use ``depend`` to order the starts of two requests with one partner and one tag. Otherwise the
+    rules of `call` apply.
 
     MPI 4.1, 3.9 "Persistent Communication Requests".
+
+    Examples
+    --------
+    >>> x, y = np.arange(3.0), np.zeros(3)
+    >>> send, receive = MPI.COMM_WORLD.Send_init(x, 0), MPI.COMM_WORLD.Recv_init(y, 0)
+    >>> for step in range(2):
+    ...     statuses = mpi.start([send, receive]).result()
+    >>> y
+    array([0., 1., 2.])
+    >>> send.Free()
+    >>> receive.Free()
     """
     several = requests if isinstance(requests, (list, tuple)) else [requests]
     odd = next((one for one in several if not isinstance(one, MPI.Prequest)), None)
@@ -131,12 +158,29 @@ def start(requests: Any, depend: Any = (), name: str | None = None, priority: in
 
 
 def detach(request: Any) -> None:
-    """Have the task whose body calls this be complete with a request, or several: its event's ``fulfill_on``.
+    """Complete the calling task when a request, or several, are complete.
+
+    Call it in the body of a task with ``detach``. It calls ``fulfill_on`` of the task's event.
+
+    Parameters
+    ----------
+    request : mpi4py.MPI.Request, or a list or tuple of those
+        The task is complete when its body has ended and the request is complete.
 
     Raises
     ------
     UsageError
-        Not in the body of a task with ``detach``.
+        The call is not in the body of a task with ``detach``.
+
+    Examples
+    --------
+    >>> x, y = np.arange(3.0), np.zeros(3)
+    >>> @omp.task(detach=omp.Event())
+    ... def exchange():
+    ...     mpi.detach([MPI.COMM_WORLD.Irecv(y, 0), MPI.COMM_WORLD.Isend(x, 0)])
+    >>> exchange().result()
+    >>> y
+    array([0., 1., 2.])
     """
     task = here().task
     event: Any = task.event if task is not None else None  # type: ignore[attr-defined]  # a Task
@@ -155,9 +199,30 @@ def send_object(
     name: str | None = None,
     priority: int = 0,
 ) -> Task:
-    """Send a pickled object in a task, as ``comm.isend``; it is pickled when its turn has come.
+    """Send a pickled object in a task, as ``comm.isend``; the task pickles it when it begins.
 
-    By default the task depends on the object if that is an array. Otherwise as `call`.
+    Parameters
+    ----------
+    obj : object
+        The object.
+    dest, tag : int
+        The rank of the receiver, and the tag of the message.
+    comm : mpi4py.MPI.Comm
+        By default `MPI.COMM_WORLD`.
+    depend, name, priority
+        The parameters of `call`. By default the task depends on the object if that is an array.
+
+    Returns
+    -------
+    Task
+        The task of the call. Errors and notes as for `call`.
+
+    Examples
+    --------
+    >>> receive = mpi.recv_object(source=0)
+    >>> send = mpi.send_object({"step": 3}, 0)
+    >>> receive.result()
+    {'step': 3}
     """
     return generate(Operation(communicator("isend", comm).isend, (obj, dest, tag), {}), depend, name, priority)
 
@@ -171,7 +236,29 @@ def recv_object(
     name: str | None = None,
     priority: int = 0,
 ) -> Task:
-    """Receive a pickled object of any size in a task, whose result is the object; otherwise as `call`."""
+    """Receive a pickled object of any size in a task, whose result is the object; otherwise as `call`.
+
+    Parameters
+    ----------
+    source, tag : int
+        The rank of the sender, and the tag of the message; any by default.
+    comm : mpi4py.MPI.Comm
+        By default `MPI.COMM_WORLD`.
+    depend, name, priority
+        The parameters of `call`.
+
+    Returns
+    -------
+    Task
+        Its result is the object.
+
+    Examples
+    --------
+    >>> receive = mpi.recv_object(source=0)
+    >>> send = mpi.send_object([1, 2, 3], 0)
+    >>> receive.result()
+    [1, 2, 3]
+    """
     return generate(ObjectReceive(communicator("irecv", comm), source, tag), depend, name, priority)
 
 

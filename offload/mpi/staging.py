@@ -185,16 +185,26 @@ class _Told:
 
 @cache
 def is_gpu_aware() -> bool:
-    """Tell whether the MPI library takes device memory.
+    """Tell whether the MPI library accepts device memory.
 
-    ``OFFLOAD_MPI_GPU`` decides, 0 or 1; else what the library says of its kinds of memory (MPI 4.1), or of CUDA by
-    ``MPIX_Query_cuda_support``. It is never tried: a send of device memory by a library that does not know it ends the
-    process.
+    If ``OFFLOAD_MPI_GPU`` is 0 or 1, it decides. Otherwise the library's list of memory kinds decides (MPI 4.1), or
+    ``MPIX_Query_cuda_support`` for CUDA. offload never tries it: if a library that is not GPU-aware sends device
+    memory, the process crashes.
+
+    Returns
+    -------
+    bool
+        True if the library accepts device memory.
 
     Raises
     ------
     UsageError
         ``OFFLOAD_MPI_GPU`` has another value.
+
+    Examples
+    --------
+    >>> mpi.is_gpu_aware() in (True, False)
+    True
     """
     given = os.environ.get("OFFLOAD_MPI_GPU", "")
     if given not in {"", "0", "1"}:

@@ -1,4 +1,16 @@
-"""Array types and typed copies: where element *k* is, and how it gets from one place to another."""
+"""Array types and typed copies: where element *k* is, and how it gets from one place to another.
+
+Examples
+--------
+Transpose an array by a copy from one type to another:
+
+>>> A = parray.ArrayType((2, 3))
+>>> B = parray.ArrayType((A[1], A[0]))  # the dimensions of A, swapped
+>>> a, b = np.arange(6), np.zeros(6, int)
+>>> parray.copy(A, a, to=(B, b))  # b[B(k)] = a[A(k)] for every k
+>>> b
+array([0, 2, 4, 1, 3, 5])
+"""
 
 import numpy as np
 

@@ -50,18 +50,19 @@ def copy(
     Parameters
     ----------
     source_type : ArrayType
-        Where the elements of the source are.
+        The places of the elements in the source.
     source : array, or list or tuple of arrays
-        A C-contiguous array of the host or a device, seen flat. Of a distributed type one for each thread, by its
-        number, None where that has no element; of a type over `ranks` the rank's own.
+        A C-contiguous array of the host or a device, used as a flat array. For a distributed type, a list with one
+        array for each thread, by its number, and None for threads without elements. For a type over `ranks`, the rank's
+        own array.
     to : (ArrayType, array)
         Type and storage of the target, of the same size and item size. The type must be injective.
     nowait : bool
-        Defer the task.
+        True: a deferred task.
     depend : dependence or list of dependences
-        As in any construct.
+        The copy runs after the earlier siblings that they name.
     name : str, optional
-        What graphs and errors call the task; ``"parray.copy"`` by default.
+        The name of the task in graphs and errors; ``"parray.copy"`` by default.
 
     Returns
     -------
@@ -71,20 +72,29 @@ def copy(
     Raises
     ------
     LayoutError
-        The two types are no pair (`plan`), or one has a negative offset.
+        The two types do not fit (`plan`), or one has a negative offset.
     ClauseError
-        Storage that is no array, not C-contiguous, of Python objects or too small; item sizes that differ, a read-only
-        target, no array where a thread needs one; a wrong clause.
+        Storage is not an array, not C-contiguous, too small or of Python objects. Item sizes differ, the target is
+        read-only, a thread with elements has no array, or a clause is wrong.
     UnsupportedError
-        Arrays are on devices of two kinds.
+        Arrays are on two kinds of devices.
     UsageError
-        In a target body.
+        The call is in a target body.
 
     Notes
     -----
-    *Blocks* until the copy is done, without ``nowait``. *Costs* one task. Elements that the target's type does not name
-    keep their values. A source that shares memory with the target is read into a temporary first. No construct of
-    OpenMP; PARRAY's ``copy S(s) to T(t)``.
+    Without ``nowait``, the call blocks until the copy is done. It costs one task. Elements that the target's type does
+    not contain keep their values. If the source shares memory with the target, it is copied to temporary memory first.
+    OpenMP has no such construct; in PARRAY it is ``copy S(s) to T(t)``.
+
+    Examples
+    --------
+    >>> A = parray.ArrayType((2, 3))
+    >>> B = parray.ArrayType((A[1], A[0]))
+    >>> a, b = np.arange(6), np.zeros(6, int)
+    >>> parray.copy(A, a, to=(B, b))
+    >>> b
+    array([0, 2, 4, 1, 3, 5])
     """
     target_type, target = _pair(to)
     made = plan(source_type, target_type)

@@ -145,20 +145,27 @@ def dim(body: object = None, *references: object) -> Dimension:
     Parameters
     ----------
     body : int, tuple or list, optional
-        A size, from 0, or sub-dimensions. Without a body it is a pure reference, with the size and the sub-dimensions
-        of the first one.
+        A size, from 0, or sub-dimensions. Without a body, the dimension is a pure reference, with the size and the
+        sub-dimensions of the first reference.
     *references : ArrayType, disp, wrap or func
-        They act from left to right on the index.
+        References that act on the index from left to right.
 
     Returns
     -------
     Dimension
+        The dimension.
 
     Raises
     ------
     LayoutError
-        A size that is negative or no integer, no sub-dimension, a type as a body, neither body nor references, a
-        reference that is none, a pure reference that begins with a function.
+        The size is negative or not an integer, there are no sub-dimensions, the body is a type, there is neither a body
+        nor a reference, a reference is of another kind, or a pure reference begins with a function.
+
+    Examples
+    --------
+    >>> shifted = parray.ArrayType(parray.dim(4, parray.disp(2)))
+    >>> shifted.offsets()
+    array([2, 3, 4, 5])
     """
     if isinstance(body, Reference):
         raise LayoutError(

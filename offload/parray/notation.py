@@ -56,18 +56,25 @@ def parse(text: str, /, **names: Any) -> ArrayType:
     Parameters
     ----------
     text : str
-        As ``"[[n][n]][m]#A_0"``.
-    **names : int, ArrayType, or what `func` takes
-        What the names in the text stand for.
+        For example ``"[[n][n]][m]#A_0"``.
+    **names : int, ArrayType, or an argument of `func`
+        The values of the names in the text.
 
     Returns
     -------
     ArrayType
+        The type.
 
     Raises
     ------
     LayoutError
-        The text is wrong, or its tree cannot mean anything; the message shows the place.
+        The text is wrong, or its tree is; the message shows the place.
+
+    Examples
+    --------
+    >>> A = parray.parse("[n][m]", n=2, m=3)
+    >>> parray.parse("[#A_1][#A_0]", A=A).offsets()
+    array([0, 3, 1, 4, 2, 5])
     """
     if not isinstance(text, str):
         raise LayoutError(f"parse({text!r}): {type(text).__name__} is no text; it takes a str in PARRAY's notation")

@@ -72,11 +72,18 @@ class Box(NamedTuple):
     Attributes
     ----------
     source_thread, target_thread : int or None
-        Of a side that is distributed.
+        The threads of the source and the target, if these are distributed.
     source_offset, target_offset : int
-        Of the first element.
+        The offsets of the first element.
     digits : tuple of (int, int, int)
         ``(count, source_step, target_step)``, outermost first, in elements.
+
+    Examples
+    --------
+    >>> A = parray.ArrayType((2, 3))
+    >>> box = parray.plan(A, parray.ArrayType((A[1], A[0]))).boxes[0]
+    >>> box.digits, box.size
+    (((3, 2, 1), (2, 1, 3)), 6)
     """
 
     source_thread: int | None
@@ -96,7 +103,7 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """How a copy will be done.
+    """A description of how offload makes a typed copy.
 
     Attributes
     ----------
@@ -106,7 +113,14 @@ class Plan:
     size : int
         Number of elements.
     boxes : tuple of Box
-        Together they have every element once; none if the copy is indexed.
+        The boxes contain every element once. The tuple is empty if the copy is indexed.
+
+    Examples
+    --------
+    >>> A = parray.ArrayType((2, 3))
+    >>> plan = parray.plan(A, parray.ArrayType((A[1], A[0])))
+    >>> plan.kind, plan.size, len(plan.boxes)
+    ('strided', 6, 1)
     """
 
     kind: PlanKind
@@ -127,29 +141,35 @@ class Plan:
 
 
 def plan(source_type: ArrayType, target_type: ArrayType) -> Plan:
-    """Say how a copy from one type to another will be done.
+    """Return the plan of a copy from one type to another.
 
     Parameters
     ----------
     source_type, target_type : ArrayType
-        Of one size.
+        Two types of the same size.
 
     Returns
     -------
     Plan
-        The same object for equal pairs, as long as it is kept.
+        Equal pairs give the same object, as long as it is in the cache.
 
     Raises
     ------
     LayoutError
-        Sizes that differ, a target that is not injective, a thread array as a side, threads on one side and ranks on
-        the other, or two communicators; an index that leaves a type.
+        The sizes differ, the target is not injective, or an index leaves a type. A side is a thread array. One side
+        uses threads and the other ranks, or the sides have two communicators.
     ClauseError
-        A side is no `ArrayType`.
+        A side is not an `ArrayType`.
 
     Notes
     -----
-    *Costs*: by the dimensions, not by the elements, where digits decide; nothing for a pair that was asked for before.
+    For affine types, the cost depends on the number of dimensions, not of elements. A pair in the cache costs nothing.
+
+    Examples
+    --------
+    >>> A = parray.ArrayType((2, 3))
+    >>> parray.plan(A, A).kind, parray.plan(A, parray.ArrayType((A[1], A[0]))).kind
+    ('contiguous', 'strided')
     """
     for side, word in ((source_type, "source"), (target_type, "target")):
         if not isinstance(side, ArrayType):

@@ -125,7 +125,7 @@ class TypeProperties(Reference):
         return None if form is None else composed(form[0], form[1], base, given)
 
     def leaving(self, leaves: Leaves) -> LayoutError:
-        """Return the error for an index that leaves what a dimension of this type refers to."""
+        """Return the error for an index that leaves a type that a dimension of this type refers to."""
         reference, where = leaves.reference, "".join(f"_{j}" for j in reversed(leaves.path))
         size = reference.length or 0
         return LayoutError(
@@ -170,7 +170,7 @@ class TypeProperties(Reference):
         return form
 
     def split_form(self) -> tuple[Form, Form] | None:
-        """Return the form of the thread numbers and that of the offsets in memory, digit by digit."""
+        """Return the form of the thread numbers and the form of the offsets in memory, digit by digit."""
         form = self.form
         if form is None or self.counts != BOTH:
             return form if form is None else ((form, (0, ())) if self.counts == THREADS else ((0, ()), form))
@@ -190,12 +190,19 @@ class TypeProperties(Reference):
     # -- what it tells ----------------------------------------------------------------------------
     @property
     def kind(self) -> Literal["memory", "threads", "both"]:
-        """``"memory"``, ``"threads"`` or ``"both"``: what its offsets count."""
+        """``"memory"``, ``"threads"`` or ``"both"``: the things that the offsets count.
+
+        Examples
+        --------
+        >>> P = parray.threads(2)
+        >>> parray.ArrayType(3).kind, P.kind, parray.ArrayType((P, 3)).kind
+        ('memory', 'threads', 'both')
+        """
         return KINDS[self.counts]
 
     @property
     def nest(self) -> Nest | None:
-        """The fewest nested loops that give the offsets in order; None if there are none.
+        """The smallest loop nest that gives the offsets in order; None if there is none.
 
         It is ``(base, ((count, step), …))``, outermost first.
 
@@ -203,6 +210,11 @@ class TypeProperties(Reference):
         ------
         LayoutError
             The type is distributed.
+
+        Examples
+        --------
+        >>> parray.ArrayType((2, 3)).nest
+        (0, ((6, 1),))
         """
         try:
             return self._nest
@@ -224,7 +236,14 @@ class TypeProperties(Reference):
 
     @property
     def step(self) -> int:
-        """The difference of neighbouring offsets if there is one, else 0; 1 for fewer than two elements."""
+        """The difference of neighbouring offsets, or 0 if it is not constant; 1 for fewer than two elements.
+
+        Examples
+        --------
+        >>> A = parray.ArrayType((2, 3))
+        >>> A.step, A[0].step, parray.ArrayType((A[1], A[0])).step
+        (1, 3, 0)
+        """
         self._refuse_both("step")
         if self.size < 2:
             return 1
@@ -233,19 +252,41 @@ class TypeProperties(Reference):
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether the step is 1."""
+        """Whether the step is 1.
+
+        Examples
+        --------
+        >>> A = parray.ArrayType((2, 3))
+        >>> A.is_contiguous, A[0].is_contiguous
+        (True, False)
+        """
         self._refuse_both("is_contiguous")
         return self.step == 1
 
     @property
     def is_identity(self) -> bool:
-        """Whether element *k* has the offset *k*, for all of them."""
+        """Whether every element *k* has the offset *k*.
+
+        Examples
+        --------
+        >>> A = parray.ArrayType((2, 3))
+        >>> A.is_identity, parray.ArrayType((A[1], A[0])).is_identity
+        (True, False)
+        """
         self._refuse_both("is_identity")
         return not self.size or (self.step == 1 and self.nest is not None and self.nest[0] == 0)
 
     @property
     def is_injective(self) -> bool:
-        """Whether no two elements have one place."""
+        """Whether all elements have different places.
+
+        Examples
+        --------
+        >>> parray.ArrayType(6).is_injective
+        True
+        >>> parray.ArrayType(parray.dim(6, parray.wrap(3))).is_injective
+        False
+        """
         try:
             return self._injective
         except AttributeError:
@@ -259,19 +300,38 @@ class TypeProperties(Reference):
 
     @property
     def span(self) -> int:
-        """Elements that storage must have: 1 + the greatest offset; 0 if the type is empty."""
+        """The number of elements that storage needs: 1 + the greatest offset; 0 if the type is empty.
+
+        Examples
+        --------
+        >>> A = parray.ArrayType((2, 3))
+        >>> A.span, A[0].span
+        (6, 4)
+        """
         return self.bounds[1][1] + 1 if self.size else 0
 
     @property
     def least(self) -> int:
-        """The least offset, which may be negative; 0 if the type is empty."""
+        """The least offset, which may be negative; 0 if the type is empty.
+
+        Examples
+        --------
+        >>> parray.ArrayType(parray.dim(6, parray.disp(-2))).least
+        -2
+        """
         return self.bounds[1][0] if self.size else 0
 
     @property
     def bounds(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """The least and greatest thread number, and the least and greatest offset; both 0 of what it does not count.
+        """The least and greatest thread number, and the least and greatest offset.
 
-        Of a thread array its numbers are its offsets.
+        Both numbers are 0 for a part that the type does not count. The offsets of a thread array are its thread
+        numbers.
+
+        Examples
+        --------
+        >>> parray.ArrayType((parray.threads(2), 3)).bounds
+        ((0, 1), (0, 2))
         """
         try:
             return self._bounds

@@ -18,23 +18,29 @@ def ranks(tree: object, comm: Any = None) -> ArrayType:
     Parameters
     ----------
     tree : int, tuple, list, dimension or ArrayType
-        As for `threads`.
+        The tree of the thread array, as in `threads`.
     comm : mpi4py.MPI.Intracomm, optional
-        By default `COMM_WORLD`; it has to have as many ranks as the array has threads.
+        By default `COMM_WORLD`. It must have as many ranks as the array has threads.
 
     Returns
     -------
     ArrayType
-        Of kind ``"threads"``.
+        A type of kind ``"threads"``.
 
     Raises
     ------
     LayoutError
-        As for `threads`; or the communicator has fewer ranks.
+        The tree is wrong, as in `threads`; or the communicator has fewer ranks.
     ClauseError
-        ``comm`` is no communicator, a null one, or one between two groups.
+        ``comm`` is not a communicator, is null, or connects two groups.
     UnsupportedError
-        There is no `offload.mpi`, since mpi4py is not installed.
+        mpi4py is not installed, so there is no `offload.mpi`.
+
+    Examples
+    --------
+    >>> P = parray.ranks(1, MPI.COMM_SELF)  # in a program on n ranks: parray.ranks(n)
+    >>> P.kind, P.size, P.comm == MPI.COMM_SELF
+    ('threads', 1, True)
     """
     try:
         from offload.parray import exchanges

@@ -74,7 +74,7 @@ class Reference(ABC):
         return str(self)
 
     def as_reference(self) -> str:
-        """Return how it is written behind ``#``."""
+        """Return the text of the reference, the part after ``#``."""
         return str(self)
 
     @property
@@ -295,7 +295,12 @@ def disp(e: int) -> Displacement:
     Raises
     ------
     LayoutError
-        ``e`` is no integer.
+        ``e`` is not an integer.
+
+    Examples
+    --------
+    >>> parray.ArrayType(parray.dim(3, parray.disp(10))).offsets()
+    array([10, 11, 12])
     """
     return Displacement(integer(e, "the displacement of disp"))
 
@@ -306,12 +311,17 @@ def wrap(n: int) -> Wrap:
     Parameters
     ----------
     n : int
-        From 1.
+        A number from 1.
 
     Raises
     ------
     LayoutError
-        ``n`` is no integer, or less than 1.
+        ``n`` is not an integer, or is less than 1.
+
+    Examples
+    --------
+    >>> parray.ArrayType(parray.dim(5, parray.disp(-1), parray.wrap(5))).offsets()
+    array([4, 0, 1, 2, 3])
     """
     length = integer(n, "the length of wrap")
     if length < 1:
@@ -320,19 +330,26 @@ def wrap(n: int) -> Wrap:
 
 
 def func(f: Callable[[Any], Any] | Iterable[int]) -> TableReference | Function:
-    """Make a reference of a table, or of a function of the program.
+    """Make a reference from a table, or from your own function.
 
     Parameters
     ----------
     f : sequence of int, or callable
-        A table takes *i* to ``f[i]``, and is copied. A function takes it to ``f(i)``: it is pure, is called when an
-        offset is asked for, with an ``int`` where the index was one, else with integer arrays, element by element. Pass
-        ``np.vectorize(f, otypes=[int])`` for one that takes numbers only.
+        A table takes *i* to ``f[i]``, and is copied. A function takes *i* to ``f(i)``. It must be pure. It is called
+        when an offset is needed: with an ``int`` for an integer index, and otherwise with arrays of integers,
+        elementwise. If your function accepts only numbers, pass ``np.vectorize(f, otypes=[int])``.
 
     Raises
     ------
     LayoutError
-        ``f`` is neither, or a table has something else than integers.
+        ``f`` is neither of these, or a table contains a value that is not an integer.
+
+    Examples
+    --------
+    >>> parray.ArrayType(parray.dim(3, parray.func([7, 1, 4]))).offsets()
+    array([7, 1, 4])
+    >>> parray.ArrayType(parray.dim(4, parray.func(lambda i: i * i))).offsets()
+    array([0, 1, 4, 9])
     """
     if callable(f):
         return Function(f)

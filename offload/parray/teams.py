@@ -34,31 +34,39 @@ def for_each(
     P : ArrayType
         A thread array of this process, or a sub-dimension of one.
     body : callable
-        Called with the number of the element, 0 to ``P.size - 1``, and the arguments.
+        Its arguments are the number of the element, 0 to ``P.size - 1``, and ``args``.
     *args
-        Arguments after the number.
+        Further arguments of the body.
     nowait : bool
-        Return at once.
+        True: return at once.
     name : str, optional
-        What graphs and errors call the tasks; the body's name by default.
+        The name of the tasks in graphs and errors; the body's name by default.
 
     Returns
     -------
-    list
-        What the bodies return, by number; with ``nowait`` the tasks. None where tasks are only recorded.
+    list or None
+        The results of the bodies, by number; with ``nowait`` the tasks. Without ``nowait`` it is None if the tasks are
+        only recorded.
 
     Raises
     ------
     LayoutError
-        ``P`` is no thread array.
+        ``P`` is not a thread array.
     UsageError
-        It is one of ranks: an SPMD program launches nothing. Or in a target body.
+        ``P`` is an array of ranks, and an SPMD program launches nothing; or the call is in a target body.
     ClauseError
         The body is not callable.
 
     Notes
     -----
-    *Blocks* until the bodies and what they generate are complete, as a ``taskgroup`` does; not with ``nowait``.
+    Without ``nowait``, the call blocks until the bodies, and the tasks that they generate, are complete, as a
+    ``taskgroup`` does.
+
+    Examples
+    --------
+    >>> P = parray.threads(4)
+    >>> parray.for_each(P, lambda thread: thread * thread)
+    [0, 1, 4, 9]
     """
     team: object = P
     if not isinstance(team, ArrayType) or team.kind != "threads":

@@ -38,22 +38,31 @@ def thread_array(tree: object, comm: object = None) -> ArrayType:
 def threads(tree: object) -> ArrayType:
     """Make a thread array of this process: a type whose elements are threads, and whose offsets are their numbers.
 
-    A "thread" is a place that has memory of its own: an array of a list, on the host or on any device.
+    A "thread" is a place with memory of its own: an array in a list, on the host or on any device.
 
     Parameters
     ----------
     tree : int, tuple, list, dimension or ArrayType
-        As for `ArrayType`; everything in it counts as a thread number.
+        The tree of an `ArrayType`; all its numbers count as thread numbers.
 
     Returns
     -------
     ArrayType
-        Of kind ``"threads"``.
+        A type of kind ``"threads"``.
 
     Raises
     ------
     LayoutError
-        The tree cannot mean anything, or does not give the numbers 0 to size - 1, each once.
+        The tree is wrong, or does not give each of the numbers 0 to size - 1 once.
+
+    Examples
+    --------
+    >>> P = parray.threads(2)
+    >>> D = parray.ArrayType((P, 3))  # six elements, three on each of two threads
+    >>> parts = [np.zeros(3, int), np.zeros(3, int)]
+    >>> parray.copy(parray.ArrayType(6), np.arange(6), to=(D, parts))
+    >>> parts
+    [array([0, 1, 2]), array([3, 4, 5])]
     """
     return thread_array(tree)
 

@@ -25,11 +25,19 @@ class Tile(NamedTuple):
     Attributes
     ----------
     type : ArrayType
-        Element *(i, …)* of it is element *origin + (i, …)* of the whole.
+        Its element *(i, …)* is element *origin + (i, …)* of the whole type.
     index : tuple of int
-        Which tile it is, counted for each sub-dimension.
+        The number of the tile in each sub-dimension.
     origin, shape : tuple of int
-        Its first element, and how many it has.
+        The first element, and the number of elements, in each sub-dimension.
+
+    Examples
+    --------
+    >>> tile = list(parray.tiles(parray.ArrayType((4, 6)), (2, 3)))[3]
+    >>> tile.index, tile.origin, tile.shape
+    ((1, 1), (2, 3), (2, 3))
+    >>> tile.type.offsets()
+    array([15, 16, 17, 21, 22, 23])
     """
 
     type: ArrayType
@@ -44,17 +52,25 @@ def tiles(T: ArrayType, shape: int | Sequence[int | None] | None) -> Iterator[Ti
     Parameters
     ----------
     T : ArrayType
+        The type.
     shape : sequence of int or None, or int
-        Elements of a block, from 1, for each sub-dimension; None takes the whole of it. One integer for a leaf.
+        The elements of a block, from 1, for each sub-dimension. None means all elements of the sub-dimension. Give a
+        single integer for a leaf.
 
     Returns
     -------
     iterator of Tile
+        The blocks.
 
     Raises
     ------
     LayoutError
-        The shape has not one integer from 1 for each sub-dimension, or ``T`` is no type.
+        The shape does not have one integer from 1 for each sub-dimension, or ``T`` is not a type.
+
+    Examples
+    --------
+    >>> [tile.shape for tile in parray.tiles(parray.ArrayType((2, 5)), (2, 2))]
+    [(2, 2), (2, 2), (2, 1)]
     """
     if not isinstance(T, ArrayType):
         raise LayoutError(f"tiles of {T!r}, {type(T).__name__}; it has to be an ArrayType")

@@ -19,14 +19,21 @@ from offload.parray.rules import MOST_MEMORY
 
 
 class Place(NamedTuple):
-    """Where an element of a distributed type is.
+    """The place of an element of a distributed type.
 
     Attributes
     ----------
     thread : int, or array of int64
         The number of the thread.
     offset : int, or array of int64
-        The offset in its memory.
+        The offset in the memory of the thread.
+
+    Examples
+    --------
+    >>> P = parray.threads(2)
+    >>> D = parray.ArrayType((P, 3))  # three elements on each of two threads
+    >>> D(4)
+    Place(thread=1, offset=1)
     """
 
     thread: Any
@@ -39,18 +46,28 @@ class ArrayType(TypeProperties):
     Parameters
     ----------
     tree : int, tuple, list, dimension or ArrayType
-        An integer from 0 is a leaf; a tuple or list has sub-dimensions, the leftmost outermost; `dim` makes a
-        dimension with references; a type stands for one that refers to it.
+        An integer from 0 is a leaf. A tuple or list has sub-dimensions, the leftmost outermost. `dim` makes a dimension
+        with references. A type stands for a dimension that refers to it.
 
     Raises
     ------
     LayoutError
-        The tree cannot mean anything, or an index leaves what it refers to.
+        The tree is wrong, or an index leaves a dimension that it refers to.
 
     Notes
     -----
-    Types are immutable and hashable. They are equal if they are written alike; a sub-dimension is equal to the same
-    one of an equal type.
+    Types are immutable and hashable. Two types are equal if they are written alike. Sub-dimensions are equal if they
+    are the same sub-dimension of equal types.
+
+    Examples
+    --------
+    >>> A = parray.ArrayType((2, 3))
+    >>> A.shape, A.size
+    ((2, 3), 6)
+    >>> A(1, 2), A(4)  # offsets, by indices and by element number
+    (5, 4)
+    >>> parray.ArrayType((A[1], A[0])).offsets()
+    array([0, 3, 1, 4, 2, 5])
     """
 
     __slots__ = ()
@@ -106,6 +123,7 @@ class ArrayType(TypeProperties):
         return "" if not self._is_team else "threads" if self._comm is None else "ranks"
 
     def as_reference(self) -> str:
+        """Return the text of the type as a reference, the part after ``#``."""
         return f"{self._team_word}({self._tree})" + "".join(f"_{j}" for j in self._path)
 
     @property
@@ -131,12 +149,24 @@ class ArrayType(TypeProperties):
     # -- sub-dimensions ---------------------------------------------------------------------------
     @property
     def ndim(self) -> int:
-        """Number of sub-dimensions; 0 of a leaf."""
+        """Number of sub-dimensions; 0 for a leaf.
+
+        Examples
+        --------
+        >>> parray.ArrayType((2, 3)).ndim
+        2
+        """
         return len(self.dims)
 
     @property
     def dims(self) -> tuple[ArrayType, ...]:
-        """The sub-dimensions, types by themselves."""
+        """The sub-dimensions, each an `ArrayType`.
+
+        Examples
+        --------
+        >>> [dim.size for dim in parray.ArrayType((2, 3)).dims]
+        [2, 3]
+        """
         try:
             return self._dims
         except AttributeError:
@@ -151,12 +181,24 @@ class ArrayType(TypeProperties):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The sizes of the sub-dimensions."""
+        """The sizes of the sub-dimensions.
+
+        Examples
+        --------
+        >>> parray.ArrayType(((2, 2), 3)).shape
+        (4, 3)
+        """
         return tuple([sub.size for sub in self.dims])
 
     @property
     def tree(self) -> Any:
-        """The nested sizes: an integer of a leaf, else a tuple."""
+        """The nested sizes: an integer for a leaf, otherwise a tuple.
+
+        Examples
+        --------
+        >>> parray.ArrayType(((2, 2), 3)).tree
+        ((2, 2), 3)
+        """
         return tuple([sub.tree for sub in self.dims]) if self.dims else self.size
 
     def __getitem__(self, place: int | tuple[int, ...]) -> ArrayType:
@@ -297,7 +339,12 @@ class ArrayType(TypeProperties):
         Parameters
         ----------
         *indices : int, array of int, or tuple
-            One for each sub-dimension, or the index of a leaf.
+            One index for each sub-dimension, or the index of a leaf.
+
+        Examples
+        --------
+        >>> parray.ArrayType((2, 3)).ravel(1, 2)
+        5
         """
         index = self._number(indices)
         return index if isinstance(index, int) else self._array(index)
@@ -321,7 +368,13 @@ class ArrayType(TypeProperties):
         return IndexError(f"{abridged(str(self))} takes {wanted}; these are {len(indices)}: {indices}")
 
     def unravel(self, index: Any) -> Any:
-        """Return the indices of an element: an integer for a leaf, a tuple with one for each sub-dimension else."""
+        """Return the indices of an element: an integer for a leaf, otherwise a tuple, with one per sub-dimension.
+
+        Examples
+        --------
+        >>> parray.ArrayType((2, 3)).unravel(5)
+        (1, 2)
+        """
         return self._unravelled(self._checked(index))
 
     def _unravelled(self, index: Any) -> Any:
@@ -335,9 +388,15 @@ class ArrayType(TypeProperties):
         return tuple(found) if found else index
 
     def offsets(self) -> Any:
-        """Return all offsets, an array of int64; of a distributed type a `Place` of two.
+        """Return all offsets, an array of int64; for a distributed type, a `Place` of two arrays.
 
-        Costs a few operations of arrays as long as the type.
+        The cost is a few operations on arrays as long as the type.
+
+        Examples
+        --------
+        >>> A = parray.ArrayType((2, 3))
+        >>> parray.ArrayType(A[1]).offsets()
+        array([0, 1, 2])
         """
         halves = self.split_form()
         if halves is None:
@@ -351,40 +410,68 @@ class ArrayType(TypeProperties):
             raise self._too_wide() from None
 
     def view(self, x: Any) -> Any:
-        """Return an array seen through the type, without a copy, an axis for each leaf in order.
+        """Return an array seen through the type, without a copy, with an axis for each leaf in order.
 
         Parameters
         ----------
         x : array
-            C-contiguous, of any shape, with `span` elements or more.
+            A C-contiguous array of any shape, with `span` elements or more.
 
         Raises
         ------
         LayoutError
-            A leaf has not one stride, or there are more than 64.
+            A leaf does not have a single stride, or there are more than 64 leaves.
         ClauseError
-            ``x`` is no such array.
+            ``x`` is not such an array.
+
+        Examples
+        --------
+        >>> A = parray.ArrayType((2, 3))
+        >>> B = parray.ArrayType((A[1], A[0]))
+        >>> B.view(np.arange(6))
+        array([[0, 3],
+               [1, 4],
+               [2, 5]])
         """
         return seams.view(self, x)
 
     @property
     def threads(self) -> ArrayType | None:
-        """The thread array that it is distributed over; None of a type of memory."""
+        """The thread array that the type is distributed over; None for a type of memory.
+
+        Examples
+        --------
+        >>> P = parray.threads(2)
+        >>> parray.ArrayType((P, 3)).threads == P
+        True
+        """
         return self.teams[0] if self.teams else None  # type: ignore[return-value]
 
     @property
     def comm(self) -> Any:
-        """The communicator of an array of ranks; None of any other type."""
+        """The communicator of an array of ranks; None for any other type.
+
+        Examples
+        --------
+        >>> print(parray.threads(2).comm)
+        None
+        """
         return self._comm
 
     @property
     def axes(self) -> tuple[int, tuple[tuple[int, int], ...]] | None:
-        """``(base, ((count, stride), …))``, an entry for each leaf in order; None if a leaf has not one stride.
+        """``(base, ((count, stride), …))``, an entry for each leaf in order; None if a leaf has no single stride.
 
         Raises
         ------
         LayoutError
             The type is distributed.
+
+        Examples
+        --------
+        >>> A = parray.ArrayType((2, 3))
+        >>> parray.ArrayType((A[1], A[0])).axes
+        (0, ((3, 1), (2, 3)))
         """
         self._refuse_both("a view")
         counts = list(self._leaves())

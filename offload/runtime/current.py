@@ -57,7 +57,22 @@ def elsewhere(scope: Scope | None) -> Scope:
 
 
 def current_runtime() -> Runtime:
-    """Return the runtime that module-level functions act on; the head of this file says which."""
+    """Return the runtime that module-level functions act on.
+
+    Inside of the ``with`` block of a `Runtime` it is that runtime. Elsewhere it is the open runtime that was entered
+    last. If no runtime is open, the function makes one from the environment variables; it ends with the process.
+
+    Returns
+    -------
+    Runtime
+        The current runtime.
+
+    Examples
+    --------
+    >>> with omp.Runtime("sim:1") as runtime:
+    ...     print(omp.current_runtime() is runtime)
+    True
+    """
     scope = scope_in_context()
     if scope is not None and (scope.thread == threading.get_ident() or not scope.runtime.engine.is_closed):
         return scope.runtime

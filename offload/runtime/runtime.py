@@ -84,41 +84,46 @@ class RuntimeScope(Scope):
 class Runtime:
     """An isolated runtime: devices, worker threads, data environments.
 
-    As a context manager it makes itself current; on exit it waits for all tasks, checks that nothing is left
-    over, and closes its devices.
+    Use it as a context manager: it is the current runtime inside of the block. At the end it waits for all tasks,
+    checks that no data is left over, and closes its devices.
 
     Parameters
     ----------
     devices : str, optional
         ``"cuda"`` (all), ``"cuda:0,2"``, ``"sim"``, ``"sim:4"`` (a count, at most 1,024), ``"none"``, or a list of
-        those separated by commas. None: ``OFFLOAD_DEVICES``, else ``ACC_DEVICE_TYPE``, else all CUDA devices that CuPy
+        these separated by commas. None: ``OFFLOAD_DEVICES``, else ``ACC_DEVICE_TYPE``, else all CUDA devices that CuPy
         sees, else ``"sim:1"``.
     num_threads : int, optional
-        Host workers besides the calling thread, at least 0; by default 2 to 4, by the number of processors.
+        Host workers in addition to the calling thread, at least 0; by default 2 to 4, by the number of processors.
     check : bool
-        Raise `LeakError` at exit for what is still mapped or allocated, instead of a `CleanupWarning`. Fill
-        uninitialised memory of simulated devices, whenever it is allocated, with NaN, with true where it is for bools,
-        else with bytes 0xCB.
+        Raise `LeakError` at the end if data is still mapped or allocated, instead of issuing a `CleanupWarning`. Fill
+        uninitialised memory of simulated devices with NaN, True for bools, and otherwise bytes 0xCB.
     seed : int, optional
-        Take ready tasks, interleave simulated streams and place bodies at random, from this seed, to find
-        programs that rely on an order which nothing promises. None: ``OFFLOAD_SEED``, else no seed.
-        A seed fills uninitialised memory as ``check`` does.
+        Choose ready tasks, interleave simulated streams and place bodies at random, from this seed. This finds programs
+        that rely on an accidental order. A seed also fills memory as ``check`` does. None: ``OFFLOAD_SEED``, else no
+        seed.
     env : mapping, optional
-        Used in place of ``os.environ``: ``OMP_TARGET_OFFLOAD``, ``OMP_DEFAULT_DEVICE``, ``OMP_MAX_TASK_PRIORITY``,
-        ``OMP_CANCELLATION``, ``OMP_DISPLAY_ENV``, ``ACC_DEVICE_NUM``, ``ACC_DEVICE_TYPE``, ``OFFLOAD_DEVICES``,
-        ``OFFLOAD_SIM_MEMORY``, ``OFFLOAD_HANG_S``, ``OFFLOAD_LOOP_DEVICES``, ``OFFLOAD_NOTIFY``, ``OFFLOAD_SEED``,
-        ``OFFLOAD_UNSEEN``.
+        Variables that replace ``os.environ``: ``OMP_TARGET_OFFLOAD``, ``OMP_DEFAULT_DEVICE``,
+        ``OMP_MAX_TASK_PRIORITY``, ``OMP_CANCELLATION``, ``OMP_DISPLAY_ENV``, ``ACC_DEVICE_NUM``, ``ACC_DEVICE_TYPE``,
+        ``OFFLOAD_DEVICES``, ``OFFLOAD_SIM_MEMORY``, ``OFFLOAD_HANG_S``, ``OFFLOAD_LOOP_DEVICES``, ``OFFLOAD_NOTIFY``,
+        ``OFFLOAD_SEED``, ``OFFLOAD_UNSEEN``.
 
     Raises
     ------
     ClauseError
-        A parameter or variable that means nothing.
+        A parameter or variable has a wrong value.
     DeviceUnavailableError
-        A device that does not exist here.
+        A device does not exist on this machine.
     UsageError
-        CUDA devices, in a process that was forked from one that has used CUDA.
+        The process was forked from one that has used CUDA, and ``devices`` names CUDA devices.
     UnsupportedError
-        ``devices`` is a ``distributed.Client``: the devices of a Dask cluster are none of a runtime so far.
+        ``devices`` is a ``distributed.Client``; a runtime cannot use the devices of a Dask cluster yet.
+
+    Examples
+    --------
+    >>> with omp.Runtime("sim:2", check=True) as runtime:
+    ...     print([device.name for device in runtime.devices()], omp.get_num_devices())
+    ['sim:0', 'sim:1'] 2
     """
 
     defers = True
@@ -224,14 +229,14 @@ class Runtime:
         return named[0] if isinstance(named, tuple) and named[0] < len(self.places) else 0
 
     def env_text(self, *, verbose: bool) -> str:
-        """Return what `display_env` prints."""
+        """Return the text that `display_env` prints."""
         return format_env(self.settings, self.default_device, verbose=verbose)
 
     # -- devices and their places --------------------------------------------------------------------
     def place(self, frame: Region, device_num: int | None, *, if_: bool = True) -> DevicePlace | None:
         """Return the place that a construct with this device number goes to; None for the host.
 
-        With ``if_`` false that is the host, as asked for; a number that was given must exist all the same.
+        With a false ``if_`` that is the host. A given number must exist in any case.
 
         Raises
         ------
@@ -271,7 +276,7 @@ class Runtime:
         return None
 
     def default_place(self, frame: Region) -> DevicePlace | None:
-        """Return the place of the region's default device if it can be used as it is; else `place` says why not."""
+        """Return the place of the region's default device; None if the caller has to ask `place`."""
         number = frame.inherited.default_device
         if self.engine.closed or number < 0:
             return None
@@ -282,7 +287,7 @@ class Runtime:
         return place if place.declared == declarations.version else None
 
     def find_place(self, number: int) -> DevicePlace | None:
-        """Return the place of a device number; None for the host's numbers, whatever ``OMP_TARGET_OFFLOAD`` says.
+        """Return the place of a device number; None for the host's numbers, with any ``OMP_TARGET_OFFLOAD``.
 
         Raises
         ------
@@ -315,7 +320,7 @@ class Runtime:
             )
 
     def place_of(self, array: Any) -> DevicePlace | None:
-        """Return the place whose device holds ``array``; None if it is none of this runtime's device arrays."""
+        """Return the place whose device holds ``array``; None if it is not a device array of this runtime."""
         for place in self.places:  # a generator takes three times as long, at each copy
             if place.device.is_array(array):
                 return place
@@ -327,7 +332,7 @@ class Runtime:
         Raises
         ------
         EventError
-            It is not a stream of a device of this runtime.
+            The argument is not a stream of a device of this runtime.
         """
         for place in self.places:
             if place.device.owns_stream(stream):
@@ -343,7 +348,7 @@ class Runtime:
         self._allocated[id(array)] = (array, what, (where.f_code, where.f_lasti))
 
     def forget_allocation(self, array: Any) -> str | None:
-        """Forget a live block of ``target_alloc`` and return what was noted of it; None if ``array`` is none."""
+        """Forget a live block of ``target_alloc`` and return its record; None if ``array`` is not such a block."""
         found = self._allocated.pop(id(array), None)
         return None if found is None else found[1]
 
@@ -361,7 +366,7 @@ class Runtime:
         return scope
 
     def here(self) -> RuntimeScope:
-        """Return what the running code is doing for this runtime, which need not be the current one."""
+        """Return the scope of the running code for this runtime, which need not be the current one."""
         scope = current_scope.get()
         if scope is not None and scope.runtime is self and scope.thread == threading.get_ident():
             return scope  # type: ignore[return-value]  # its runtime is this one
@@ -374,12 +379,12 @@ class Runtime:
                 self._roots.pop(frame, None)
 
     def check_wait(self, task: Task) -> RuntimeScope:
-        """Return what the caller is doing, who may wait for the task.
+        """Return the scope of the caller, which may wait for the task.
 
         Raises
         ------
         UsageError
-            The task has not run and does not, or it would wait for itself.
+            The task was only recorded, or it would wait for itself.
         """
         if task.state_ is TaskState.RECORDED:
             raise UsageError(f"{task.key} was only recorded, it has not run; compute the graph")
@@ -422,7 +427,7 @@ class Runtime:
             recorder.note_wait(task)
 
     def wait_for(self, scope: Scope, goal: Goal) -> None:
-        """Wait for tasks, and raise what failed among them, as a group."""
+        """Wait for tasks, and raise their failures as a group."""
         with Shield(scope) as shield:  # also for failures that nobody else will raise
             try:
                 while goal.is_left() or (put_off.calls and put_off.is_due):
@@ -481,21 +486,26 @@ class Runtime:
         return self._is_closed and not self._tokens
 
     def close(self, error: BaseException | None = None) -> None:
-        """Wait for all tasks, close the devices and report what is left.
+        """Wait for all tasks, close the devices and report data that is left over.
 
         Parameters
         ----------
         error : BaseException, optional
-            One in flight: what is found here is added to it as notes.
+            An exception in flight; later failures are added to it as notes.
 
         Raises
         ------
         BaseExceptionGroup
-            Failures of tasks that nobody has seen.
+            Tasks have failed, and their failures have not been retrieved.
         LeakError
-            With ``check=True``: something is still mapped or allocated.
+            With ``check=True``: data is still mapped or allocated.
         KeyboardInterrupt
-            The wait was interrupted. The runtime is closed: what has not begun does not run.
+            The wait was interrupted. The runtime is closed, and tasks that have not begun do not run.
+
+        Examples
+        --------
+        >>> runtime = omp.Runtime("sim:1")
+        >>> runtime.close()
         """
         if self._is_closed:
             return
@@ -542,8 +552,8 @@ class Runtime:
     def close_at_end(self, *, waits_for_bodies: bool) -> None:
         """Close the runtime as the process ends: host threads that go on generating tasks do not keep it open.
 
-        What tasks generate still runs. A wait in which no task began or ended for ``OFFLOAD_HANG_S`` is given up, where
-        the end ``waits_for_bodies`` only if none runs.
+        Tasks that other tasks generate still run. The runtime abandons a wait in which no task began or ended for
+        ``OFFLOAD_HANG_S`` seconds. If the end ``waits_for_bodies``, it does so only while no body runs.
         """
         self.engine.gives_up = True
         self.engine.gives_up_bodies = not waits_for_bodies

@@ -153,9 +153,9 @@ class Graph:
     Attributes
     ----------
     nodes : list of Node
-        In generation order, which is a topological order.
+        The nodes in generation order, which is a topological order.
     edges : list of Edge
-        In the order of insertion; parallel edges differ in kind or item.
+        The edges in the order of insertion; parallel edges differ in kind or item.
     """
 
     __slots__ = ("_by_key", "_predecessors", "_seen", "_successors", "edges", "nodes")
@@ -181,7 +181,7 @@ class Graph:
         Raises
         ------
         InternalError
-            Its key is taken, or it is in a graph already.
+            The key exists already, or the node is already in a graph.
         """
         if node.index != -1 or node.key in self._by_key:
             raise InternalError(f"node {node.key!r} is already in a graph; a node and its key are added once")
@@ -216,21 +216,63 @@ class Graph:
         self._predecessors[high][low] = None
 
     def node(self, key: str) -> Node:
-        """Return the node of this key; raises KeyError."""
+        """Return the node with this key.
+
+        Raises
+        ------
+        KeyError
+            No node has this key.
+
+        Examples
+        --------
+        >>> with omp.record() as graph:
+        ...     task = omp.task(name="load")(lambda: 3)()
+        >>> graph.node(graph.tasks[0].key).name
+        'load'
+        """
         return self._by_key[key]
 
     def predecessors(self, node: Node) -> list[Node]:
-        """Return the nodes that `node` waits for directly, each once, in generation order."""
+        """Return the nodes that `node` waits for directly, each once, in generation order.
+
+        Examples
+        --------
+        >>> f = omp.task(name="f")(lambda: 1)
+        >>> g = omp.task(name="g")(lambda x: x + 1)
+        >>> with omp.record() as graph:
+        ...     task = g(f())
+        >>> [node.name for node in graph.predecessors(graph.tasks[1])]
+        ['f']
+        """
         return [self.nodes[i] for i in sorted(self._predecessors[self._index(node)])]
 
     def successors(self, node: Node) -> list[Node]:
-        """Return the nodes that wait for `node` directly, each once, in generation order."""
+        """Return the nodes that wait for `node` directly, each once, in generation order.
+
+        Examples
+        --------
+        >>> f = omp.task(name="f")(lambda: 1)
+        >>> g = omp.task(name="g")(lambda x: x + 1)
+        >>> with omp.record() as graph:
+        ...     task = g(f())
+        >>> [node.name for node in graph.successors(graph.tasks[0])]
+        ['g']
+        """
         return [self.nodes[i] for i in sorted(self._successors[self._index(node)])]
 
     def layers(self) -> list[list[Node]]:
-        """Return the nodes by the length of the longest path that leads to them.
+        """Return the nodes, grouped by the length of the longest path that leads to them.
 
-        A node stands one layer below the lowest of its predecessors, so no edge stays within a layer.
+        A node is one layer below the lowest of its predecessors. Therefore no edge stays within a layer.
+
+        Examples
+        --------
+        >>> f = omp.task(name="f")(lambda: 1)
+        >>> add = omp.task(name="add")(lambda x, y: x + y)
+        >>> with omp.record() as graph:
+        ...     task = add(f(), f())
+        >>> [[node.name for node in layer] for layer in graph.layers()]
+        [['f', 'f'], ['add']]
         """
         depth: list[int] = []
         layers: list[list[Node]] = []
@@ -242,10 +284,20 @@ class Graph:
         return layers
 
     def critical_path(self) -> list[tuple[Node, float]]:
-        """Return the chain of dependent tasks that took longest, with the time of each in seconds.
+        """Return the chain of dependent tasks that took longest, as pairs of node and time in seconds.
 
-        A missing duration counts 0. Among chains that took equally long the one with most tasks wins, so that
-        a graph which has not run yields its longest chain, each time 0.
+        A missing time counts as 0. If several chains took equally long, the method returns the one with the most tasks.
+        For a graph that has not run it therefore returns the longest chain, with times of 0.
+
+        Examples
+        --------
+        >>> f = omp.task(name="f")(lambda: 1)
+        >>> g = omp.task(name="g")(lambda x: x + 1)
+        >>> with omp.record() as graph:
+        ...     task = g(f())
+        >>> omp.taskwait()
+        >>> [node.name for node, seconds in graph.critical_path()]
+        ['f', 'g']
         """
         if not self.nodes:
             return []
@@ -265,12 +317,22 @@ class Graph:
         return path[::-1]
 
     def transitive_reduction_edges(self, first: int | None = None) -> list[Edge]:
-        """Return the edges that no longer path implies, with all their parallels: those worth drawing.
+        """Return the edges that no longer path implies, with all edges parallel to them: the edges worth drawing.
 
-        With `first`, only the first so many nodes are looked at; the edges among them are the same either way,
-        since a path between two of them visits only nodes generated in between.
+        With `first`, the method considers only the first `first` nodes. This does not change the edges among them,
+        because a path between two nodes visits only nodes that were generated between them.
 
-        Costs: n² / 8 bytes for n nodes, for the time of the call.
+        It needs n² / 8 bytes of memory for n nodes during the call.
+
+        Examples
+        --------
+        >>> f = omp.task(name="f")(lambda *x: 1)
+        >>> with omp.record() as graph:
+        ...     a = f()
+        ...     b = f(a)
+        ...     c = f(a, b)  # the edge from a to c is implied
+        >>> len(graph.edges), len(graph.transitive_reduction_edges())
+        (3, 2)
         """
         ancestors: list[int] = []
         kept: set[tuple[int, int]] = set()

@@ -51,15 +51,26 @@ TASK_TYPES: set[type] = set()
 
 
 class Task:
-    """A task that runs its body on the host, and the handle of every deferred construct.
+    """A host task, and the handle of every deferred construct.
 
-    Made by constructs, never by hand. Its methods are those of `concurrent.futures.Future`; it can also be
-    awaited.
+    Constructs make tasks; do not make one yourself. The methods have the meaning that they have in
+    `concurrent.futures.Future`. You can also ``await`` a task.
 
     Notes
     -----
     Fields that every task has are slots. A field that few tasks have is a class attribute until it is set, and
-    ``special`` then says that there is something to look at.
+    ``special`` then says that the engine has to check such fields.
+
+    Examples
+    --------
+    >>> @omp.task
+    ... def square(x):
+    ...     return x * x
+    >>> task = square(4)
+    >>> task.result()
+    16
+    >>> task.done(), task.name
+    (True, 'square')
     """
 
     # Written without a lock: each field by one thread at a time, and one assignment is one step under the GIL.
@@ -161,39 +172,81 @@ class Task:
     # -- for users -----------------------------------------------------------------------------------
     @property
     def name(self) -> str:
-        """The name of the body's function, or of the directive, or what ``name=`` said."""
+        """The value of ``name=``, or else the name of the body's function or of the directive.
+
+        Examples
+        --------
+        >>> task = omp.task(name="sum of x")(lambda: 3)()
+        >>> task.name
+        'sum of x'
+        """
         return self.label or str(self.construct.name)
 
     @property
     def key(self) -> str:
-        """The name with a number that is unique in this process."""
+        """The name with a number that is unique in this process.
+
+        Examples
+        --------
+        >>> omp.task(name="load")(lambda: 3)().key
+        'load-...'
+        """
         if not self._serial:
             self._serial = next(_serial)
         return f"{self.name}-{self._serial}"
 
     @property
     def device_num(self) -> int | None:
-        """The device that the task's work goes to; None for the host."""
+        """The device number of the task's work; None for the host.
+
+        Examples
+        --------
+        >>> omp.target(nowait=True)(lambda x: None)(np.ones(3)).device_num
+        0
+        >>> print(omp.task(lambda: 3)().device_num)
+        None
+        """
         return None
 
     @property
     def state(self) -> TaskState:
-        """Where the task stands; a string."""
+        """The state of the task, as a string.
+
+        It is ``"waiting"``, ``"running"``, ``"launched"``, ``"detached"``, ``"complete"``, ``"failed"``, ``"not run"``,
+        ``"cancelled"`` or ``"recorded"``.
+
+        Examples
+        --------
+        >>> task = omp.task(lambda: 3)()
+        >>> omp.taskwait()
+        >>> print(task.state)
+        complete
+        """
         return self.state_
 
     @property
     def elapsed(self) -> float | None:
         """The seconds that the task's own work took, by the host's clock.
 
-        None until the task is complete, and for one that did not begin. A task that failed took until its failure.
+        It is None until the task is complete, and for a task that did not begin. For a failed task it is the time until
+        the failure.
 
-        Of a host task it is the wall time from the beginning of its body to the end, waits inside of it included; with
-        ``detach`` to the fulfilment of the event, of an ``async def`` body from its first step to its return. Waiting
-        for dependences or for a worker does not count.
+        For a host task, it is the wall time from the beginning of the body to its end, including waits in the body.
+        With ``detach`` it ends at the fulfilment of the event. For an ``async def`` body it is the time from the first
+        step to the return. Time spent waiting for dependences or for a worker does not count.
 
-        Of device work it is the time from the launch, or from the end of what it follows on its stream and elsewhere
-        where that is later, until the host notices that the stream has passed it: within some 0.1 ms while somebody
-        waits, else within 4 ms. Copies and enqueuing count. CUDA events inside of the body measure short kernels.
+        For device work, the time begins at the launch, or when preceding work on the stream and elsewhere has ended if
+        that is later. It ends when the host notices that the stream has passed the work: within about 0.1 ms while a
+        thread waits, otherwise within 4 ms. Copies and enqueuing count. Measure short kernels with CUDA events in the
+        body instead.
+
+        Examples
+        --------
+        >>> task = omp.task(sum)(range(1000))
+        >>> task.result()
+        499500
+        >>> task.elapsed > 0
+        True
         """
         with suppress(AttributeError):  # it did not begin
             return self.end_s - self.start_s if self.finished else None
@@ -201,7 +254,19 @@ class Task:
 
     @property
     def dependencies(self) -> tuple[Task, ...]:
-        """The tasks that this one still waits for."""
+        """The tasks that this task still waits for.
+
+        Examples
+        --------
+        >>> event = omp.Event()
+        >>> first = omp.task(detach=event)(lambda: 1)()
+        >>> second = omp.task(lambda x: x + 1)(first)
+        >>> [task.key == first.key for task in second.dependencies]
+        [True]
+        >>> event.fulfill()
+        >>> second.result()
+        2
+        """
         live = self.frame.children.live.copy()
         found = [
             task
@@ -221,29 +286,43 @@ class Task:
         raise TypeError(f"{self.key} is a task of this process, and cannot be pickled; pickle its result()")
 
     def done(self) -> bool:
-        """Tell whether the task is complete: body finished, event fulfilled, device work and copies done."""
+        """Tell whether the task is complete: body finished, event fulfilled, device work and copies done.
+
+        Examples
+        --------
+        >>> task = omp.task(lambda: 3)()
+        >>> omp.taskwait()
+        >>> task.done()
+        True
+        """
         return self.finished
 
     def result(self, timeout: float | None = None) -> Any:
-        """Wait until the task is complete and return what its body returned.
+        """Wait until the task is complete and return the result of its body.
 
         Parameters
         ----------
         timeout : float, optional
-            Seconds to wait at most. With one, the waiting thread runs no other tasks.
+            The longest time to wait, in seconds. With a timeout, the waiting thread runs no other tasks.
 
         Raises
         ------
         TimeoutError
-            The task was not complete in time.
+            The task did not complete in time.
         concurrent.futures.CancelledError
-            Its taskgroup was cancelled before it began.
+            Its taskgroup was cancelled before the task began.
         BaseException
-            The body's own exception, or `DependError` if a task that this one depends on failed.
+            The body's own exception, or `DependError` if a task that this one depends on has failed.
 
         Notes
         -----
-        *Blocks* until the task is complete; without a timeout it may run other tasks meanwhile.
+        The call blocks until the task is complete. Without a timeout, the waiting thread may run other tasks.
+
+        Examples
+        --------
+        >>> add = omp.task(lambda x, y: x + y)
+        >>> add(1, add(2, 3)).result()
+        6
         """
         failure = self.exception(timeout)
         value = self.value
@@ -255,7 +334,17 @@ class Task:
         return value
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait until the task is complete and return its failure, or None. Otherwise as `result`."""
+        """Wait until the task is complete and return its failure, or None.
+
+        It takes the parameter of `result`, and waits in the same way. The failure then counts as retrieved, so no later
+        wait raises it.
+
+        Examples
+        --------
+        >>> task = omp.task(lambda: 1 / 0)()
+        >>> task.exception()
+        ZeroDivisionError('division by zero')
+        """
         if not self.finished:
             self.construct.runtime.wait_for_task(self, timeout)
         if self.run is not None:  # recorded: a wait for it orders what follows, also one that found it complete
@@ -271,12 +360,26 @@ class Task:
             del self  # as in `result`: the body may have run in the wait above
 
     def add_done_callback(self, fn: Callable[[Task], Any]) -> None:
-        """Call ``fn(task)`` when the task is complete, at once if it is; on whichever thread completes it.
+        """Call ``fn(task)`` when the task is complete, or at once if it already is.
+
+        The thread that completes the task calls ``fn``.
+
+        Parameters
+        ----------
+        fn : callable
+            A function of one argument, the task.
 
         Raises
         ------
         UsageError
-            ``fn`` is that of `asyncio.wait`, which has to be called on the loop's thread.
+            ``fn`` belongs to `asyncio.wait`, and the caller is not the loop's thread.
+
+        Examples
+        --------
+        >>> task = omp.task(lambda: 3)()
+        >>> omp.taskwait()
+        >>> task.add_done_callback(lambda task: print("done:", task.result()))
+        done: 3
         """
         if getattr(fn, "__module__", None) == "asyncio.tasks":
             raise UsageError(
@@ -294,13 +397,22 @@ class Task:
                 run_callbacks(self)
 
     def as_future(self) -> Future[Any]:
-        """Return a `concurrent.futures.Future` that ends as this task does."""
+        """Return a `concurrent.futures.Future` that completes with the task.
+
+        Examples
+        --------
+        >>> from concurrent.futures import wait
+        >>> futures = [omp.task(pow)(2, n).as_future() for n in range(3)]
+        >>> done, pending = wait(futures)
+        >>> [future.result() for future in futures]
+        [1, 2, 4]
+        """
         from offload.tasks.futures import future_of  # 10 ms of the time of `import offload`
 
         return future_of(self)
 
     def wait_on(self, stream: Any) -> None:
-        """Hold what is enqueued on a stream from now on until the task's work is done.
+        """Make later work on a stream wait until the task's work is done.
 
         Parameters
         ----------
@@ -311,15 +423,24 @@ class Task:
         Raises
         ------
         EventError
-            It is no such stream, or it is being captured into a graph.
+            The argument is not such a stream, or a graph is being captured from it.
         BaseException
-            As `result`, where the task has failed and that is known; a device that is lost later cannot be told here.
+            The task's failure, as `result` raises it, if the task has already failed. The method cannot report a device
+            that is lost later.
 
         Notes
         -----
-        *Blocks* not at all for device work that has been launched, which is one event wait on ``stream``. For a task
-        that has not, for one of the host, and for a stream of another kind of device, until the task is complete; as
-        `result` does, it may run other tasks meanwhile. Copies back to the host are part of the task.
+        For launched device work the call does not block; it enqueues one event wait on ``stream``. For other tasks, for
+        host tasks, and for a stream of another kind of device it blocks until the task is complete, and may run other
+        tasks, as `result` does. Copies back to the host are part of the task.
+
+        Examples
+        --------
+        >>> x = np.ones(3)
+        >>> with omp.target_data(map=[omp.tofrom(x)]):
+        ...     task = omp.target_update(to=[x], nowait=True)
+        ...     stream = omp.current_stream()
+        ...     task.wait_on(stream)  # what you now enqueue on the stream sees x
         """
         lane = self.construct.runtime.lane_of(stream)
         point = self.point if self.launched and self.failure is None else None
@@ -341,7 +462,7 @@ class Task:
     # -- for the engine ------------------------------------------------------------------------------
     @calls_program
     def advance(self, engine: Runner[Task], scope: Scope) -> Task | None:
-        """Do the next thing that the task has to do on this thread; return a task that became ready."""
+        """Do the task's next step on this thread; return a task that became ready."""
         if (self.special or engine.can_cancel) and engine.hinders(self):
             return None
         outer_task, outer_region = scope.task, scope.region
@@ -373,11 +494,11 @@ class Task:
         return engine.finish(self)
 
     def hand_over(self) -> bool:
-        """Have something else than the engine's threads begin the task, which is ready; return whether there is."""
+        """Have something other than the engine's threads begin the ready task; return whether that is possible."""
         return False
 
     def failed(self, error: BaseException) -> BaseException | None:
-        """Return the failure that an exception of the body is; None for one that leaves a cancelled taskgroup."""
+        """Return the failure for an exception of the body; None if the exception leaves a cancelled taskgroup."""
         if isinstance(error, LeaveRegion):
             if self.event is not None:  # the body may have left before it promised anything
                 self.event.abandon()
@@ -412,28 +533,28 @@ class Task:
 
     @property
     def past(self) -> bool:
-        """Whether a later task may ignore this one: complete, and what is wrong with it is over."""
+        """Whether a later task may ignore this one, which is complete and has no failure that must still be raised."""
         return self.finished and (self.trouble is None or self.trouble.unseen() is None)
 
     @property
     def point(self) -> Any:
-        """Where on which stream the task's work ends, once it has been launched."""
+        """Position of the end of the task's work in its stream; None before the launch."""
         event = self.event
         return event.point if event is not None else None
 
     def orders(self, successor: Task) -> bool:
-        """Tell whether the successor can start in stream order, behind work on a stream that it can wait for."""
+        """Tell whether the successor can start in stream order, because a stream can wait for this task's work."""
         return self.early is not None and not self.construct.runtime.has_mixed_kinds
 
     @property
     def caller(self) -> Call | None:
-        """Where the program has called the function whose task it is, if that is known."""
+        """Place in the program that called the task's function, if it is known."""
         with suppress(AttributeError):
             return self.caller_code, self.caller_at
         return self.construct.caller
 
     def watch(self) -> None:
-        """Note that something on the host waits for this task; device tasks see that it is noticed soon."""
+        """Note that a host thread waits for this task, to notice the end of device tasks early."""
 
     def steps(self, last: str) -> str:
         """Return the steps of the task for the note on its failure; the ``last`` one failed just now."""
@@ -449,7 +570,7 @@ class Task:
         return "; ".join([*steps, last])
 
     def story(self) -> str:
-        """Return one line for a person who asks why nothing moves."""
+        """Return one line about the task for the hang report."""
         waits = [task.key for task in self.dependencies]
         event = self.event
         if event is not None and not event.is_fulfilled:

@@ -222,26 +222,38 @@ def in_(*items: Any) -> Dependence:
     Parameters
     ----------
     *items
-        Arrays, sections, strings; an object whose class has a mapper, which is the storage that its mapper maps; any
-        other hashable value, a location of its own. A string that names a ``*`` or ``**`` parameter is each array,
-        object with a mapper, task and event that the call passes there. A `Task` or an `Event` is a location that the
-        task, or who fulfils the event, has written: what names it, with any type of dependence, runs after that, whose
-        ever it is.
+        * Arrays, views and sections.
+        * Strings, in a decorator. A string that names a ``*`` or ``**`` parameter means each array, object with a
+          mapper, task and event that the call passes there.
+        * An object whose class has a mapper; it means the storage that the mapper maps.
+        * A `Task` or an `Event`. The new task runs after the task has completed or the event is fulfilled, with any
+          dependence type, even if another thread generated it.
+        * Any other hashable value; it is a storage location of its own.
 
     Raises
     ------
     DependError
-        No item.
+        There is no item.
     ClauseError
-        An item is neither an array, a section, a string nor hashable. It is an iterator, another library's array in
+        An item is neither an array, a section, a string nor hashable; or it is an iterator, another library's array in
         host memory, or a temporary array that owns its data, such as ``a + 1`` or ``a[mask]``.
     UnsupportedError
-        At a construct in a `taskgraph`, or one that is only recorded: a task or event that the graph does not have.
+        At a construct in a `taskgraph`, or at a construct that is only recorded: an item is a task or event outside of
+        the graph.
 
     Notes
     -----
-    An object that holds arrays and has no mapper is a location apart from its arrays, which is a `DirectiveWarning`.
-    OpenMP 5.2, 15.9.5 "depend Clause".
+    An object without a mapper is a storage location of its own, separate from the arrays that it holds. offload issues
+    a `DirectiveWarning` for such an object. OpenMP 5.2, 15.9.5 "depend Clause".
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> fill = omp.task(depend=[omp.out("x")])(lambda x: x.fill(2))
+    >>> total = omp.task(depend=[omp.in_("x")])(lambda x: x.sum())
+    >>> first, second = fill(x), total(x)  # total runs after fill
+    >>> float(second.result())
+    6.0
     """
     return Dependence(_IN, items, _IN_A_CALL)
 
@@ -249,8 +261,17 @@ def in_(*items: Any) -> Dependence:
 def out(*items: Any) -> Dependence:
     """Make a ``depend(out: …)`` clause: the task runs after every earlier sibling that names one of the items.
 
-    An item may be `all_memory`: the task runs after every earlier sibling that has a ``depend`` clause, and later ones
-    that have one run after it. Raises and source: as `in_`.
+    An item may be `all_memory`. The task then runs after every earlier sibling that has a ``depend`` clause, and later
+    siblings with one run after it. Parameters, raises and source: as `in_`.
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> fill = omp.task(depend=[omp.out("x")])(lambda x, value: x.fill(value))
+    >>> first, second = fill(x, 1), fill(x, 2)  # in this order
+    >>> omp.taskwait()
+    >>> x
+    array([2., 2., 2.])
     """
     return Dependence(_OUT, items, _IN_A_CALL)
 
@@ -258,7 +279,18 @@ def out(*items: Any) -> Dependence:
 def inout(*items: Any) -> Dependence:
     """Make a ``depend(inout: …)`` clause; it orders as ``out`` does.
 
-    Raises and source: as `in_`.
+    Parameters, raises and source: as `in_`.
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> @omp.task(depend=[omp.inout("x")])
+    ... def increment(x):
+    ...     x += 1
+    >>> first, second = increment(x), increment(x)  # one after the other
+    >>> omp.taskwait()
+    >>> x
+    array([2., 2., 2.])
     """
     return Dependence(_INOUT, items, _IN_A_CALL)
 
@@ -266,8 +298,19 @@ def inout(*items: Any) -> Dependence:
 def mutexinoutset(*items: Any) -> Dependence:
     """Make a ``depend(mutexinoutset: …)`` clause: siblings in a row that have it run in any order, one at a time.
 
-    Towards siblings of other dependence types it orders as ``inout`` does. A task that names several items gets all of
-    them at once; one that waits for them holds no worker. Raises and source: as `in_`.
+    Towards siblings with other dependence types it orders as ``inout`` does. A task that names several items gets all
+    of them at once. A task that waits for its items holds no worker. Parameters, raises and source: as `in_`.
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> @omp.task(depend=[omp.mutexinoutset("x")])
+    ... def add(x, value):
+    ...     x += value
+    >>> tasks = [add(x, value) for value in range(4)]  # in any order, never two at a time
+    >>> omp.taskwait()
+    >>> x
+    array([6., 6., 6.])
     """
     return Dependence(_MUTEXINOUTSET, items, _IN_A_CALL)
 
@@ -275,13 +318,24 @@ def mutexinoutset(*items: Any) -> Dependence:
 def inoutset(*items: Any) -> Dependence:
     """Make a ``depend(inoutset: …)`` clause: siblings in a row that have it are not ordered.
 
-    Towards siblings of other dependence types it orders as ``inout`` does. Raises and source: as `in_`.
+    Towards siblings with other dependence types it orders as ``inout`` does. Parameters, raises and source: as `in_`.
+
+    Examples
+    --------
+    >>> x = np.zeros(4)
+    >>> @omp.task(depend=[omp.inoutset("x")])
+    ... def set_element(x, i):
+    ...     x[i] = i
+    >>> tasks = [set_element(x, i) for i in range(4)]  # at the same time
+    >>> total = omp.task(depend=[omp.in_("x")])(lambda x: x.sum())
+    >>> float(total(x).result())
+    6.0
     """
     return Dependence(_INOUTSET, items, _IN_A_CALL)
 
 
 class DepObj:
-    """A depend object: a dependence that constructs use as it is when they are encountered. Made by `depobj`."""
+    """A depend object: a dependence that you keep in a variable. `depobj` makes it."""
 
     __slots__ = ("_dependence",)
 
@@ -297,11 +351,22 @@ class DepObj:
         Parameters
         ----------
         type : {"in", "out", "inout", "mutexinoutset", "inoutset"}
+            The new dependence type.
 
         Raises
         ------
         DependError
             There is no such dependence type, or the object has been destroyed.
+
+        Examples
+        --------
+        >>> x = np.zeros(3)
+        >>> access = omp.depobj(omp.out(x))
+        >>> task = omp.task(depend=[access])(lambda: x.fill(2))()
+        >>> access.update("in")
+        >>> total = omp.task(depend=[access])(lambda: x.sum())()
+        >>> float(total.result())
+        6.0
         """
         dependence = self._own()
         try:
@@ -315,12 +380,22 @@ class DepObj:
             ) from None
 
     def destroy(self) -> None:
-        """End the object's use; constructs that were encountered before are as they were.
+        """End the use of the object; constructs that were encountered before keep their dependences.
 
         Raises
         ------
         DependError
-            It has been destroyed.
+            The object has already been destroyed.
+
+        Examples
+        --------
+        >>> x = np.zeros(3)
+        >>> access = omp.depobj(omp.out(x))
+        >>> access.destroy()
+        >>> omp.task(depend=[access])(print)()
+        Traceback (most recent call last):
+            ...
+        offload.errors.DependError: ...
         """
         self._own()
         self._dependence = None
@@ -344,16 +419,30 @@ def depobj(dependence: Dependence) -> DepObj:
     Parameters
     ----------
     dependence : dependence
-        For example ``inout(x)``; its items may not be strings, whose names belong to a function.
+        For example ``inout(x)``. Its items may not be strings, because a string names a parameter of a function.
+
+    Returns
+    -------
+    DepObj
+        The object. ``update("in")`` changes its dependence type, and ``destroy()`` ends its use.
 
     Raises
     ------
     DependError
-        Not a dependence, or one with a string.
+        The argument is not a dependence, or it contains a string.
 
     Notes
     -----
     OpenMP 5.2, 15.9.4 "depobj Construct".
+
+    Examples
+    --------
+    >>> x = np.zeros(3)
+    >>> writes = omp.depobj(omp.out(x))
+    >>> task = omp.task(depend=[writes])(lambda: x.fill(2))()
+    >>> omp.taskwait(depend=[omp.in_(x)])
+    >>> x
+    array([2., 2., 2.])
     """
     if not isinstance(dependence, Dependence):
         raise DependError(

@@ -84,23 +84,38 @@ def declare_mapper(cls: type, fn: Callable[[Any], Any], name: str = "default") -
     Parameters
     ----------
     cls : type
-        The class; its subclasses are mapped alike unless they have a mapper of this name themselves.
+        The class. Subclasses use the same mapper, unless they have a mapper of this name.
     fn : callable
-        ``fn(obj)`` returns or yields map items: ``tofrom(obj.x)``, ``to(obj.index)``, a bare array for ``tofrom``;
-        objects that have mappers are items too.
+        ``fn(obj)`` returns or yields map items, such as ``tofrom(obj.x)`` and ``to(obj.index)``. A bare array means
+        ``tofrom``. Items may also be objects that have mappers.
     name : str
-        Map clauses select it by ``mapper=``; ``"default"`` is the one for clauses without and for arguments.
+        Map clauses select the mapper by ``mapper=``. Clauses without it, and arguments, use the mapper ``"default"``.
 
     Raises
     ------
     ClauseError
-        ``cls`` is no class, or one that has a meaning of its own (arrays, numbers, strings); ``fn`` is not callable.
+        ``cls`` is not a class, or it is a class with a meaning of its own (arrays, numbers, strings). ``fn`` is not
+        callable.
 
     Notes
     -----
-    Holds for the process; a second declaration replaces the first. ``fn`` is called at each construct that maps such
-    an object, with ``nowait`` too, at the call. OpenMP 5.2, 5.8.8 "declare mapper Directive"; deviation: the body
-    receives a copy of the object, so that attributes which it assigns stay there.
+    The declaration holds for the process, and a second one replaces it. Each construct that maps such an object calls
+    ``fn`` at the call, also with ``nowait``. OpenMP 5.2, 5.8.8 "declare mapper Directive". Deviation: the body receives
+    a copy of the object. Attributes that the body assigns stay on the copy.
+
+    Examples
+    --------
+    >>> class Particles:
+    ...     def __init__(self):
+    ...         self.x, self.v = np.zeros(3), np.ones(3)
+    >>> omp.declare_mapper(Particles, lambda p: [omp.tofrom(p.x), omp.to(p.v)])
+    >>> @omp.target
+    ... def move(particles, dt):
+    ...     particles.x += dt * particles.v
+    >>> particles = Particles()
+    >>> move(particles, 0.5)
+    >>> particles.x
+    array([0.5, 0.5, 0.5])
     """
     given: Any = cls
     if not isinstance(given, type) or given is object or issubclass(given, _OWN_MEANING):

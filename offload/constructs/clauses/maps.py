@@ -107,14 +107,38 @@ def to(
 ) -> MapClause:
     """Make a ``map(to: …)`` clause: copied to the device on entry if not yet present (``always``: in any case).
 
+    Parameters
+    ----------
+    *items
+        Host arrays, views, sections, objects with a mapper; in a decorator also strings that name parameters.
+    always : bool
+        True: copy each time, also if the item is present.
+    present : bool
+        True: the item must be present, otherwise the construct raises `NotPresentError`.
+    close : bool
+        A hint that changes nothing.
+    mapper : str, optional
+        The name of a mapper of `declare_mapper`.
+
     Raises
     ------
     ClauseError
-        No item, or one that is neither a host array of a numeric or structured dtype nor an object with a mapper.
+        There is no item, or an item is neither a host array of a numeric or structured dtype nor an object with a
+        mapper.
 
     Notes
     -----
-    OpenMP 5.2, 5.8.3 "map Clause". ``close`` is a hint and changes nothing; ``mapper`` names one of `declare_mapper`.
+    OpenMP 5.2, 5.8.3 "map Clause".
+
+    Examples
+    --------
+    >>> x, y = np.arange(3.0), np.zeros(3)
+    >>> @omp.target(map=[omp.to("x"), omp.from_("y")])
+    ... def double(x, y):
+    ...     y[:] = 2 * x
+    >>> double(x, y)
+    >>> y
+    array([0., 2., 4.])
     """
     return MapClause(MapType.TO, items, always=always, present=present, close=close, mapper=mapper)
 
@@ -123,7 +147,20 @@ def to(
 def from_(
     *items: Any, always: bool = False, present: bool = False, close: bool = False, mapper: str | None = None
 ) -> MapClause:
-    """Make a ``map(from: …)`` clause: copied back on exit when nothing else maps it. Raises and source: as `to`."""
+    """Make a ``map(from: …)`` clause: copied back on exit when nothing else maps it. Raises and source: as `to`.
+
+    It takes the parameters of `to`.
+
+    Examples
+    --------
+    >>> y = np.zeros(3)
+    >>> @omp.target(map=[omp.from_("y")])
+    ... def fill(y):
+    ...     y[:] = 7
+    >>> fill(y)
+    >>> y
+    array([7., 7., 7.])
+    """
     return MapClause(MapType.FROM, items, always=always, present=present, close=close, mapper=mapper)
 
 
@@ -131,7 +168,20 @@ def from_(
 def tofrom(
     *items: Any, always: bool = False, present: bool = False, close: bool = False, mapper: str | None = None
 ) -> MapClause:
-    """Make a ``map(tofrom: …)`` clause: `to` on entry and `from_` on exit. Raises and source: as `to`."""
+    """Make a ``map(tofrom: …)`` clause: `to` on entry and `from_` on exit. Raises and source: as `to`.
+
+    It takes the parameters of `to`.
+
+    Examples
+    --------
+    >>> x = np.arange(3.0)
+    >>> @omp.target(map=[omp.tofrom("x")])
+    ... def double(x):
+    ...     x *= 2
+    >>> double(x)
+    >>> x
+    array([0., 2., 4.])
+    """
     return MapClause(MapType.TOFROM, items, always=always, present=present, close=close, mapper=mapper)
 
 
@@ -139,7 +189,21 @@ def tofrom(
 def alloc(
     *items: Any, always: bool = False, present: bool = False, close: bool = False, mapper: str | None = None
 ) -> MapClause:
-    """Make a ``map(alloc: …)`` clause: uninitialised storage, no copies. Raises and source: as `to`."""
+    """Make a ``map(alloc: …)`` clause: uninitialised storage, no copies. Raises and source: as `to`.
+
+    It takes the parameters of `to`.
+
+    Examples
+    --------
+    >>> x, work = np.arange(3.0), np.empty(3)
+    >>> @omp.target(map=[omp.tofrom("x"), omp.alloc("work")])
+    ... def square(x, work):
+    ...     work[:] = x  # only on the device
+    ...     x *= work
+    >>> square(x, work)
+    >>> x
+    array([0., 1., 4.])
+    """
     return MapClause(MapType.ALLOC, items, always=always, present=present, close=close, mapper=mapper)
 
 
@@ -147,7 +211,18 @@ def alloc(
 def release(
     *items: Any, always: bool = False, present: bool = False, close: bool = False, mapper: str | None = None
 ) -> MapClause:
-    """Make a ``map(release: …)`` clause of exit data: count down, copy nothing. Raises and source: as `to`."""
+    """Make a ``map(release: …)`` clause of exit data: count down, copy nothing. Raises and source: as `to`.
+
+    It takes the parameters of `to`.
+
+    Examples
+    --------
+    >>> x = np.ones(3)
+    >>> omp.target_enter_data(map=[omp.to(x)])
+    >>> omp.target_exit_data(map=[omp.release(x)])
+    >>> omp.target_is_present(x)
+    False
+    """
     return MapClause(MapType.RELEASE, items, always=always, present=present, close=close, mapper=mapper)
 
 
@@ -155,7 +230,19 @@ def release(
 def delete(
     *items: Any, always: bool = False, present: bool = False, close: bool = False, mapper: str | None = None
 ) -> MapClause:
-    """Make a ``map(delete: …)`` clause of exit data: remove whatever the count. Raises and source: as `to`."""
+    """Make a ``map(delete: …)`` clause of exit data: remove it at any count. Raises and source: as `to`.
+
+    It takes the parameters of `to`.
+
+    Examples
+    --------
+    >>> x = np.ones(3)
+    >>> omp.target_enter_data(map=[omp.to(x)])
+    >>> omp.target_enter_data(map=[omp.to(x)])  # the reference count is now 2
+    >>> omp.target_exit_data(map=[omp.delete(x)])
+    >>> omp.target_is_present(x)
+    False
+    """
     return MapClause(MapType.DELETE, items, always=always, present=present, close=close, mapper=mapper)
 
 

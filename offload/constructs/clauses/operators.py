@@ -97,24 +97,35 @@ def declare_reduction(name: str, combiner: Callable[[Any, Any], Any], initialize
     Parameters
     ----------
     name : str
-        An identifier, none of the built-in operators ``+ * min max & | ^ and or``. An operator that has been declared
-        before is replaced for constructs that are encountered from now on.
+        An identifier, but not a built-in operator (``+ * min max & | ^ and or``). If the name is already declared,
+        later constructs use the new operator.
     combiner : callable
         ``combiner(a, b)`` returns the combination of two arrays of the list item's shape and dtype, or updates ``a`` in
-        place and returns None; a NumPy ufunc is one. It has to be associative and commutative: which tasks share a
-        private array, and the order of combining, are not fixed.
+        place and returns None. You can pass a NumPy ufunc. The combiner must be associative and commutative, because
+        the order of combining is not fixed.
     initializer : callable or value, optional
-        The operator's identity: a value that private arrays are filled with, or a function that gets a private array,
-        all zeros, and fills it, or returns what it is to be filled with. None: zeros.
+        The operator's identity. Pass a value that fills the private arrays, or a function. The function gets a private
+        array of zeros; it fills the array, or returns a value for all elements. None: zeros.
 
     Raises
     ------
     ClauseError
-        The name is a built-in operator or no identifier, or the combiner cannot be called.
+        The name is a built-in operator or not an identifier, or the combiner is not callable.
 
     Notes
     -----
-    *Blocks* never. Holds for the process. OpenMP 5.2, 5.5.11 "declare reduction Directive".
+    The call never blocks. The declaration holds for the process. OpenMP 5.2, 5.5.11 "declare reduction Directive".
+
+    Examples
+    --------
+    >>> omp.declare_reduction("hypot", np.hypot)
+    >>> norm = np.zeros(())
+    >>> def add(part, norm):
+    ...     for value in part:
+    ...         norm[...] = np.hypot(norm, value)
+    >>> omp.taskloop([3.0, 4.0], add, reduction={"hypot": [norm]})
+    >>> float(norm)
+    5.0
     """
     _check_own_name(name)
     if not callable(combiner):

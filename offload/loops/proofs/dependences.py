@@ -33,19 +33,20 @@ class DependenceExample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProfiledDependence:
-    """One kind of dependence by one array.
+    """One kind of dependence through one array.
 
     Attributes
     ----------
     array : str
+        The parameter's name.
     kind : str
         ``"flow"``, ``"anti"`` or ``"output"``.
     count : int
-        Accesses that depended on another iteration so.
+        The number of accesses that depended on another iteration in this way.
     min_distance, max_distance : int
-        In iterations of a serial loop.
+        The smallest and largest distance, in iterations of the sequential loop.
     example : DependenceExample
-        The first.
+        The first such pair of iterations.
     """
 
     array: str
@@ -58,23 +59,34 @@ class ProfiledDependence:
 
 @dataclass(frozen=True, slots=True)
 class DependenceProfile:
-    """What `profile_dependences` has seen of a loop.
+    """A report of `profile_dependences`: which iterations of a loop depended on each other.
 
     Attributes
     ----------
     verdict : str
-        ``"parallel"``: proved, for each input; ``"probably parallel"``: no dependence was seen; ``"sequential"``.
+        ``"parallel"``: iterations are proved independent for each input. ``"probably parallel"``: no dependence was
+        observed. ``"sequential"``: iterations depend on each other.
     dependences : tuple of ProfiledDependence
+        The observed dependences.
     privatise : tuple of str
-        Arrays whose elements each iteration writes before it reads them, so that each could have its own.
+        Arrays that each iteration writes before it reads them; each iteration could have a copy of its own.
     reductions : tuple of str
-        Arrays that are only updated, by one operator, so that `atomic` or `reduction` is for them.
+        Arrays that the loop only updates, with one operator; use `atomic` or `reduction` for them.
     iterations, inputs : int
-        How many there were, of all inputs together.
+        The number of iterations, over all inputs, and the number of inputs.
     function, source_sha256 : str
-        Whose profile it is.
+        The name of the profiled function, and a hash of its source.
     types : tuple of mapping
-        The types of arguments that it was profiled with, by parameter.
+        The types of the arguments in each profile, by parameter.
+
+    Examples
+    --------
+    >>> def scatter(p, y):
+    ...     for i in range(p.size):
+    ...         y[p[i]] = y[p[i]] + 1
+    >>> profile = omp.profile_dependences(scatter, (np.array([2, 0, 1, 3]), np.zeros(4)))
+    >>> profile.verdict, profile.iterations, profile.dependences
+    ('probably parallel', 4, ())
     """
 
     verdict: ProfileVerdict
@@ -88,7 +100,25 @@ class DependenceProfile:
     types: tuple[Mapping[str, str], ...] = field(hash=False)  # mappings have none
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the profile to a file, as JSON."""
+        """Write the profile to a JSON file.
+
+        Parameters
+        ----------
+        path : str or path
+            The file; an existing one is replaced.
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> def double(x):
+        ...     for i in range(x.size):
+        ...         x[i] *= 2
+        >>> with TemporaryDirectory() as folder:
+        ...     omp.profile_dependences(double, (np.ones(4),)).save(Path(folder) / "double.json")
+        ...     print(omp.DependenceProfile.load(Path(folder) / "double.json").verdict)
+        parallel
+        """
         import json  # here, and in `load`: `import offload` is quicker without it
 
         with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123  # pathlib takes as long to import
@@ -96,14 +126,32 @@ class DependenceProfile:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> DependenceProfile:
-        """Return the profile of a file.
+        """Return the profile that a file contains.
+
+        Parameters
+        ----------
+        path : str or path
+            A file that `save` has written.
 
         Raises
         ------
         ClauseError
-            The file holds no profile.
+            The file does not contain a profile.
         OSError
-            It cannot be read.
+            The file cannot be read.
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> def double(x):
+        ...     for i in range(x.size):
+        ...         x[i] *= 2
+        >>> profile = omp.profile_dependences(double, (np.ones(4),))
+        >>> with TemporaryDirectory() as folder:
+        ...     profile.save(Path(folder) / "double.json")
+        ...     print(omp.DependenceProfile.load(Path(folder) / "double.json") == profile)
+        True
         """
         import json
 
