@@ -59,14 +59,10 @@ def register(kind: Kind) -> None:
 
 
 def find(name: str) -> Kind | None:
-    """Return the kind of a name, in lower case; None if there is none, also among the entry points.
+    """Return the kind of a name, in lower case, or None; entry points count.
 
-    Raises
-    ------
-    DeviceUnavailableError
-        There is an entry point of that name which cannot be loaded.
-    ClauseError
-        It has no kind of that name.
+    Raise `DeviceUnavailableError` if the entry point cannot be loaded, and `ClauseError` if it has no kind of that
+    name.
     """
     kind = _kinds.get(name)
     if kind is not None or not _NAME.fullmatch(name):

@@ -48,26 +48,16 @@ _new = object.__new__
 
 
 class Point:
-    """A place in a lane: everything put there up to ``sequence``.
-
-    Attributes
-    ----------
-    event : object
-        What was recorded there; None once the gate has found that the lane has passed it.
-    is_followed : bool
-        Whether a task has been launched on the lane because of this point.
-    item : object
-        The gate's.
-    """
+    """A place in a lane: everything put there up to ``sequence``."""
 
     __slots__ = ("event", "is_followed", "item", "lane", "sequence")
 
     def __init__(self, lane: Lane, sequence: int, event: Any) -> None:
         self.lane = lane
         self.sequence = sequence
-        self.event = event
-        self.is_followed = False
-        self.item: Any = None
+        self.event = event  # recorded there; None once the gate has found that the lane has passed it
+        self.is_followed = False  # whether a task has been launched on the lane because of this point
+        self.item: Any = None  # the gate's
 
 
 class Lane:

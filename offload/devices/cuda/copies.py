@@ -57,22 +57,11 @@ _AT_CALL_TOTAL_NBYTES = 1 << 20
 
 
 class Copies:
-    """The copies of a device.
+    """The copies of one device, which has CUDA's ordinal ``index``.
 
-    Parameters
-    ----------
-    index : int
-        CUDA's device ordinal.
-    name : str
-        The device's, for errors.
-    events : EventPool
-        The device's.
-    reaches : callable
-        Tells whether kernels on this device may read and write arrays on the device with another ordinal.
-    temporary_nbytes : int
-        The largest temporary on the device of a copy that goes through one.
-    at_call_nbytes : int
-        Up to here the driver takes the bytes of pageable memory at the call, without waiting for the stream.
+    ``reaches`` tells whether kernels on this device may access arrays of another ordinal. ``temporary_nbytes`` bounds a
+    temporary on the device. Up to ``at_call_nbytes`` the driver reads pageable memory at the call, without waiting for
+    the stream.
     """
 
     def __init__(

@@ -165,19 +165,13 @@ class CudaGraph:
 
 
 class _GraphMemory:
-    """The memory of one graph, in blocks of a few sizes.
-
-    Attributes
-    ----------
-    nbytes : int
-        All that has been taken from the device.
-    """
+    """The memory of one graph, in blocks of a few sizes."""
 
     def __init__(self, device: CapturedDevice) -> None:
         self._device = device
         self._blocks: list[Any] = []
         self._free: dict[tuple[int, int], list[Any]] = {}  # by stream and size
-        self.nbytes = 0
+        self.nbytes = 0  # the total taken from the device
 
     def alloc(self, nbytes: int) -> Any:
         """Return memory for the calling thread's current stream: an allocator, as CuPy asks for it."""

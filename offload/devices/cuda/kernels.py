@@ -37,15 +37,7 @@ _NUM_REGS = 4  # CU_FUNC_ATTRIBUTE_NUM_REGS
 
 
 class CudaKernels:
-    """How a CUDA device is given functions to run; see `offload.devices.base.Kernels`.
-
-    Parameters
-    ----------
-    index : int
-        CUDA's device ordinal.
-    name : str
-        The device's, for messages.
-    """
+    """Loads functions for the CUDA device of ordinal ``index``; see `offload.devices.base.Kernels`."""
 
     dialect: Literal["c", "cuda"] = "cuda"
 
@@ -60,11 +52,7 @@ class CudaKernels:
     def load(self, program: Program) -> Mapping[str, CudaKernel]:
         """Compile a program, once, and return its kernels by name.
 
-        Raises
-        ------
-        InternalError
-            NVRTC does not take the text.
-        DeviceLostError
+        Raise `InternalError` if NVRTC rejects the text.
         """
         key = program.source, tuple(program.options)
         found = self._loaded.get(key)
@@ -120,12 +108,9 @@ def _key(source: str, options: Sequence[str], target: str) -> str:
 
 
 def _code(source: str, options: Sequence[str], capability: int) -> bytes:
-    """Return the code of a text, for a device of this capability or, where NVRTC does not know it, for an older one.
+    """Return compiled code for a device of this capability, or for an older one if NVRTC does not know it.
 
-    Raises
-    ------
-    NVRTCError
-        With what NVRTC has said as a note.
+    An `NVRTCError` carries NVRTC's output as a note.
     """
     known = [int(one) for one in nvrtc.getSupportedArchs()]
     is_known = capability in known
@@ -155,19 +140,7 @@ class CudaKernel:
     def launch(
         self, stream: Any, grid: tuple[int, ...], block: tuple[int, ...], shared_nbytes: int, arguments: Any
     ) -> None:
-        """Enqueue it; see the contract.
-
-        Parameters
-        ----------
-        grid, block : tuple of int
-            Three numbers each.
-        arguments : array of ctypes
-            The structure; the call copies it.
-
-        Raises
-        ------
-        DeviceLostError
-        """
+        """Enqueue it; see the contract. Grid and block have three numbers each; the call copies ``arguments``."""
         at = ctypes.c_void_p(ctypes.addressof(arguments))
         call = (self._address, *grid, *block, shared_nbytes, stream.ptr, ctypes.addressof(at), 0)
         try:

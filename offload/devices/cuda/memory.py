@@ -56,17 +56,9 @@ _SIZES = 32
 
 
 class DeviceMemory:
-    """What one `CudaDevice` has allocated.
+    """The allocations of one `CudaDevice`.
 
-    Parameters
-    ----------
-    index : int
-        CUDA's device ordinal.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        The driver has no memory pools for this GPU.
+    Raise `DeviceUnavailableError` if the driver has no memory pools for this GPU.
     """
 
     __slots__ = ("_is_closed", "_live", "_pool", "index")
@@ -80,10 +72,7 @@ class DeviceMemory:
     def alloc(self, nbytes: int) -> MemoryPointer:
         """Return memory for any stream, which goes back when the last reference does. No device need be current.
 
-        Raises
-        ------
-        MemoryError
-            There is not enough, also without what is held unused here and in CuPy's pool.
+        Raise `MemoryError` if there is not enough, even with all memory that this pool and CuPy's hold unused.
         """
         if not nbytes:
             return MemoryPointer(UnownedMemory(0, 0, None, self.index), 0)
@@ -157,31 +146,21 @@ def is_alone(buffer: Any) -> bool:
 
 
 class DriverPool:
-    """The pool of one GPU, which all runtimes of the process share; it goes when neither they nor their arrays live.
+    """The pool of one GPU for all runtimes of the process; it ends with the last of them and of their arrays."""
 
-    Attributes
-    ----------
-    index : int
-        CUDA's device ordinal.
-    handle : int
-        The ``cudaMemPool_t``.
-    reaches : set of int
-        Ordinals of the GPUs whose memory kernels on this one may use.
-    small_nbytes : int
-        Larger blocks are not kept: to copy one takes some ten times as long as to allocate it.
-    """
-
+    # larger blocks are not kept: copying one takes ten times as long as allocating it
     small_nbytes: ClassVar[int] = 1 << 20
 
     def __init__(self, index: int) -> None:
         if not cuda.deviceGetAttribute(_POOLS_SUPPORTED, index):
             raise DeviceUnavailableError(f"CUDA device {index} has no memory pools (cudaMallocAsync); use another one")
-        self.index = index
-        self.reaches = {index}
+        self.index = index  # CUDA's device ordinal
+        self.reaches = {index}  # ordinals of the GPUs whose memory kernels on this one may use
         self._device = cupy.cuda.Device(index)
         self._neighbour = cupy.get_default_memory_pool()
         with self._device:
             self._stream = cupy.cuda.Stream(non_blocking=True)
+            # the ``cudaMemPool_t``
             self.handle = cuda.memPoolCreate(cuda.MemPoolProps(_PINNED, _NO_HANDLE, _ON_DEVICE, index))
         cuda.memPoolSetAttribute(self.handle, cuda.cudaMemPoolAttrReleaseThreshold, (1 << 64) - 1)
         self._stream_ptr = self._stream.ptr
@@ -189,12 +168,9 @@ class DriverPool:
         self._kept: dict[int, list[int]] = {}  # addresses by size
 
     def take(self, nbytes: int) -> int:
-        """Return the address of a block, to be used on any stream.
+        """Return the address of a block for any stream.
 
-        Raises
-        ------
-        MemoryError
-            There is not enough, or CuPy's limit does not allow it.
+        Raise `MemoryError` if there is not enough memory, or CuPy's limit forbids it.
         """
         if nbytes <= self.small_nbytes:
             nbytes = -(-nbytes // _GRANULE_NBYTES) * _GRANULE_NBYTES

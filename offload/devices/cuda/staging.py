@@ -50,20 +50,8 @@ _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 class PageableCopy:
     """A copy between pageable memory and a device that has not begun.
 
-    Parameters
-    ----------
-    staging : StagingThreads
-        Whose threads do it.
-    dst, src : int
-        Addresses of element ``(0, …, 0)``.
-    box : Box
-        The copy.
-    stream : stream
-        Where the device's part is enqueued.
-    to_host : bool
-        Its direction.
-    keep : object
-        What owns the memory of both sides; kept until the copy is done.
+    ``dst`` and ``src`` are the addresses of element ``(0, …, 0)``. The copy keeps ``keep``, the owners of the memory of
+    both sides, until it is done.
     """
 
     __slots__ = (
@@ -99,16 +87,12 @@ class PageableCopy:
         self._done: Callable[[BaseException | None], None] | None = None
 
     def start(self, done: Callable[[BaseException | None], None]) -> None:
-        """Hand the copy to the staging threads; its stream must have got to the place of the copy.
+        """Hand the copy to the staging threads; its stream must have reached the copy's place.
 
-        Does not block, but that a few bytes to the host are copied at once: to wake a thread would take longer.
-
-        Parameters
-        ----------
-        done : callable
-            Called once with None or the error, on a staging thread or on this one; it must neither block nor raise. To
-            the device: when the host's memory has been read and everything is on the stream. To the host: when the
-            host's memory has been written.
+        Does not block, except that a few bytes to the host are copied at once, because waking a thread would take
+        longer. ``done`` is called once with None or the error, on a staging thread or on this one; it must neither
+        block nor raise. To the device, it is called when the host's memory has been read and everything is on the
+        stream. To the host, it is called when the host's memory has been written.
         """
         self._done = done
         if self.to_host and self.box.nbytes <= self._staging.at_once_nbytes:
@@ -121,12 +105,9 @@ class PageableCopy:
             self._staging.start(self)
 
     def run(self) -> None:
-        """Copy, and block until what `start` calls done; the stream need not have got there.
+        """Copy, and block until `start` would call ``done``; the stream need not have got there.
 
-        Raises
-        ------
-        DeviceError
-            The device failed, or the staging was closed.
+        Raise `DeviceError` if the device failed, or the staging was closed.
         """
         self._staging.reach(self.stream)
         finished = threading.Event()
@@ -153,20 +134,10 @@ class PageableCopy:
 
 
 class StagingThreads:
-    """The threads that stage the copies of a device; they start as they are needed.
+    """The threads that stage the copies of a device; they start when they are needed.
 
-    Parameters
-    ----------
-    index : int
-        CUDA's device ordinal.
-    name : str
-        The device's, for errors.
-    transfer : PartTransfer
-        The device's part of a chunk.
-    least_chunk_nbytes : int
-        The least chunk of a copy: below, waking another thread takes longer than packing.
-    at_once_nbytes : int
-        Up to here a copy to the host is made by whoever starts it.
+    ``transfer`` is the device's part of a chunk. A chunk has at least ``least_chunk_nbytes``: for fewer, waking another
+    thread takes longer than packing. Up to ``at_once_nbytes``, the thread that starts a copy to the host makes it.
     """
 
     def __init__(
