@@ -29,14 +29,9 @@ class Step(NamedTuple):
 
 
 def branches(before: Sequence[Sequence[int]], limit: int) -> list[Step]:
-    """Return the steps of tasks in an order of generation.
+    """Return the steps of tasks in an order of generation, on at most ``limit`` >= 1 streams.
 
-    Parameters
-    ----------
-    before : sequence of sequences of int
-        For each task the positions of its predecessors, each less than its own.
-    limit : int
-        Streams at most, at least 1.
+    ``before`` has for each task the positions of its predecessors, each less than its own.
     """
     steps: list[Step] = []
     clocks: list[dict[int, int]] = []

@@ -105,27 +105,10 @@ def obstacle(recipes: Sequence[Recipe]) -> str:
 
 
 class Capture:
-    """The graph of a record: made at the first replay, and again when what it uses is elsewhere.
+    """The graph of a record: made at the first replay, and again if its storage has moved.
 
-    Parameters
-    ----------
-    before : sequence of sequences of int
-        For each task of the record the positions of its predecessors.
-    refusal : str
-        What `obstacle` says.
-    steps : object
-        What the tasks are made of, whose host arrays a graph in flight needs.
-    queues : set of Queue
-        As below.
-
-    Attributes
-    ----------
-    refusal : str
-        Why replays will never be a graph; empty while nothing is known against it.
-    n_captured : int
-        How often the region has been captured.
-    queues : set of Queue
-        The async queues that operations in it belong to: a replay belongs to them all.
+    ``before`` has for each task the positions of its predecessors; ``steps`` holds the recipes, whose host arrays a
+    graph in flight needs.
     """
 
     __slots__ = (
@@ -155,10 +138,10 @@ class Capture:
         self._noted: Noted | None = None
         self._places: tuple[object, ...] = ()  # has been where it is
         self._steps = steps
-        self.n_captured = 0
+        self.n_captured = 0  # how often the region has been captured
         self.place: DevicePlace | None = None
-        self.queues = queues
-        self.refusal = refusal
+        self.queues = queues  # the async queues of operations in it: a replay belongs to them all
+        self.refusal = refusal  # why replays will never be a graph; empty while no reason is known
         self.work: GraphWork | None = None
 
     @property
@@ -167,12 +150,9 @@ class Capture:
         return self.refusal or (_MOVES if self.work is None and self._n_in_vain >= _IN_VAIN else "")
 
     def ready(self, scope: Scope, make: Callable[[], Sequence[Task]]) -> GraphWork | None:
-        """Return what a replay launches; None where the tasks go to streams one by one.
+        """Return the work that launches a replay, or None if the tasks go to streams one by one.
 
-        Parameters
-        ----------
-        make : callable
-            Returns the tasks, which will never be entered; it is called where the region is captured.
+        ``make`` is called for a capture; it returns the tasks, which are never entered.
         """
         work = self.work
         if work is not None and work.is_unchanged():
@@ -224,13 +204,7 @@ class Capture:
 def _captured(
     scope: Scope, place: DevicePlace, tasks: Sequence[Task], before: Sequence[Sequence[int]], made_of: object
 ) -> GraphWork:
-    """Carry tasks out under capture, and return what launches the graph.
-
-    Raises
-    ------
-    NotCapturableError
-        Why there is none.
-    """
+    """Carry tasks out under capture, and return the work that launches the graph."""
     launched = [task for task in tasks if isinstance(task, DeviceTask)]
     kept = [made_of, *(value for task in launched for value in _reached(task))]
     takes_device_arrays = any(task.work is None or task.work.takes_device_arrays for task in launched)
@@ -286,10 +260,7 @@ def _with_exclusions(tasks: Sequence[Task], before: Sequence[Sequence[int]]) -> 
 def _carry_out(scope: Scope, task: DeviceTask, place: Any, lane: Lane) -> None:
     """Enqueue the work of a task.
 
-    Raises
-    ------
-    NotCapturableError
-        It cannot be captured, or has failed: on streams it will fail for whoever waits.
+    Raise `NotCapturableError` if the task cannot be captured or fails; on streams it will fail for its waiter.
     """
     work = task.work
     staged: list[Any] = []  # which the captured device refuses
@@ -323,19 +294,13 @@ def _carry_out(scope: Scope, task: DeviceTask, place: Any, lane: Lane) -> None:
 
 
 class _CapturedDevice:
-    """A device while its work is captured.
-
-    Attributes
-    ----------
-    why_not : str
-        What it has refused.
-    """
+    """A device while its work is captured."""
 
     def __init__(self, place: DevicePlace, capture: GraphCapture | None) -> None:
         self._device = place.device
         self._place = place
         self._capture: Any = capture
-        self.why_not = ""
+        self.why_not = ""  # the operation that it has refused
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._device, name)
@@ -357,12 +322,9 @@ class _CapturedDevice:
         return False
 
     def copy(self, dst: Any, src: Any, stream: Any) -> Any:
-        """Copy what a graph can copy again and again.
+        """Copy if a graph can repeat the copy.
 
-        Raises
-        ------
-        NotCapturableError
-            One side is in pageable memory, or on another device, or has replicas.
+        Raise `NotCapturableError` if one side is in pageable memory, on another device, or has replicas.
         """
         for array in (dst, src):
             if not isinstance(array, np.ndarray):
@@ -399,13 +361,7 @@ class _CapturedEnvironment(DataEnvironment):
 
 
 def _reached(task: DeviceTask) -> list[object]:
-    """Return what a body reaches by itself, whose addresses are in what it has enqueued.
-
-    Raises
-    ------
-    NotCapturableError
-        That cannot be told.
-    """
+    """Return the objects that a body reaches by itself; their addresses are in its enqueued work."""
     if task.body is None:
         return []
     args = *task.args, *(task.kwargs or {}).values()

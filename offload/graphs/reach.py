@@ -61,12 +61,9 @@ _Found = tuple[str, Any, frozenset[str]]
 
 
 def reached(function: object, args: Iterable[object]) -> list[object]:
-    """Return what must live as long as the addresses that a body has enqueued: device arrays, kernels, FFT plans.
+    """Return the objects that must live as long as a body's enqueued addresses: device arrays, kernels, FFT plans.
 
-    Raises
-    ------
-    NotCapturableError
-        The body, or one of its arguments, reaches an object that may hold device arrays and cannot be looked into.
+    Raise `NotCapturableError` if an object may hold device arrays and cannot be looked into.
     """
     todo: list[_Found] = [("the body", function, frozenset())]
     todo += [("an argument", value, frozenset()) for value in args]

@@ -29,66 +29,35 @@ if TYPE_CHECKING:
 
 
 class NotCapturableError(Exception):
-    """Why a region cannot be repeated as it was carried out; said to users, not raised to them.
-
-    Attributes
-    ----------
-    is_passing : bool
-        Whether another try is worth it.
-    """
+    """The reason why a region cannot be captured; shown to users, never raised to them."""
 
     def __init__(self, message: str, *, is_passing: bool = False) -> None:
         super().__init__(message)
-        self.is_passing = is_passing
+        self.is_passing = is_passing  # whether another try is worth it
 
 
 @dataclass(slots=True, eq=False)
 class Use:
-    """What a region does with storage that was present before it.
+    """The use of storage that was present before the region."""
 
-    Attributes
-    ----------
-    section : Section
-        Of the entry.
-    generation : int
-        Of the entry.
-    buffer : Section
-        Where the corresponding storage lies.
-    writes : bool
-        Whether copies to it are part of the region.
-    follows_users : bool
-        Whether what the region does there comes after all that uses it, as a copy in either direction may have to.
-    changes : bool
-        Whether the region may change what it holds, be it by copies or by bodies.
-    """
-
-    section: Section
-    generation: int
-    buffer: Section
-    writes: bool = False
+    section: Section  # of the entry
+    generation: int  # of the entry
+    buffer: Section  # the corresponding storage
+    writes: bool = False  # whether copies to it are part of the region
+    # whether the region's access there follows all other uses, as copies in either direction may have to
     follows_users: bool = False
-    changes: bool = False
+    changes: bool = False  # whether the region may change the contents, by copies or by bodies
 
 
 class Noted:
-    """What has to be as it was.
-
-    Attributes
-    ----------
-    uses : list of Use
-        The storage that was present.
-    absent : list of Section
-        Of which nothing was.
-    copied_back : list of Section
-        Parts of these that the region copies to the host.
-    """
+    """The state of memory that a captured graph depends on."""
 
     __slots__ = ("_version", "absent", "copied_back", "uses")
 
     def __init__(self, uses: list[Use], absent: list[Section], copied_back: list[Section]) -> None:
-        self.uses = uses
-        self.absent = absent
-        self.copied_back = copied_back
+        self.uses = uses  # the storage that was present
+        self.absent = absent  # sections of which nothing was present
+        self.copied_back = copied_back  # parts of these that the region copies to the host
         self._version = -1
 
     def holds(self, table: PresentTable, place_of: Callable[[Entry], Section]) -> bool:
@@ -136,14 +105,9 @@ class _ShadowEntry(Entry):
 
 
 class ShadowTable(PresentTable):
-    """The present table of a rehearsal.
+    """The present table of a rehearsal, which begins as ``table``.
 
-    Parameters
-    ----------
-    table : PresentTable
-        What it begins as; the caller keeps others from changing that meanwhile.
-    place_of : callable
-        Says where the storage of an entry lies.
+    The caller keeps others from changing ``table`` meanwhile. ``place_of`` returns where the storage of an entry lies.
     """
 
     __slots__ = ("_copied_back", "_missing", "_outside", "_place_of", "_uses")
@@ -182,12 +146,9 @@ class ShadowTable(PresentTable):
         ends_region: bool = False,
         finalizes: bool = False,
     ) -> Plan:
-        """Plan likewise.
+        """Plan the exit.
 
-        Raises
-        ------
-        NotCapturableError
-            The construct ends a mapping, or takes a reference, that was there before the region.
+        Raise `NotCapturableError` if it ends a mapping, or takes a reference, that existed before the region.
         """
         plan = super().exit(items, counter, ends_region=ends_region, finalizes=finalizes)
         for item, entry in zip(plan.items, plan.entries, strict=True):
@@ -217,13 +178,7 @@ class ShadowTable(PresentTable):
         return copies
 
     def noted(self) -> Noted:
-        """Return what the region depended on, at its end.
-
-        Raises
-        ------
-        NotCapturableError
-            It has left a mapping behind.
-        """
+        """Return the state that the region depended on; raise `NotCapturableError` if it has left a mapping behind."""
         for entry in self.entries():
             if self._outside.get(entry) != (entry.dynamic, entry.structured):
                 raise NotCapturableError(f"it leaves {entry.label} mapped that it maps")

@@ -53,29 +53,11 @@ _MANY = 1024
 
 
 class Replay:
-    """What a region generated, ready to be generated again.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        What was recorded; not kept.
-    group : Group or None
-        The taskgroup that the region was in.
-    site : Site
-        The construct.
-    name : str or None
-        Its label.
-
-    Attributes
-    ----------
-    is_broken : bool
-        Whether a task of the recording failed, so that the region has to be recorded again.
-    capture : Capture
-        The device's graph of the region, or why there is none.
-    """
+    """The tasks of a region, ready to be generated again; ``graph`` is not kept."""
 
     def __init__(self, graph: TaskGraph, group: Group | None, site: Site, name: str | None) -> None:
         self.runtime = graph.runtime
+        # whether a task of the recording failed; the region must then be recorded again
         self.is_broken = any(node.state in ("failed", "not run", "cancelled") for node in graph.nodes)
         self._events: list[Event] = graph.events
         self._lock = threading.Lock()  # two replays do not both find the events free
@@ -96,6 +78,7 @@ class Replay:
         self._name = name
         refusal = obstacle(recipes_of(graph))
         queues = {queue for _, queue in plan.queued}
+        # the device's graph of the region, or why there is none
         self.capture = Capture(() if refusal else _predecessors(plan), refusal, (self._makers, self._steps), queues)
 
     @property
@@ -129,12 +112,8 @@ class Replay:
     def start_graph(self, scope: Scope, frame: Region, *, waits: bool) -> bool:
         """Launch the region as a graph of its device, if it is one; return whether it is.
 
-        It is one task, the only one of its taskgroup, so that no region has to be begun and ended for that.
-
-        Parameters
-        ----------
-        waits : bool
-            Whether there is a taskgroup, and the calling thread waits for it.
+        The graph is one task, the only one of its taskgroup, so no region has to be begun and ended. ``waits`` tells
+        whether there is a taskgroup, and the calling thread waits for it.
         """
         if self.capture.refusal:
             return False
@@ -165,10 +144,7 @@ class Replay:
     def start(self, scope: Scope, frame: Region, *, waits: bool) -> None:
         """Generate the tasks again in a region, and start them one by one.
 
-        Parameters
-        ----------
-        waits : bool
-            Whether the calling thread then waits for them, and so runs some.
+        If ``waits``, the calling thread then waits for them, and so runs some.
         """
         engine = self.runtime.engine
         is_started = False
