@@ -40,15 +40,7 @@ def composed(base: int, levels: tuple[Digit, ...], given_base: int, given: Digit
 
 
 class _Levels:
-    """The levels of a type, how far digits move on each, and from where.
-
-    Attributes
-    ----------
-    at, low, high : list of int
-        For each level where the base stands, and the least and greatest place that the digits so far take it to.
-    moved : list of int
-        For each level how many digits move on it; one whose digit has cuts takes one digit at most.
-    """
+    """The levels of a type: how far digits move on each, and from where."""
 
     def __init__(self, base: int, levels: tuple[Digit, ...], given_base: int) -> None:
         self.levels = levels
@@ -57,8 +49,10 @@ class _Levels:
         for count, *_ in reversed(levels):
             self.sizes.insert(0, size)
             size *= count
-        self.at = self.places(given_base)
+        self.at = self.places(given_base)  # the base's place on each level
+        # the least and the greatest place to which the digits so far move, on each level
         self.low, self.high = list(self.at), list(self.at)
+        # the number of digits that move on a level; a level whose digit has cuts takes one at most
         self.moved = [0] * len(levels)
         self.first = base
         self.base = self.number(self.at)

@@ -71,10 +71,7 @@ def copy(
 ) -> Task | None:
     """Generate the task of a typed copy over ranks; see `offload.parray.copying.copy`.
 
-    Raises
-    ------
-    ClauseError
-        Storage that is wrong, or missing where this rank has elements; its two arrays are on different devices.
+    Raise `ClauseError` too if this rank's two arrays are on different devices.
     """
     scope = here()
     frame = scope.frame(COPY)

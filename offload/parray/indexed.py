@@ -46,24 +46,13 @@ Offsets = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class CopyTable(NamedTuple):
-    """What goes from one array to one array.
+    """The elements that go from one array to one array."""
 
-    Attributes
-    ----------
-    source_thread, target_thread : int or None
-        None for a side that is not distributed.
-    size : int
-        Number of elements.
-    at, to : array of int64, or int
-        Their offsets in the source and in the target. Of one side that may be where they begin, if they follow each
-        other.
-    """
-
-    source_thread: int | None
+    source_thread: int | None  # None for a side that is not distributed
     target_thread: int | None
-    size: int
-    at: Offsets | int
-    to: Offsets | int
+    size: int  # number of elements
+    at: Offsets | int  # offsets in the source; one side has only its first offset if its elements follow each other
+    to: Offsets | int  # offsets in the target
 
 
 class BoundedCache:
@@ -169,12 +158,8 @@ class IndexedMove(NamedTuple):
 def recipe_of(site: Site, moves: Sequence[IndexedMove], *, shares: bool) -> Recipe:
     """Return the recipe of the task that makes some moves; ``shares``: some sources may share memory with targets.
 
-    Tables are brought to the devices here, at the call: it blocks for that, the first time.
-
-    Raises
-    ------
-    UnsupportedError
-        Arrays are on devices of two kinds.
+    The call copies the tables to the devices, and blocks for that the first time. Raise `UnsupportedError` if arrays
+    are on devices of two kinds.
     """
     for move in moves:
         second_place(site.directive, move.place, move.other)

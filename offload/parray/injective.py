@@ -49,14 +49,9 @@ class _SpentError(Exception):
 
 
 def is_injective(digits: Digits, size: int = 0) -> bool | None:
-    """Return whether no two indices have the same sum of parts; None if it is quicker to look at the sums.
+    """Return whether all indices have different sums of parts; None if it is quicker to compute the ``size`` sums.
 
-    Parameters
-    ----------
-    digits : sequence of Digit
-        Canonical; the base does not matter.
-    size : int
-        How many sums there are.
+    The digits are canonical; the base does not matter.
     """
     gaps = [_gap(digit) for digit in digits]
     if not all(gaps):

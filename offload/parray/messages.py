@@ -30,27 +30,13 @@ LEAST_SENT_NBYTES, LEAST_RECEIVED_NBYTES = 1 << 16, 256
 
 
 class Piece(NamedTuple):
-    """What goes between this rank and another one, in the plan's order.
+    """The elements between this rank and another one, in the plan's order."""
 
-    Attributes
-    ----------
-    peer : int
-        The other rank.
-    view : array
-        The elements, or, with ``offsets``, the flat array that they are in.
-    offsets : array of int64 or None
-        Where they are there.
-    key : object
-        What devices keep the offsets by.
-    size : int
-        Number of elements.
-    """
-
-    peer: int
-    view: Any
-    offsets: Any
-    key: Any
-    size: int
+    peer: int  # the other rank
+    view: Any  # the elements, or, with ``offsets``, the flat array that contains them
+    offsets: Any  # their places in ``view``, int64
+    key: Any  # devices keep the offsets by it
+    size: int  # number of elements
 
 
 class Datatype:
@@ -96,19 +82,10 @@ def run_nbytes(view: Any) -> int:
 
 
 class End:
-    """One end of a rank: what goes out of its array, or comes into it.
+    """One end of a rank: the elements that leave its array, or those that come into it.
 
-    Parameters
-    ----------
-    storage : Storage or None
-        None where the rank has no element.
-    pieces : sequence of Piece
-        In the plan's order.
-    dtype : numpy.dtype
-        What elements are moved as.
-    n_ranks : int
-    least_run : int
-        Bytes that have to lie together for a datatype to be used; infinite where none is to be.
+    ``storage`` is None if the rank has no element. The ``pieces`` stand in the plan's order, and elements are moved as
+    ``dtype``. A datatype is used only if ``least_run`` bytes lie together; infinity means never.
     """
 
     __slots__ = ("_arguments", "_types", "dtype", "is_packed", "n_ranks", "pieces", "place")

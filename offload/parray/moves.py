@@ -54,12 +54,9 @@ class Move(NamedTuple):
 
 
 def clashing(targets: Iterable[Storage], sources: Iterable[Storage]) -> set[int]:
-    """Return the identities of arrays whose memory is both a target and a source: those of their pieces may overlap.
+    """Return the ids of arrays whose memory is both a target and a source: their pieces may overlap.
 
-    Raises
-    ------
-    ClauseError
-        Two targets share memory.
+    Raise `ClauseError` if two targets share memory.
     """
     spans = []
     for is_target, side in ((True, targets), (False, sources)):
@@ -94,13 +91,7 @@ def read_first(moves: Sequence[Move]) -> frozenset[int]:
 
 
 def recipe_of(site: Site, moves: Sequence[Move], first: frozenset[int] = frozenset()) -> Recipe:
-    """Return the recipe of the task that makes some moves, ``first`` of which go through temporaries.
-
-    Raises
-    ------
-    UnsupportedError
-        Arrays are on devices of two kinds.
-    """
+    """Return the recipe of the task that makes some moves, ``first`` of which go through temporaries."""
     if len(moves) == 1 and not first:
         return plain_recipe(site, *moves[0])
     places = {place for move in moves for place in (move.place, move.other)}
@@ -123,10 +114,7 @@ def copy_on_host(moves: Sequence[Move], first: frozenset[int]) -> None:
 def grouped(site: Site, moves: Sequence[Move]) -> list[list[Move]]:
     """Return moves by the device that makes them, and the other device if there is one.
 
-    Raises
-    ------
-    UnsupportedError
-        Arrays are on devices of two kinds.
+    Raise `UnsupportedError` if arrays are on devices of two kinds.
     """
     groups: dict[Any, list[Move]] = {}
     for move in moves:

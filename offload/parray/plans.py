@@ -235,12 +235,9 @@ def _form(side: ArrayType) -> Form | None:
 
 
 def refined(source: Sequence[Digit], target: Sequence[Digit]) -> list[Loop] | None:
-    """Return one list of digits for both sides, outermost first; None where there are no such, or too many pieces.
+    """Return one list of digits for both sides, outermost first; None if there is none, or with too many pieces.
 
-    Parameters
-    ----------
-    source, target : sequence of Digit
-        Canonical, of as many elements.
+    Both sides are canonical and have as many elements.
     """
     sides = list(source), list(target)
     loops: list[Loop] = []

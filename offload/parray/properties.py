@@ -40,15 +40,7 @@ _FIELDS: Final = (
 
 
 class TypeProperties(Reference):
-    """A type as a function from an index to an offset; `offload.parray.types.ArrayType` adds its tree.
-
-    Attributes
-    ----------
-    size : int
-        Number of elements.
-    counts : int
-        What offsets count, as bits.
-    """
+    """A type as a function from an index to an offset; `offload.parray.types.ArrayType` adds its tree."""
 
     __slots__ = (
         "__weakref__",
@@ -106,12 +98,7 @@ class TypeProperties(Reference):
     def places(self, index: Index) -> tuple[Index, Index]:
         """Return the offset in memory and the number of the thread for an index, or an array, that has to be in range.
 
-        Raises
-        ------
-        Leaves
-            The index leaves the type.
-        LayoutError
-            An index in a dimension of the type leaves what that refers to.
+        Raise `Leaves` if the index leaves the type, and `LayoutError` if an index in a dimension leaves its reference.
         """
         check_range(index, self, self.size)
         try:
@@ -151,13 +138,7 @@ class TypeProperties(Reference):
                 return None
 
     def find_form(self) -> Form | None:
-        """Find the form.
-
-        Raises
-        ------
-        LayoutError
-            An index leaves what it would reach.
-        """
+        """Find the form; raise `LayoutError` if an index leaves what it would reach."""
         form: Form | None = (0, ((0, 1, ()),))
         if self.size:
             try:

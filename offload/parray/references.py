@@ -36,22 +36,13 @@ Index: TypeAlias = Any
 
 
 class Leaves(Exception):  # noqa: N818  # never seen by users
-    """An index leaves a type or a table.
-
-    Attributes
-    ----------
-    index : int
-        The index, one of those that leave.
-    reference : Reference
-        What it would reach.
-    path : list of int
-        The dimension whose index it is, from the type that asks; filled in on the way up, innermost first.
-    """
+    """An index leaves a type or a table."""
 
     def __init__(self, index: int, reference: Reference) -> None:
         super().__init__(index, reference)
-        self.index = index
-        self.reference = reference
+        self.index = index  # one of the indices that leave
+        self.reference = reference  # the one that it would reach
+        # the dimension whose index it is, from the asking type; added on the way up, innermost first
         self.path: list[int] = []
 
 
@@ -212,13 +203,7 @@ class Function(Reference):
         return found.astype(seams.namespace.int64)
 
     def _called(self, index: Any) -> Any:
-        """Return what the function returns for an array.
-
-        Raises
-        ------
-        LayoutError
-            It fails there, and takes one of the numbers: it was written for numbers.
-        """
+        """Return the function's results for an array; raise `LayoutError` if it only works for single numbers."""
         try:
             return self.call(index)
         except Exception as error:

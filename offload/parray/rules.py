@@ -77,20 +77,9 @@ def parts(body: Body, weight: int, index: Index) -> tuple[Index, Index, Index]:
 def place(body: Body, weight: int, references: tuple[Reference, ...], chain: int, index: Index) -> tuple[Index, Index]:
     """Return the own offset in memory, and the number of the thread.
 
-    Parameters
-    ----------
-    body, weight, references
-        Of a root, of a fixed dimension, or of a regular one by itself, whose references are those of the nearest
-        dimension above it that has any.
-    chain : int
-        What the references count.
-    index : int or array of int
-        In range.
-
-    Raises
-    ------
-    Leaves
-        An index leaves what it would reach.
+    Body, weight and references are those of a root, of a fixed dimension, or of a regular one by itself, whose
+    references are those of the nearest dimension above it that has any. ``chain`` is the unit of the references;
+    ``index`` is in range. Raise `Leaves` if an index leaves what it would reach.
     """
     regular, memory, thread = parts(body, weight, index)
     if not references:
@@ -112,21 +101,10 @@ def place(body: Body, weight: int, references: tuple[Reference, ...], chain: int
 def form(
     size: int, body: Body, weight: int, references: tuple[Reference, ...], chain: int, *, in_units: bool
 ) -> Form | None:
-    """Return the same for all indices, none of which exists if a size is 0; None where digits do not decide.
+    """Return the digits of `place` for all indices, none of which exists if a size is 0; None if digits do not decide.
 
-    Parameters
-    ----------
-    size : int
-        Of the body, or of the pure reference.
-    body, weight, references, chain
-        As for `place`.
-    in_units : bool
-        Whether threads are counted in `UNIT`.
-
-    Raises
-    ------
-    Leaves
-        An index leaves what it would reach.
+    ``size`` is that of the body, or of the pure reference. ``in_units`` tells whether threads are counted in `UNIT`;
+    the other arguments and errors are as for `place`.
     """
     found = _composed(size, body, weight, references, chain, in_units=in_units)
     if found is None and references and size <= MOST_LISTED and not _is_hidden(body, references):
@@ -169,16 +147,9 @@ def _is_hidden(body: Body, references: tuple[Reference, ...]) -> bool:
 
 
 def listed(memory: Any, thread: Any, unit: int) -> Form | None:
-    """Return a form from the offsets themselves.
+    """Return a form from the offsets themselves, each one int64 or more; ``unit`` is the weight of a thread.
 
-    It is a nest, or one digit that is cut wherever the offsets jump; None for what is no nest and large.
-
-    Parameters
-    ----------
-    memory, thread : array of int64
-        One element or more.
-    unit : int
-        What a thread counts.
+    The form is a nest, or one digit that is cut wherever the offsets jump; None if the offsets are no nest and large.
     """
     apart = 2 * int(memory.max() - memory.min()) + 1  # farther than any two offsets: the sum tells both parts
     nest = elements.nest_of(memory + apart * thread)
