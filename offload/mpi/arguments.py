@@ -27,13 +27,7 @@ _PEERS = {"sendbuf": ("dest",), "recvbuf": ("source",)}
 
 
 def communicator(name: str, comm: Any) -> MPI.Comm:
-    """Return the communicator of a construct, by default `MPI.COMM_WORLD`.
-
-    Raises
-    ------
-    ClauseError
-        It is something else.
-    """
+    """Return the communicator of a construct, by default `MPI.COMM_WORLD`; raise `ClauseError` for anything else."""
     if comm is None:
         return MPI.COMM_WORLD
     if not isinstance(comm, MPI.Comm):
@@ -102,12 +96,9 @@ _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 # -- buffers -------------------------------------------------------------------------------------------
 def array_of(operation: Operation, parameter: str, *, has_depend: bool) -> Any:
-    """Return the array of a buffer specification of mpi4py's; None where it has none, or mpi4py alone knows it.
+    """Return the array of a buffer specification of mpi4py; None if it has none, or only mpi4py can tell.
 
-    Raises
-    ------
-    ClauseError
-        It cannot be one.
+    Raise `ClauseError` if the array cannot be a buffer.
     """
     value = operation.named.get(parameter)
     if isinstance(value, np.ndarray) or is_device_array(value):

@@ -99,17 +99,8 @@ class CallTask(Task):
 class MPICall:
     """One call, from its construct to the end of its request.
 
-    It is the event of its task as well, and less than an `Event`: nobody else knows it, so that nobody can fulfil it
-    before, name it in ``depend``, or have it serve several rounds of a graph.
-
-    Attributes
-    ----------
-    is_fulfilled : bool
-        Whether it has ended.
-    failure : BaseException or None
-        What it has ended with.
-    value : object
-        What the request has brought, where that is asked for.
+    It is the event of its task as well, but less than an `Event`: no one else has it, so no one can fulfil it first,
+    name it in ``depend``, or use it for several rounds of a graph.
     """
 
     __slots__ = (
@@ -141,9 +132,9 @@ class MPICall:
         self._requests: Requests | None = None
         self._lock = threading.Lock()
         self._is_awaited = False  # the body has ended, and the task waits
-        self.is_fulfilled = False
+        self.is_fulfilled = False  # whether it has ended
         self.failure: BaseException | None = None
-        self.value: Any = None
+        self.value: Any = None  # the result of the request, if it is asked for
 
     def __str__(self) -> str:
         if self._requests is not None:
@@ -160,13 +151,7 @@ class MPICall:
         task.special = True
 
     def take_turn(self) -> None:
-        """Take the turn, unless it was reserved.
-
-        Raises
-        ------
-        UsageError
-            As `Operation.check`.
-        """
+        """Take the turn, unless it was reserved. Raise as `Operation.check` does."""
         if self._order is None:
             self._operation.check()
             self._order = self._operation.enter(self._turn)

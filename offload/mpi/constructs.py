@@ -204,13 +204,7 @@ _CLAUSES = {BufferAccess.READ: in_, BufferAccess.WRITE: out, BufferAccess.UPDATE
 
 
 def _derived(operation: Operation, buffers: Buffers | None) -> Sequence[Dependence]:
-    """Return the dependences of an operation on its buffers.
-
-    Raises
-    ------
-    ClauseError
-        They are not known.
-    """
+    """Return the dependences of an operation on its buffers; raise `ClauseError` if they are not known."""
     if buffers is None:
         raise ClauseError(
             f"mpi.call: which buffers {operation.name} reads and writes is not known; give depend=, as in "
@@ -220,12 +214,9 @@ def _derived(operation: Operation, buffers: Buffers | None) -> Sequence[Dependen
 
 
 def _buffers(operation: Operation, *, has_depend: bool) -> Buffers:
-    """Return each array of a known operation, its parameter, and what is done with it.
+    """Return each array of a known operation, its parameter, and its use.
 
-    Raises
-    ------
-    ClauseError
-        One is no array, or cannot be sent or received.
+    Raise `ClauseError` if one is no array, or cannot be sent or received.
     """
     named, found = operation.named, []
     for parameter, access in operation.known.buffers if operation.known is not None else ():
@@ -241,13 +232,10 @@ def _buffers(operation: Operation, *, has_depend: bool) -> Buffers:
 
 
 def _staging(runtime: Runtime, operation: Operation, buffers: Buffers | None, directive: str) -> BufferStaging | None:
-    """Return what there is to do for the arrays that an operation does not take as they are; None for none.
+    """Return the staging of the arrays that an operation does not take unchanged; None if there are none.
 
-    Raises
-    ------
-    ClauseError
-        Device arrays are on several devices, or not on one of this runtime; or it is not known what the method does
-        with them.
+    Raise `ClauseError` if device arrays are on several devices, or not on one of this runtime, or if the method's use
+    of them is not known.
     """
     if buffers is None:
         check_unknown(operation)

@@ -39,26 +39,14 @@ class BufferAccess(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method of a communicator.
+    """A method of a communicator."""
 
-    Attributes
-    ----------
-    parameters : tuple of str
-        In order.
-    buffers : tuple
-        Each parameter that is a buffer, and what is done with it.
-    sends, receives : bool
-        Whether it has a message to a rank, or from one.
-    required, all_names : frozenset of str
-        The names of arguments that it cannot be called without, and of all that it takes.
-    """
-
-    parameters: tuple[str, ...]
-    buffers: tuple[tuple[str, BufferAccess], ...]
-    sends: bool
-    receives: bool
-    required: frozenset[str]
-    all_names: frozenset[str]
+    parameters: tuple[str, ...]  # in order
+    buffers: tuple[tuple[str, BufferAccess], ...]  # each parameter that is a buffer, and its use
+    sends: bool  # whether it has a message to a rank
+    receives: bool  # whether it has a message from a rank
+    required: frozenset[str]  # the arguments that a call must have
+    all_names: frozenset[str]  # the arguments that a call may have
 
     @classmethod
     def of(cls, kind: MethodKind, parameters: Sequence[str]) -> Method:

@@ -28,21 +28,7 @@ _COLLECTIVE = "collective operations"
 
 
 class Operation:
-    """A method that is called and returns a request, or a list of requests.
-
-    Attributes
-    ----------
-    comm : mpi4py.MPI.Comm or None
-        Whose method it is.
-    known : Method or None
-        What is known of the method; None where it is not in the table.
-    named : dict
-        The arguments by their parameters, where it is.
-    method : callable
-        The method itself.
-    staging : BufferStaging or None
-        What there is to do for arrays among them that the method does not take as they are.
-    """
+    """A method to call that returns a request, or a list of requests."""
 
     __slots__ = ("args", "comm", "known", "kwargs", "method", "name", "named", "staging")
 
@@ -58,10 +44,13 @@ class Operation:
         self.kwargs = kwargs
         self.name: str = getattr(method, "__name__", "") or repr(method)
         owner = getattr(method, "__self__", None)
+        # the communicator of the method, if it is one's
         self.comm: MPI.Comm | None = owner if isinstance(owner, MPI.Comm) else None
+        # its row in the table of methods; None if it has none
         self.known = known = METHODS.get(self.name) if self.comm is not None else None
+        # the arguments by parameter, if the method is known
         self.named = known.named(args, kwargs) if known is not None else {}
-        self.staging: BufferStaging | None = None
+        self.staging: BufferStaging | None = None  # for arrays that the method does not take unchanged
 
     def __str__(self) -> str:
         """Return it as errors and stories name it: ``Irecv from 1, tag 7, on MPI_COMM_WORLD``."""

@@ -40,30 +40,18 @@ class Ordered(Protocol):
 
 
 class Turn:
-    """The place of a call in an order.
-
-    Attributes
-    ----------
-    call : Ordered or None
-        None once it is over, since the last turns are kept.
-    before : dict
-        The turns that it comes after and that are open.
-    has_arrived : bool
-        Whether the call may be issued for what it does itself.
-    is_over : bool
-        Whether it has been issued, or has failed.
-    left_out : str
-        What was left out first, and keeps it from being issued; empty where nothing does.
-    """
+    """The place of a call in an order."""
 
     __slots__ = ("after", "before", "call", "has_arrived", "is_over", "left_out", "places")
 
     def __init__(self, call: Ordered) -> None:
-        self.call: Ordered | None = call
+        self.call: Ordered | None = call  # None once it is over, because the last turns are kept
         self.places: list[tuple[dict[Hashable, Turn], Hashable]] = []  # where it is the last, or was
-        self.before: dict[Turn, None] = {}
+        self.before: dict[Turn, None] = {}  # the open turns that it follows
         self.after: list[Turn] = []
+        # has_arrived: the call itself is ready to be issued; is_over: it has been issued, or has failed
         self.has_arrived = self.is_over = False
+        # the first call that was left out and keeps this one from being issued; empty if there is none
         self.left_out = ""
 
 
@@ -79,12 +67,10 @@ class Order:
     def enter(
         self, turn: Turn, keys: Iterable[Hashable], *, receives: Hashable = None, is_wildcard: bool = False
     ) -> None:
-        """Give a call its turn, behind those that have entered with one of the ``keys``.
+        """Give a call its turn, after those that have entered with one of the ``keys``.
 
-        Parameters
-        ----------
-        receives : hashable, optional
-            The key among receives, if it is one; one that ``is_wildcard`` is in order with them all.
+        ``receives`` is the key among receives, if the call is one; if it ``is_wildcard``, it is in order with all
+        receives.
         """
         with self._lock:
             for key in keys:

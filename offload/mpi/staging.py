@@ -52,21 +52,13 @@ if TYPE_CHECKING:
 
 
 class BufferStaging:
-    """The arrays of an operation that are copied before its call or after it, if the library does not take them itself.
-
-    Parameters
-    ----------
-    place : DevicePlace or None
-        Where the device arrays are; None where all arrays are the host's.
-    buffers : sequence
-        Of each the parameter, the array, and what is done with it: `WRITE` where that is all of it, or a message.
-    """
+    """The arrays of an operation that are copied before or after its call, if the library does not take them."""
 
     __slots__ = ("buffers", "is_aware", "place")
 
     def __init__(self, place: DevicePlace | None, buffers: Sequence[tuple[str, Any, BufferAccess]]) -> None:
-        self.place = place
-        self.buffers = buffers
+        self.place = place  # of the device arrays; None if all arrays are the host's
+        self.buffers = buffers  # each one's parameter, array and use: `WRITE` if that is all of it, or a message
         self.is_aware = place is not None and place.device.kind == "cuda" and is_gpu_aware()
 
     def given(self, array: Any) -> Any:
@@ -83,13 +75,7 @@ class BufferStaging:
 
 
 class BufferCopies:
-    """The copies of one call.
-
-    Attributes
-    ----------
-    arrays : dict
-        What the call gets for each parameter whose array is staged.
-    """
+    """The copies of one call."""
 
     __slots__ = ("_after", "_gate", "_staging", "arrays")
 
@@ -98,7 +84,7 @@ class BufferCopies:
         self._gate = gate
         place = staging.place
         self._after = place.device.caller_event() if place is not None else None  # the caller's stream may fill them
-        self.arrays: dict[str, Any] = {}
+        self.arrays: dict[str, Any] = {}  # the call's argument for each parameter whose array is staged
 
     def bring(self, told: Callable[[BaseException | None], None]) -> None:
         """Copy what the call reads, or enqueue that; call ``told`` when it is done, or with what went wrong."""
