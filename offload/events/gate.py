@@ -71,35 +71,19 @@ class GateItem(Protocol):
 
 
 class GatePoint(Protocol):
-    """A place on a lane.
+    """A place on a lane."""
 
-    Attributes
-    ----------
-    event : object
-        What was recorded there; None once it has passed.
-    item : GateItem or None
-        What the gate tells that it has passed; None before and after.
-    sequence : int
-        The order of the points of a lane.
-    """
-
-    event: Any
-    item: Any
+    event: Any  # recorded there; None once it has passed
+    item: Any  # the one to inform when it has passed; None before and after
     lane: Any
-    sequence: int
+    sequence: int  # the order of the points of a lane
 
 
 class Gate:
-    """One completer thread and the items that it looks after.
+    """One completer thread and its items.
 
-    Parameters
-    ----------
-    wakeup : Wakeup
-        What callbacks post.
-    others_look : bool
-        Whether threads that wait look themselves.
-    close_s : float
-        How long closing waits for events that no task waits for: every task is complete by then.
+    Callbacks post ``wakeup``. ``others_look`` tells whether waiting threads look themselves. ``close_s`` limits how
+    long closing waits for events that no task waits for: every task is complete by then.
     """
 
     def __init__(self, wakeup: Wakeup, *, others_look: bool = False, close_s: float = 5.0) -> None:
@@ -376,10 +360,7 @@ class Gate:
     def close(self) -> list[str]:
         """Let the completer end once every item has passed, and wait for it, but not for ever.
 
-        Returns
-        -------
-        list of str
-            The streams that did not get on; their items are forgotten.
+        Return the streams that made no progress; their items are forgotten.
         """
         with self._lock:
             self._closed = True

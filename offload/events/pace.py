@@ -71,23 +71,10 @@ _LENGTHS = 1_000
 
 
 class Pace:
-    """Says after each poll whether the next one follows at once.
+    """Decides after each poll whether the next one follows at once.
 
-    Parameters
-    ----------
-    idle_s, idle_each_s : float
-        Processor time of a poll by which nothing moves, at most, and what each request adds to it.
-    grain_s : float
-        How far two readings of the clock of polls may be apart by themselves: no poll counts as shorter.
-
-    Attributes
-    ----------
-    n_polls : int
-        How often to poll before the next judgement: many times while data moves, which takes a thousand polls.
-    moved_s : float
-        When something last moved, by the clock of the caller: it was new, or has completed, or data has moved.
-    nap_cost_s : float
-        Processor time of a nap, with the polls after it.
+    A poll without progress takes at most ``idle_s`` of processor time and ``idle_each_s`` for each request. Two
+    readings of the clock of polls may differ by ``grain_s``: no poll counts as shorter.
     """
 
     __slots__ = (
@@ -109,9 +96,9 @@ class Pace:
         self._grain_s = grain_s
         self._idle_s = idle_s
         self._idle_each_s = idle_each_s
-        self.n_polls = 1
-        self.moved_s = 0.0
-        self.nap_cost_s = 0.0
+        self.n_polls = 1  # polls before the next judgement: many while data moves, which takes a thousand polls
+        self.moved_s = 0.0  # when something last was new, was completed, or moved data, by the caller's clock
+        self.nap_cost_s = 0.0  # processor time of a nap, with the polls after it
         self._shortest_s: dict[int, float] = {}
         self._n_slow = 0
         self._n_open_bytes = 0
@@ -143,18 +130,10 @@ class Pace:
         self._n_slow, self.n_polls, self._is_rested, self._cpu_s = 0, 1, False, None
 
     def nap_s(self, took_s: float, n_open: int, now_s: float, cpu_s: float) -> float:
-        """Return how long to nap after a poll by which nothing has completed; 0: poll again.
+        """Return how long to nap after a poll that completed nothing; 0 means to poll again.
 
-        Parameters
-        ----------
-        took_s : float
-            Processor time of the poll; of one of several, if there were `n_polls`.
-        n_open : int
-            How many were asked for.
-        now_s : float
-            The time, by the clock of `moved_s`.
-        cpu_s : float
-            The processor time of the thread so far.
+        ``took_s`` is the processor time of the poll, or of one of ``n_polls``; ``n_open`` the number of requests;
+        ``now_s`` the time by the clock of ``moved_s``; ``cpu_s`` the processor time of the thread so far.
         """
         if self._is_rested:
             self._is_rested = False

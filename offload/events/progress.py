@@ -96,12 +96,9 @@ class Progress:
             raise _not_free(request, what)
 
     def add(self, of: Awaited) -> None:
-        """Look after the requests of an event; tell it at once if all are complete.
+        """Watch the requests of an event; tell it at once if all are complete.
 
-        Raises
-        ------
-        EventError, UsageError
-            As `Requests.subscribe`; or the process ends.
+        Raise as `Requests.subscribe` does, and if the process ends.
         """
         opened = [OpenRequest(of, at, request) for at, request in enumerate(of.requests)]
         with self._lock:
@@ -410,13 +407,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _spins() -> bool:
-    """Tell whether the thread is never to nap.
-
-    Raises
-    ------
-    UsageError
-        ``OFFLOAD_MPI_POLL`` has a value that means nothing.
-    """
+    """Tell whether the thread must never nap; raise `UsageError` for a wrong value of ``OFFLOAD_MPI_POLL``."""
     value = os.environ.get("OFFLOAD_MPI_POLL", "")
     if value not in {"", "spin"}:
         raise UsageError(f"OFFLOAD_MPI_POLL={value!r}: give 'spin', for a thread that never naps, or nothing")

@@ -28,20 +28,8 @@ class Told(Protocol):
 class Requests:
     """One request or several, which fulfil an event together.
 
-    Parameters
-    ----------
-    source : mpi4py.MPI.Request, or a list or tuple of those
-    engine : Attentive or None
-        That of the event's task.
-    name : object
-        What errors and stories call the operation: its ``str`` when they do.
-    brings : bool, optional
-        Whether they bring something beside what is in their buffers; None: messages do.
-
-    Raises
-    ------
-    UsageError
-        As `check_mpi`.
+    ``engine`` is that of the event's task. Errors call the operation ``str(name)``. ``brings`` tells whether the
+    requests have a result besides their buffers; None: messages do. Raise `UsageError` as `check_mpi` does.
     """
 
     __slots__ = (
@@ -79,10 +67,7 @@ class Requests:
     def subscribe(self, promise: Told) -> None:
         """Have the promise kept when all requests are complete.
 
-        Raises
-        ------
-        EventError
-            One is open for another event, or is named twice.
+        Raise `EventError` if one is open for another event, or is named twice.
         """
         self._since_s = perf_counter()
         self._promise = promise

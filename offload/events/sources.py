@@ -47,15 +47,10 @@ def look_in(current: Callable[[], Streams]) -> None:
 
 
 def find_source(task: Any, source: Any) -> Source:
-    """Return the source that an object is; a stream is looked for in the task's runtime, else in the current one.
+    """Return an object's source; look for a stream in the task's runtime, else in the current one.
 
-    Raises
-    ------
-    EventError
-        The object is no future, no request of MPI, and no stream of a device of that runtime; or a stream that captures
-        a CUDA graph.
-    UsageError
-        It is a request, and MPI cannot be called here (`offload.events.requests.check_mpi`).
+    Raise `EventError` if the object is no future, no request of MPI, and no stream of a device of that runtime, or if
+    its stream captures a CUDA graph; `UsageError` if MPI cannot be called here (`offload.events.requests.check_mpi`).
     """
     if _is_a(source, "concurrent.futures", "Future"):
         return ConcurrentFuture(source)
@@ -177,14 +172,10 @@ class DistributedFuture:
 
 
 def put_on(lane: Any, what: str, put: Callable[..., Any], *args: Any) -> Any:
-    """Call what puts an event, or a wait for one, on a stream that a user gave; return what it returns.
+    """Call ``put``, which puts an event, or a wait for one, on a stream of the user's; return its result.
 
-    Raises
-    ------
-    DeviceLostError
-        Work on the device has failed.
-    EventError
-        The device is sound, so it is the stream that is none of it: a handle does not say whose it is.
+    Raise `DeviceLostError` if work on the device has failed; else `EventError`, because the stream is not the device's:
+    a handle does not say whose it is.
     """
     try:
         return put(*args)
