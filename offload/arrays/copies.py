@@ -95,17 +95,9 @@ def _native_axes(box: Box) -> tuple[int, ...]:
 def chunks(box: Box, limit_nbytes: int, side: int = 0) -> Iterator[Box]:
     """Yield boxes of bounded size, which together are ``box``, in the order of its axes.
 
-    An axis, or the row, is cut where what lies inside of it fits; the parts are of nearly equal size. A row is cut
-    at multiples of 64 bytes.
-
-    Parameters
-    ----------
-    box : Box
-        The copy.
-    limit_nbytes : int
-        Most bytes of a part, 64 or more.
-    side : int
-        0 to bound the bytes that are copied, 1 or 2 to bound the `hull` of the destination or the source.
+    An axis, or the row, is cut where one step of it fits; the parts are of nearly equal size. A row is cut at multiples
+    of 64 bytes. A part has at most ``limit_nbytes`` >= 64; ``side`` is 0 to bound the bytes copied, 1 or 2 to bound the
+    `hull` of the destination or the source.
     """
     inner, level = box.row_nbytes, len(box.dims)
     while level and (grown := _grown(inner, box.dims[level - 1], side)) <= limit_nbytes:
@@ -192,15 +184,10 @@ def within_hull(box: Box, side: int) -> Box:
 
 
 def is_within_region(first: int, end: int, region_of: Callable[[int], tuple[int, int] | None]) -> bool:
-    """Tell whether the bytes from ``first`` to before ``end`` lie in one region of memory.
+    """Tell whether the bytes from ``first`` to before ``end`` > ``first`` lie in one region of memory.
 
-    Parameters
-    ----------
-    first, end : int
-        Addresses, ``first < end``.
-    region_of : callable
-        Returns address and bytes of the region that an address lies in, None if it lies in none. If what it returns is
-        without the address, the extent is unknown, and the region of the last byte is taken for the same one.
+    ``region_of`` returns address and bytes of the region of an address, None if it is in none. If the returned region
+    lacks the address, its extent is unknown, and the region of the last byte counts as the same one.
     """
     region = region_of(first)
     if region is None:

@@ -110,16 +110,10 @@ def _copy_blocks(dst: np.ndarray[Any, Any], src: np.ndarray[Any, Any], cut: Bloc
 
 
 class HostMemory:
-    """What one side of a copy covers of the host's memory, to be packed and unpacked piece by piece.
+    """The host memory of one side of a copy, to be packed and unpacked piece by piece.
 
-    Parameters
-    ----------
-    address : int
-        Of element ``(0, …, 0)``. The memory is not kept alive.
-    box : Box
-        The copy.
-    side : int
-        1 where it is the destination, 2 where it is the source.
+    ``address`` is that of element ``(0, …, 0)``; the memory is not kept alive. ``side`` is 1 for the destination and 2
+    for the source.
     """
 
     __slots__ = ("_bytes", "_dtype", "_low", "_side")

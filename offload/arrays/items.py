@@ -132,10 +132,7 @@ _new_tuple = tuple.__new__
 def array_section(array: Any) -> Section:
     """Return the storage that a host or device array covers.
 
-    Raises
-    ------
-    ClauseError
-        ``array`` is no array, or an array of Python objects.
+    Raise `ClauseError` if ``array`` is no array, or an array of Python objects.
     """
     is_plain = array.__class__ is np.ndarray
     if is_plain or isinstance(array, np.ndarray):
@@ -167,12 +164,10 @@ def array_section(array: Any) -> Section:
 
 
 def locator(item: Any) -> Section | Token:
-    """Return what a ``depend`` item names: the storage of an array, or a location of its own.
+    """Return the location of a ``depend`` item: the storage of an array, or a location of its own.
 
-    Raises
-    ------
-    ClauseError
-        The item is neither an array nor hashable, or is an iterator, or an array of another library in host memory.
+    Raise `ClauseError` if the item is neither an array nor hashable, is an iterator, or is an array of another library
+    in host memory.
     """
     if item.__class__ not in VALUES:
         if isinstance(item, np.ndarray) or is_device_array(item):

@@ -46,24 +46,13 @@ _LAYOUTS = 1024
 
 
 class Section(NamedTuple):
-    """The bytes that a list item covers, in canonical form; made by `section_of`.
+    """The bytes that a list item covers, in canonical form; made by `section_of`."""
 
-    Attributes
-    ----------
-    space : Hashable
-        The address space: `HOST` or a device's.
-    address : int
-        The lowest byte.
-    dims : tuple of (int, int)
-        ``(count, stride_nbytes)``, largest stride first; every count > 1, every stride > ``run_nbytes``.
-    run_nbytes : int
-        The innermost contiguous run; 0 for an item without elements, which has no ``dims``.
-    """
-
-    space: Hashable
-    address: int
+    space: Hashable  # the address space: `HOST` or a device's
+    address: int  # the lowest byte
+    # ``(count, stride_nbytes)``, largest stride first; every count > 1, every stride > ``run_nbytes``
     dims: tuple[tuple[int, int], ...]
-    run_nbytes: int
+    run_nbytes: int  # the innermost contiguous run; 0 for an item without elements, which has no ``dims``
 
     @property
     def nbytes(self) -> int:
@@ -97,18 +86,7 @@ def section_of(
 ) -> Section:
     """Return the section of an array.
 
-    Parameters
-    ----------
-    space : Hashable
-        The address space.
-    address : int
-        Address of element ``(0, …, 0)`` in bytes.
-    shape : sequence of int
-        Elements in each axis, each >= 0.
-    strides : sequence of int or None
-        Bytes, any sign, as long as ``shape``; None for a C-contiguous array.
-    itemsize : int
-        Bytes of an element.
+    ``address`` is that of element ``(0, …, 0)``. Strides are in bytes, of any sign; None means C-contiguous.
     """
     if strides is None:
         # This is on the path of every clause; the constructor of a named tuple costs as much as all the rest.
@@ -173,27 +151,18 @@ def locate(
 ) -> tuple[int, tuple[int, ...]] | None:
     """Find a view within the packed copy of an array.
 
-    The array's elements are stored elsewhere without gaps, in C order of ``outer_shape``. The view's elements have
-    the same size as the array's; each must be one of them, at exactly its address, so a misaligned one is not.
+    The copy has the array's elements without gaps, in C order of ``outer_shape``. The view's elements have the same
+    size as the array's; each must be one of them, at exactly its address. Addresses are those of element ``(0, …, 0)``,
+    strides are in bytes of any sign.
+
+    Return the offset of the view's first element in the copy and its strides, both in **elements**; an axis of one
+    element has stride 1. Return None if an element of the view is not one of the array's, and for a view without
+    elements.
 
     Each address is written in digits, one for an axis of the array (largest stride first), and an axis of the view is
-    the difference between the digits of two neighbours. If the digits stay in range at both ends of every
-    axis of the view, they do in between: whatever is returned is right, for every array. It is complete for an
-    array whose rows do not interleave, except for views that no slicing of it makes and whose place in the packed copy
-    would have no strides.
-
-    Parameters
-    ----------
-    outer_shape, outer_strides, outer_address
-        The array: elements, bytes of any sign, address of element ``(0, …, 0)``.
-    address, shape, strides
-        The view, likewise.
-
-    Returns
-    -------
-    (int, tuple of int) or None
-        Offset of the view's first element in the packed copy and its strides, both in **elements**; an axis of one
-        element has stride 1. None if an element of the view is not one of the array's, and for a view without elements.
+    the difference between the digits of two neighbours. If the digits stay in range at both ends of every axis of the
+    view, they do in between: the result is right for every array. It is complete for an array whose rows do not
+    interleave, except for views that no slicing of it makes and whose place in the packed copy would have no strides.
     """
     if 0 in shape or 0 in outer_shape:
         return None

@@ -164,50 +164,26 @@ class Axis(NamedTuple):
 
 
 class Turned(NamedTuple):
-    """The two axes of a transposition: first the one that is contiguous in the destination, then that in the source.
+    """The two axes of a transposition: first the one that is contiguous in the destination, then that in the source."""
 
-    Attributes
-    ----------
-    tile : TurnedTile
-        What is turned round at once.
-    extents : (int, int)
-        Elements.
-    axes : (int, int)
-        Their places among the axes of the work.
-    """
-
-    tile: TurnedTile
-    extents: tuple[int, int]
-    axes: tuple[int, int]
+    tile: TurnedTile  # the block that is transposed at once
+    extents: tuple[int, int]  # in elements
+    axes: tuple[int, int]  # their places among the axes of the work
 
 
 class Units(NamedTuple):
-    """The work of a kernel.
+    """The work of a kernel."""
 
-    Attributes
-    ----------
-    kernel : UnitKind
-        What a unit is.
-    count : int
-        Number of units, 1 to `MAX_UNITS`.
-    width : int
-        Bytes of an element; 0 for `UnitKind.ROWS`.
-    lanes, segment_nbytes, row_nbytes : int
-        Threads of a unit; bytes of a unit and of a row, 0 unless for `UnitKind.ROWS`.
-    axes : tuple of Axis
-        Innermost first. For `UnitKind.ROWS` the first counts the segments of a row and moves nothing.
-    turned : Turned or None
-        For `UnitKind.TILES`, which two axes count tiles.
-    """
-
-    kernel: UnitKind
+    kernel: UnitKind  # the kind of unit
+    # number of units, 1 to `MAX_UNITS`
     count: int  # type: ignore[assignment]  # same
-    width: int
-    lanes: int
-    segment_nbytes: int
-    row_nbytes: int
+    width: int  # bytes of an element; 0 for `UnitKind.ROWS`
+    lanes: int  # threads of a unit; 0 unless for `UnitKind.ROWS`
+    segment_nbytes: int  # bytes of a unit; 0 unless for `UnitKind.ROWS`
+    row_nbytes: int  # 0 unless for `UnitKind.ROWS`
+    # innermost first; for `UnitKind.ROWS` the first counts the segments of a row and moves nothing
     axes: tuple[Axis, ...]
-    turned: Turned | None
+    turned: Turned | None  # for `UnitKind.TILES`: which two axes count tiles
 
 
 def divisor(count: int) -> tuple[int, int]:
@@ -217,17 +193,11 @@ def divisor(count: int) -> tuple[int, int]:
 
 
 def units(box: Box, dst: int, src: int, *, keeps_order: bool = False) -> Units | None:
-    """Return a kernel's work for a box with something in it, or None where it needs more than one launch.
+    """Return a kernel's work for a box with something in it, or None if it needs more than one launch.
 
-    Parameters
-    ----------
-    box : Box
-        The copy.
-    dst, src : int
-        Addresses of element ``(0, …, 0)`` on both sides, as `collapse` counts them; only what `ALIGNMENT`
-        leaves of them matters.
-    keeps_order : bool
-        Whether short rows are copied in the order of the box, whatever is near in the source: over a link.
+    ``dst`` and ``src`` are addresses of element ``(0, …, 0)``, as `collapse` counts them; only their remainders by
+    `ALIGNMENT` matter. ``keeps_order`` copies short rows in the order of the box, even if others are near in the
+    source: for a link.
     """
     row = box.row_nbytes
     if len(box.dims) >= MAX_AXES or row > _MAX_ROW_NBYTES:
