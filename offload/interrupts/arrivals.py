@@ -38,17 +38,11 @@ _SENT: Final = "sent"
 
 
 class Signals:
-    """Stands in for ``_signal`` in the module `signal`.
-
-    Attributes
-    ----------
-    handlers : dict of int to callable
-        The program's handlers, which `_arrive` calls.
-    """
+    """Replaces ``_signal`` in the module `signal`."""
 
     def __init__(self, real: Any) -> None:
         self._real = real
-        self.handlers: dict[int, Any] = {}
+        self.handlers: dict[int, Any] = {}  # the program's handlers, which `_arrive` calls
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)

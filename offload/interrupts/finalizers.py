@@ -76,30 +76,20 @@ collector.watch()
 
 
 class PutOff:
-    """The calls that finalizers have made and nobody has carried out yet.
+    """The calls of finalizers that no thread has carried out yet.
 
-    One thread at a time carries them out, so that they keep their order, and none in the midst of another.
-
-    Attributes
-    ----------
-    calls : deque of (callable, object)
-        The oldest first, each with the runtime that it is for, if it is for one.
-    has_ended : bool
-        Whether the process ends, so that there is no later.
-    is_urgent : bool
-        Whether somebody may wait for one of them, who would not come by here.
-    stirs : set of callable
-        Each wakes a thread of a runtime that has nothing to do.
+    One thread at a time carries them out, so they keep their order, and none runs in the middle of another.
     """
 
     __slots__ = ("_is_taken", "_running", "calls", "has_ended", "is_urgent", "stirs")
 
     def __init__(self) -> None:
+        # the oldest first, each with the runtime that it is for, if any
         self.calls: deque[tuple[Callable[[], object], object]] = deque()
         self._running: tuple[int, object] = (0, None)  # the thread that is at it, and for which runtime
-        self.has_ended = False
-        self.is_urgent = False
-        self.stirs: set[Callable[[], None]] = set()
+        self.has_ended = False  # whether the process ends, so that there is no later
+        self.is_urgent = False  # whether a thread that does not pass here may wait for one of them
+        self.stirs: set[Callable[[], None]] = set()  # each wakes a thread of a runtime that has nothing to do
         self._is_taken = threading.Lock()
 
     @property
@@ -110,10 +100,7 @@ class PutOff:
     def add(self, call: Callable[[], object], runtime: object = None, *, is_urgent: bool = False) -> None:
         """Put off a call; if it is urgent, wake a thread that carries it out.
 
-        Raises
-        ------
-        RuntimeClosedError
-            The process ends, and there is no later.
+        Raise `RuntimeClosedError` if the process ends, because there is no later.
         """
         if self.has_ended:
             raise RuntimeClosedError("the process ends: what a finalizer asks for now cannot be done any more")
@@ -124,12 +111,9 @@ class PutOff:
                 stir()
 
     def carry_out(self) -> None:
-        """Carry out what there is, unless another call is at it; a failure is shown as that of a thread is.
+        """Carry out the calls, unless another call is doing so; show a failure as a thread's.
 
-        Raises
-        ------
-        BaseException
-            An interruption of the program has ended one of them; the others are due still.
+        An interruption of the program that ends one of them is raised; the others remain to be carried out.
         """
         calls, taken = self.calls, self._is_taken
         with Shield():
@@ -213,12 +197,9 @@ def catch_up() -> None:
 
 
 def refuse_inside(what: object) -> None:
-    """Refuse what waits or answers in a finalizer that came where a construct would be put off.
+    """Refuse a wait or an answer in a finalizer that came where a construct would be put off.
 
-    Raises
-    ------
-    UsageError
-        The cyclic collector runs the finalizer, or it came in the middle of the library's own steps.
+    Raise `UsageError` if the cyclic collector runs the finalizer, or it came in the middle of the library's own steps.
     """
     if not (collector.start or is_at_work()):
         return

@@ -57,13 +57,8 @@ def is_own(module: object) -> bool:
 def caller(depth: int = 1) -> FrameType:
     """Return where the program has called the library: the innermost frame that is the program's.
 
-    Where no frame is, as in a callback of a loop, in a thread of a pool and at the interpreter's end, it is the
-    outermost one.
-
-    Parameters
-    ----------
-    depth : int
-        Where to begin: 1 is the function that calls this one, 2 the function that has called that one.
+    If there is none, as in a callback of a loop, in a thread of a pool and at the interpreter's end, return the
+    outermost frame. A ``depth`` of 1 begins at the function that calls this one.
     """
     frame = sys._getframe(depth)  # noqa: SLF001  # what `inspect` and `logging` use
     try:  # every construct that is a call comes by here: to ask `is_between` of each frame takes twice as long
@@ -76,14 +71,10 @@ def caller(depth: int = 1) -> FrameType:
 
 
 def warn(message: str, category: type[Warning], location: str = "") -> None:
-    """Warn of something, at the line of the program that has called the library.
+    """Issue a warning at the line of the program that has called the library.
 
-    Parameters
-    ----------
-    message, category
-        As of `warnings.warn`.
-    location : str
-        ``file:line``, where no line of the program is being run; by default, as in Python, that is ``sys:1``.
+    ``location`` is a ``file:line`` to name if no line of the program is running; the default is ``sys:1``, as in
+    Python.
     """
     frame = caller()
     if is_between(frame):

@@ -33,20 +33,10 @@ Steps = TypeVar("Steps", bound="Callable[..., object]")
 
 
 class ShieldPlace(Protocol):
-    """What a thread is doing under a shield.
+    """The state of a thread under a shield."""
 
-    Attributes
-    ----------
-    in_body : bool
-        Whether the code that runs is a body's.
-    parker : Parker
-        What the thread may be parked on.
-    may_generate : bool
-        Whether constructs are allowed in the body that runs.
-    """
-
-    in_body: bool
-    parker: Any
+    in_body: bool  # whether the code that runs is a body's
+    parker: Any  # the thread may be parked on it
 
     @property
     def may_generate(self) -> bool: ...
@@ -128,22 +118,10 @@ def lower_shield(place: ShieldPlace, saved: Saved) -> None:
 
 
 class Shield:
-    """Says that a block is the library's own steps, so that interruptions wait, but in the bodies that it runs.
+    """Marks a block as the library's own steps: interruptions wait until its end, but not in the bodies that it runs.
 
-    Parameters
-    ----------
-    place : ShieldPlace, optional
-        The scope of the calling thread, where the block may wait or run bodies.
-
-    Attributes
-    ----------
-    thread : Shielded
-        Its ``pending`` says whether there is something for `check`.
-
-    Raises
-    ------
-    BaseException
-        At the end of the block: what an interruption raises that has arrived meanwhile.
+    ``place`` is the scope of the calling thread; the block needs it to wait or to run bodies. The end of the block
+    raises the exception of an interruption that has arrived meanwhile.
     """
 
     __slots__ = ("_place", "_saved", "thread")
@@ -153,7 +131,7 @@ class Shield:
 
     def __enter__(self) -> Self:
         self._saved = raise_shield(self._place)
-        self.thread = self._saved[0]
+        self.thread = self._saved[0]  # its ``pending`` says whether `check` has work
         return self
 
     def __exit__(
