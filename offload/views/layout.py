@@ -288,14 +288,8 @@ class Track:
 def route(hops: Sequence[tuple[Sequence[int], Sequence[int]]]) -> tuple[list[Track], int]:
     """Give every hop, stated as its columns above and below, a row so that no two lines touch.
 
-    A hop with one and the same column above and below is a straight line and needs no row.
-
-    Returns
-    -------
-    tracks : list of Track
-        One for a hop, two (upper half first) for one that was split.
-    rows : int
-        How many rows they take.
+    A hop with one and the same column above and below is a straight line and needs no row. Return one track for a hop,
+    two (upper half first) for one that was split, and the number of rows.
     """
     waiting = [
         Track(i, tuple(ups), tuple(downs)) for i, (ups, downs) in enumerate(hops) if {*ups, *downs} != {*ups[:1]}

@@ -30,14 +30,9 @@ if TYPE_CHECKING:
 
 
 class Notifier:
-    """Writes the lines of one runtime.
+    """Writes the lines of one runtime, for ``OFFLOAD_NOTIFY`` of 1 to 3.
 
-    Parameters
-    ----------
-    level : int
-        1 to 3.
-    number_of : callable
-        Gives the number of the device that an array is on; None on the host.
+    ``number_of`` returns the number of the device that an array is on; None on the host.
     """
 
     __slots__ = ("_level", "_number_of")
