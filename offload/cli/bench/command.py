@@ -56,12 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the parts that were asked for; the exit status is 0 whatever the figures are.
 
-    Raises
-    ------
-    ClauseError
-        An unknown part, a number below 1, or no device.
-    InternalError
-        A result was wrong.
+    Raise `ClauseError` for an unknown part, a number below 1, or no device, and `InternalError` for a wrong result.
     """
     # Not argparse's choices: its message could not say where the studies are.
     for name in args.part:

@@ -31,14 +31,9 @@ class Finding(NamedTuple):
 
 
 def in_turn(calls: Mapping[str, Callable[[], float]], repeat: int) -> dict[str, Samples]:
-    """Call all in turn, after one turn that warms up; return what each returned in each turn.
+    """Call all in turn, after one turn that warms up; return the results of each in ``repeat`` >= 1 turns.
 
-    Parameters
-    ----------
-    calls : dict of callables
-        Each takes its own time and returns its figure.
-    repeat : int
-        At least 1: the turns that count.
+    Each function measures itself, and returns its figure.
     """
     samples: dict[str, Samples] = {name: [] for name in calls}
     gc.collect()

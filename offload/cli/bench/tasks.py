@@ -34,15 +34,7 @@ def null() -> None:
 
 
 def measure(repeat: int, n_tasks: int = _N_TASKS) -> list[Finding]:
-    """Measure tasks that are independent of each other, and a chain of tasks, on one worker and the caller.
-
-    Parameters
-    ----------
-    repeat : int
-        Turns.
-    n_tasks : int
-        Tasks in a turn.
-    """
+    """Measure tasks that are independent of each other, and a chain of tasks, on one worker and the caller."""
     rows: dict[str, dict[str, list[float]]] = {}
     for shape, n_cells in (("independent", n_tasks), ("chain", 1)):
         # A task updates one cell: each its own, or all the same.

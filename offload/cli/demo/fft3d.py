@@ -74,10 +74,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the demo: 0, or 1 if the result is wrong.
 
-    Raises
-    ------
-    ClauseError, DeviceError
-        The options, the input or the output cannot be used. Nothing has been changed.
+    Raise `ClauseError` or `DeviceError` if the options, the input or the output cannot be used. Then nothing has
+    changed.
     """
     if args.mpi:
         try:

@@ -65,10 +65,7 @@ def _agreed(comm: MPI.Comm) -> Iterator[None]:
 def run(args: argparse.Namespace) -> int:
     """Run the demo on all ranks; the status is the same on each.
 
-    Raises
-    ------
-    ClauseError
-        On rank 0: the options, the input or the output cannot be used on one of the ranks.
+    Raise `ClauseError` on rank 0 if the options, the input or the output cannot be used on one of the ranks.
     """
     comm = MPI.COMM_WORLD
     try:

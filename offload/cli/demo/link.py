@@ -27,10 +27,7 @@ _TO_DEVICE, _TO_HOST = 1, 2  # cudaMemcpyKind
 def host_slab(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Return uninitialised host memory that the devices copy from and to by themselves: pinned on CUDA.
 
-    Raises
-    ------
-    ClauseError
-        There is not so much memory.
+    Raise `ClauseError` if memory is short.
     """
     nbytes = math.prod(shape) * dtype.itemsize
     physical_nbytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -27,27 +27,13 @@ MESSAGE_S = 2e-6
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What was measured.
+    """The measured times of a machine, in seconds."""
 
-    Attributes
-    ----------
-    transform_s : float
-        Seconds of the device for a byte that is transformed.
-    link_s : float
-        Seconds of the link for a byte each way, both ways at once.
-    network_s : float
-        Seconds of the network for a byte that a rank sends, all ranks sending.
-    overhead_s : float
-        Seconds of the host for a piece.
-    message_s : float
-        Seconds for a message, whatever its size.
-    """
-
-    transform_s: float
-    link_s: float
-    network_s: float
-    overhead_s: float = OVERHEAD_S
-    message_s: float = MESSAGE_S
+    transform_s: float  # of the device, for a byte that is transformed
+    link_s: float  # for a byte each way, both ways at once
+    network_s: float  # for a byte that a rank sends, all ranks sending
+    overhead_s: float = OVERHEAD_S  # of the host, for a piece
+    message_s: float = MESSAGE_S  # for a message of any size
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +57,7 @@ def exchange_s(machine: Machine, nbytes: float, pieces: int, ranks: int) -> floa
 
 
 def predict(machine: Machine, nbytes: float, pieces: int, ranks: int) -> Times:
-    """Return how long a transform takes.
-
-    Parameters
-    ----------
-    nbytes : float
-        Bytes of a rank's part.
-    pieces : int
-        Pieces of a rank, at least 1.
-    ranks : int
-        Ranks that exchange with each other, at least 1.
-    """
+    """Return the times of a transform of ``nbytes`` on each rank, in ``pieces`` >= 1, between ``ranks`` >= 1."""
     x, n = pass_s(machine, nbytes, pieces), exchange_s(machine, nbytes, pieces, ranks)
     return Times(
         planes_s=max(x, n) + x + (x + n) / pieces,

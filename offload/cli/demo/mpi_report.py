@@ -23,15 +23,7 @@ _NAMES = {"bulk": "bulk-synchronous", "async": "asynchronous", "peer": "mpi4py-f
 
 @dataclass(kw_only=True)
 class MPIReport(Report):
-    """What was run on all ranks, and what was measured: times and bytes are those of the rank that has most.
-
-    Attributes
-    ----------
-    visits : int
-        How many times a rank's part goes to the device.
-    exchanged_nbytes : int
-        Bytes that a rank sends to others.
-    """
+    """The run and its measurements on all ranks: times and bytes are those of the rank that has most."""
 
     baseline: ClassVar[str] = "bulk"
     ranks: int
@@ -39,8 +31,8 @@ class MPIReport(Report):
     schedule: str
     inverse: bool
     part_nbytes: int
-    visits: int
-    exchanged_nbytes: int
+    visits: int  # how many times a rank's part goes to the device
+    exchanged_nbytes: int  # that a rank sends to others
     library: str
     gpu_aware: bool
 

@@ -41,13 +41,7 @@ class Expected:
 
 
 def reference(source: Any, shape: tuple[int, ...], load: Callable[[Array, Any], None]) -> Expected:
-    """Return what the transform of a field is, in double precision.
-
-    Raises
-    ------
-    ClauseError
-        This machine has not the memory for it.
-    """
+    """Return the transform of a field in double precision; raise `ClauseError` if memory is short."""
     nbytes = source.size * 16 * (1 if library() == "scipy.fft" else 2)
     physical_nbytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:

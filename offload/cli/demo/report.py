@@ -21,25 +21,7 @@ _NAMES = {"sync": "synchronous", "async": "asynchronous", "peer": "by hand"}
 
 @dataclass
 class Report:
-    """What was run, and what was measured.
-
-    Attributes
-    ----------
-    pieces : tuple of int
-        Pieces of the first and of the second pass.
-    times_s : dict
-        Seconds of each run, by form: ``"sync"``, ``"async"``, ``"peer"``.
-    errors : dict
-        Largest relative error of each form, with ``--verify``.
-    reference : str or None
-        What the errors are measured against.
-    remark : str or None
-        Why an error is not a number, as a sentence.
-    work_nbytes : int
-        Bytes of the library's work areas on the device.
-    link_bytes_per_s : float
-        Bytes per second of each direction; ``bound`` says how it was measured.
-    """
+    """The run and its measurements."""
 
     device: str
     kind: str
@@ -47,21 +29,22 @@ class Report:
     input_dtype: str
     dtype: str
     shape: tuple[int, int, int]
-    pieces: tuple[int, int]
+    pieces: tuple[int, int]  # of the first and of the second pass
     pencils: int | None
     buffers: int
     buffer_nbytes: int
     field_nbytes: int
     peak_device_nbytes: int
     device_memory_nbytes: int
-    link_bytes_per_s: float
+    link_bytes_per_s: float  # of each direction; ``bound`` says how it was measured
     bound: str
-    work_nbytes: int = 0
+    work_nbytes: int = 0  # the library's work areas on the device
     baseline: ClassVar[str] = "sync"
-    reference: str | None = None
-    remark: str | None = None
+    reference: str | None = None  # the errors are measured against it
+    remark: str | None = None  # why an error is not a number, as a sentence
+    # of each run, by form: ``"sync"``, ``"async"``, ``"peer"``
     times_s: dict[str, list[float]] = field(default_factory=dict)
-    errors: dict[str, float] = field(default_factory=dict)
+    errors: dict[str, float] = field(default_factory=dict)  # largest relative error of each form, with ``--verify``
 
     @property
     def moved_nbytes(self) -> int:
