@@ -43,17 +43,9 @@ if TYPE_CHECKING:
 
 
 class Key:
-    """What a record is kept under; it keeps the arguments, so that no storage of theirs names something new.
+    """The key of a record; it keeps the arguments, so no other object can take the address of their storage.
 
-    Attributes
-    ----------
-    given : tuple of (tuple, dict)
-        What the body is called with: the arguments, or where those may change a copy.
-
-    Raises
-    ------
-    TooMuchError
-        The arguments reach too many objects.
+    Raise `TooMuchError` if the arguments reach too many objects.
     """
 
     __slots__ = (
@@ -72,6 +64,7 @@ class Key:
         self._runtime = runtime
         self._bound = bound
         self.graph_id = graph_id
+        # the body's arguments, as (args, kwargs): copies of those that may change
         self._args = self.given = args, kwargs
         self._signed = _signed_call(args, kwargs)
         self._layouts: list[Any] = []
@@ -265,16 +258,10 @@ _CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, np.dty
 
 
 class _Copies:
-    """Copies of arguments, and of what is in them; what occurs twice is copied once.
-
-    Attributes
-    ----------
-    alone : set of int
-        By `id`, objects that cannot be copied, or do not equal their copies.
-    """
+    """Copies of arguments and of their contents; an object that occurs twice is copied once."""
 
     def __init__(self) -> None:
-        self.alone: set[int] = set()
+        self.alone: set[int] = set()  # ids of objects that cannot be copied, or do not equal their copies
         self._made: dict[int, tuple[Any, Any]] = {}  # with the original, whose id stays its own
 
     def beside(self, others: _Copies) -> Iterator[tuple[Any, Any]]:

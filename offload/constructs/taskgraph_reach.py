@@ -107,17 +107,8 @@ class _How(IntEnum):
 class GraphReach:
     """The arrays that arguments reach through objects, and the paths to them, as they are now.
 
-    Parameters
-    ----------
-    args : tuple
-        The arguments, which the key compares by value.
-    bound : tuple
-        Objects that the body has besides its arguments.
-
-    Raises
-    ------
-    TooMuchError
-        They reach too much.
+    The key compares ``args`` by value; ``bound`` are objects that the body has besides its arguments. Raise
+    `TooMuchError` if they reach too much.
     """
 
     __slots__ = ("_arrays", "_classes", "_copied", "_found_in", "_kept", "_n_left", "_objects", "_todo")

@@ -52,18 +52,10 @@ _NUMBERS = "biufcV"
 
 
 class Private(NamedTuple):
-    """Storage of its own for an argument.
+    """Storage of its own for an argument."""
 
-    Attributes
-    ----------
-    host : array
-        Its shape and dtype; with ``is_first`` a copy of the contents at the call, C-ordered.
-    is_first : bool
-        The storage begins with the contents of ``host``.
-    """
-
-    host: Any
-    is_first: bool
+    host: Any  # its shape and dtype; with ``is_first`` a C-ordered copy of the contents at the call
+    is_first: bool  # the storage begins with the contents of ``host``
 
     def on_host(self) -> np.ndarray[Any, Any]:
         """Return the storage for a region that runs on the host."""
@@ -71,46 +63,10 @@ class Private(NamedTuple):
 
 
 class Binding:
-    """What the arguments of a call become.
+    """The effect of a region's clauses on the arguments of a call.
 
-    Parameters
-    ----------
-    args, kwargs
-        The arguments.
-    items : list of MapItem
-        What clauses map. The binding adds what is mapped without a clause.
-
-    Attributes
-    ----------
-    args, kwargs
-        What the body is given in each slot that is in none of ``arrays``, ``copies`` and ``privates``.
-    items : list of MapItem
-        What the region maps.
-    arrays : list of (slot, array, int, int)
-        Host arrays that the body is given as device arrays: the slot, the array or the section of it, its address, and
-        the number of the item that holds it.
-    copies : list of (slot, Expansion)
-        Objects that the body is given a copy of, with what their mappers made of them.
-    privates : dict
-        By slot, the arguments that get storage of their own.
-    sections : dict
-        By slot, the array of which a clause names a section; or an argument in which clauses name what it holds.
-    objects : dict
-        By the `id` of an object that a clause maps, what its mapper made of it.
-    passed, others : list of (slot, value)
-        The arguments that are no scalars; those of them that are no plain host arrays.
-    key : tuple or None
-        What it is to be remembered by; None if it is, or is not to be.
-    changed : list of int or None
-        The numbers of the items that the body writes to, where that is known; else None, or all of them.
-    known : object
-        What else has been found out for such arguments, by a construct that remembers it with them.
-    settled : object
-        What the works of calls that share it have found out; None at first.
-    held : list
-        Device arrays in containers, which the program may empty meanwhile.
-    takes_device_arrays : bool
-        Whether there are device arrays among the arguments, or in containers.
+    ``items`` come from clauses; the binding adds those that are mapped without a clause. In the fields a *slot* is the
+    position or the name of an argument.
     """
 
     __slots__ = (
@@ -133,22 +89,27 @@ class Binding:
     )
 
     def __init__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], items: list[MapItem]) -> None:
-        self.args = args
+        self.args = args  # the body's arguments in each slot that is in none of ``arrays``, ``copies`` and ``privates``
         self.kwargs = kwargs
-        self.items = items
+        self.items = items  # the region maps them
+        # (slot, host array or section, address, number of its item) for each array that the body gets from the device
         self.arrays: list[tuple[Slot, Any, int, int]] = []
-        self.copies: list[tuple[Slot, Expansion]] = []
-        self.privates: dict[Slot, Private] = {}
+        self.copies: list[tuple[Slot, Expansion]] = []  # (slot, Expansion) of objects of which the body gets a copy
+        self.privates: dict[Slot, Private] = {}  # by slot, the arguments that get storage of their own
+        # by slot, an array of which a clause names a section, or an argument in which clauses name contents
         self.sections: dict[Slot, Any] = {}
+        # by the `id` of an object that a clause maps, the expansion by its mapper
         self.objects: dict[int, Expansion] = {}
-        self.passed: list[tuple[Slot, Any]] = []
-        self.others: list[tuple[Slot, Any]] = []
+        self.passed: list[tuple[Slot, Any]] = []  # (slot, value) of the arguments that are no scalars
+        self.others: list[tuple[Slot, Any]] = []  # those of ``passed`` that are no plain host arrays
+        # under which the binding is to be remembered; None if it is remembered, or not to be
         self.key: tuple[Any, ...] | None = None
-        self.changed: list[int] | None = None
+        self.changed: list[int] | None = None  # the numbers of the items that the body writes to; None means all
+        # the other results for such arguments, of a construct that remembers them with the binding
         self.known: Any = None
-        self.settled: Any = None
-        self.held: list[object] = []
-        self.takes_device_arrays = False
+        self.settled: Any = None  # the results of the works of calls that share the binding; None at first
+        self.held: list[object] = []  # device arrays in containers, which the program may empty meanwhile
+        self.takes_device_arrays = False  # whether there are device arrays among the arguments, or in containers
 
     @classmethod
     def of(cls, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Self:
@@ -195,12 +156,8 @@ class Binding:
     def complete(self, place: DevicePlace) -> Self:
         """Decide about the arguments that are not private, for a region that runs at ``place``; return this.
 
-        Raises
-        ------
-        ClauseError, MapError
-            An array that cannot be mapped; what mappers raise.
-        MapError, RegionClosedError
-            As `native_array`.
+        Raise `ClauseError` or `MapError` for an array that cannot be mapped, the errors of mappers, and those of
+        `native_array`.
         """
         privates, sections = self.privates, self.sections
         for slot, value in self.passed:
@@ -290,13 +247,7 @@ class Binding:
         return expansion is not None
 
     def kept(self) -> Self:
-        """Take objects that have a mapper as they are now, for what is decided when the region runs; return this.
-
-        Raises
-        ------
-        ClauseError, MapError
-            What mappers raise.
-        """
+        """Take objects that have a mapper as they are now, for a decision when the region runs; return this."""
         for slot, value in self.others if MAPPERS else ():
             if slot not in self.privates and id(value) not in self.objects and mapper_of(value) is not None:
                 expansion = expansion_of(value, MapType.TOFROM, f"argument {slot}").keep()
@@ -306,12 +257,9 @@ class Binding:
 
     # -- the host as device --------------------------------------------------------------------------
     def on_host(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return what the body is given on the host: nothing is mapped, but what is private is.
+        """Return the body's arguments on the host: nothing is mapped, but private arguments are private.
 
-        Raises
-        ------
-        ClauseError, MapError
-            As the mapper of an argument would have it on a device.
+        The errors are those that mappers would raise on a device.
         """
         copies: dict[int, Any] = {}  # an object given twice is one object in the body; the arguments keep ids valid
 
@@ -334,12 +282,7 @@ class Binding:
 def native_array(value: Any, place: DevicePlace) -> Any:
     """Return a device array as the array of the place's device: itself, or a view of another library's.
 
-    Raises
-    ------
-    MapError
-        It is not on that device.
-    RegionClosedError
-        Its storage has gone back.
+    Raise `MapError` if it is on another device, and `RegionClosedError` if its storage has been freed.
     """
     device = place.device
     array = device.as_array(value)

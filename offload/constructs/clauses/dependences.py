@@ -37,30 +37,9 @@ if TYPE_CHECKING:
 class Dependence:
     """One ``depend`` clause: a dependence type and its list items.
 
-    Parameters
-    ----------
-    type_ : DependType
-        The dependence type.
-    items : tuple
-        The list items. Those without storage, such as an empty array, are left out: they are in no order.
-    n_holders : int
-        The references that a list item has if nothing but the program's own call of `in_`, `out`, … refers to it. By
-        default the clause is made of one that has been checked, and an item may have no other reference.
-
-    Attributes
-    ----------
-    type : DependType
-        The dependence type.
-    joins : DependType or None
-        The same where consecutive tasks of the type are one set; None for ``out`` and ``inout``, which order alike.
-    keys : tuple or None
-        The storage locations named, none while ``is_late``; None stands for `all_memory`.
-    items : tuple
-        The list items that have storage, which keeps it alive.
-    is_symbolic : bool
-        Whether an item is a string, whose storage is known at the call only.
-    is_late : bool
-        Whether an item is one, or another whose storage is known at the construct only.
+    Items without storage, such as an empty array, are left out: they are in no order. ``n_holders`` is the number of
+    references to a list item if nothing but the program's own call of `in_`, `out`, … refers to it; by default the
+    clause is made of one that has been checked, and an item may have no other reference.
     """
 
     __slots__ = ("is_late", "is_symbolic", "items", "joins", "keys", "type")
@@ -69,8 +48,10 @@ class Dependence:
         if n_holders and not items:
             raise DependError(f"depend({type_.value}) names no list item; name at least one")
         self.type = type_
+        # the type if consecutive tasks of it are one set; None for ``out`` and ``inout``, which order alike
         self.joins = None if type_ in _WRITERS else type_
-        self.items = items
+        self.items = items  # the list items that have storage, which keeps it alive
+        # is_symbolic: an item is a string; is_late: the storage of an item is known at the call, or the construct, only
         self.is_symbolic = self.is_late = names_all = False
         keys: list[Hashable] = []
         for item in items:
@@ -97,6 +78,7 @@ class Dependence:
             keys.append(key)
         if names_all and self.joins is not None:
             raise DependError(f"depend({type_.value}): all_memory can only be written; use out or inout")
+        # the storage locations, none while ``is_late``; None stands for `all_memory`
         self.keys: Sequence[Hashable] | None = ()
         if not self.is_late:
             self.keys = None if names_all else tuple(keys)
@@ -379,12 +361,8 @@ def check_depend(value: Any) -> tuple[Dependence | DepObj, ...]:
 def check_depend_now(construct: str, value: Any) -> tuple[Dependence, ...]:
     """Return the dependences of a construct that is encountered where its clauses are written.
 
-    Raises
-    ------
-    DependError
-        An item is no dependence, or a depobj that has been destroyed.
-    ClauseError
-        A list item is a string: a name of what?
+    Raise `DependError` if an item is no dependence, or a destroyed depobj; `ClauseError` if a list item is a string,
+    because there is no function to which its name belongs.
     """
     if value.__class__ is list or value.__class__ is tuple:
         for dependence in value:

@@ -44,18 +44,12 @@ if TYPE_CHECKING:
 
 
 class FollowedItem(Followed):
-    """The key of a task or an event that a clause names.
-
-    Attributes
-    ----------
-    what : Task or Event
-        The item.
-    """
+    """The key of a task or an event that a clause names."""
 
     __slots__ = ("what",)
 
     def __init__(self, what: Any) -> None:
-        self.what = what
+        self.what = what  # the task or event
 
     def __repr__(self) -> str:
         return _name_of(self.what)
@@ -78,24 +72,16 @@ class FollowedItem(Followed):
 
 
 class StandIn(Task):
-    """Stands in a region for a task that is in another one, or for an event; never entered, and never run.
-
-    Attributes
-    ----------
-    followed : Task or None
-        What it stands for; of an event the task that has ended without it.
-    seen : bool
-        Whether nobody is to be told of its failure, as is the rule: what follows it fails, too.
-    """
+    """Represents, in a region, a task of another region or an event; never entered, and never run."""
 
     __slots__ = ("_scope", "followed", "what")
 
-    seen = True
+    seen = True  # its failure needs no report: the tasks that follow it fail too
 
     def __init__(self, scope: Scope, what: Any) -> None:
         self._scope = scope
         self.what = what
-        self.followed: Task | None = None
+        self.followed: Task | None = None  # the task; of an event, the task that has ended without it
         frame = scope.frame("depend")
         if isinstance(what, Event):
             super().__init__(Site("event", "event", "its source", scope.runtime), nothing, (), None, frame)
@@ -138,12 +124,8 @@ def awaited(task: Task) -> Task:
 def keys_of(what: Any) -> tuple[Token, FollowedItem]:
     """Return the keys of a task or event in the clause of a construct that is encountered now.
 
-    Raises
-    ------
-    UnsupportedError
-        A graph is recorded that is to run by itself, and the item is no task of it, or an event of none.
-    UsageError
-        The task was only recorded.
+    Raise `UnsupportedError` if a graph is recorded that is to run by itself, and the item is not part of it;
+    `UsageError` if the task was only recorded.
     """
     recorder = here().recorder
     task = what.task if isinstance(what, Event) else what

@@ -119,21 +119,9 @@ _OWN_MEANING = (np.ndarray, np.generic, int, float, complex, str, bytes, type(No
 
 
 def expand(item: Any, map_type: MapType, mapper: str | None = None) -> list[Leaf]:
-    """Return the arrays that a list item stands for: itself, or what its mapper maps.
+    """Return the arrays of a list item: itself, or those that its mapper maps. Raise as `expand_object` does.
 
-    Parameters
-    ----------
-    item : array or object with a mapper
-    map_type : MapType
-        What the item is mapped with. For ``target update``: `MapType.TO` or `MapType.FROM`; those leaves move whose
-        type is the same then.
-    mapper : str, optional
-        The mapper's name.
-
-    Raises
-    ------
-    ClauseError, MapError
-        As `expand_object`.
+    For ``target update`` the ``map_type`` is `MapType.TO` or `MapType.FROM`; then only leaves of that type move.
     """
     if isinstance(item, np.ndarray):
         return [Leaf(item, map_type, PLAIN)]
@@ -147,14 +135,10 @@ def expand_object(
     modifiers: Modifiers = PLAIN,
     _outer: tuple[Any, ...] = (),
 ) -> Expansion:
-    """Return what the mapper of an object maps, nested mappers included.
+    """Return everything that the mapper of an object maps, nested mappers included.
 
-    Raises
-    ------
-    ClauseError
-        The object has no such mapper, or the mapper gave something that is no map item.
-    MapError
-        Mappers lead back to an object that is just being expanded.
+    Raise `ClauseError` if the object has no such mapper, or the mapper returned something that is no map item;
+    `MapError` if mappers lead back to an object that is being expanded.
     """
     if any(item is outer for outer in _outer):
         path = " → ".join(type(part).__name__ for part in (*_outer, item))
@@ -212,32 +196,18 @@ def _no_item(part: Any, item: Any) -> str:
 
 
 class Expansion:
-    """What a mapper made of one object.
-
-    Attributes
-    ----------
-    item : object
-        The object.
-    own : list of Leaf
-        Arrays that its own mapper named.
-    parts : dict
-        Expansions of objects that its own mapper named, by `id`; each keeps its object alive.
-    kept : object
-        A copy of the object as it was at `keep`.
-    places : dict or None
-        By the names of its attributes, those that are, or hold, what was mapped; None before `keep`.
-    functions : list of callable
-        The mappers that have named ``own``, in the same order.
-    """
+    """The result of a mapper for one object."""
 
     __slots__ = ("functions", "item", "kept", "own", "parts", "places")
 
     def __init__(self, item: Any, function: Callable[[Any], Any]) -> None:
-        self.item = item
-        self.functions = [function]
-        self.kept: Any = None
+        self.item = item  # the object
+        self.functions = [function]  # the mappers that have named ``own``, in the same order
+        self.kept: Any = None  # a copy of the object as it was at `keep`
+        # by the attributes' names, those that are, or hold, mapped arrays; None before `keep`
         self.places: dict[str, _Place] | None = None
-        self.own: list[Leaf] = []
+        self.own: list[Leaf] = []  # arrays that its own mapper named
+        # by `id`, expansions of objects that its own mapper named; each keeps its object alive
         self.parts: dict[int, Expansion] = {}
 
     def add_part(self, part: Expansion) -> None:
@@ -258,11 +228,8 @@ class Expansion:
     def keep(self) -> Expansion:
         """Have `rebuilt` copy the object as it is now, whatever the program does with it; return this.
 
-        Raises
-        ------
-        MapError
-            No attribute holds an array that was mapped, so that the body could not reach it; or the mapper yields
-            other elements of the copy than of the object.
+        Raise `MapError` if no attribute holds a mapped array, because the body could not reach it; or if the mapper
+        yields other elements of the copy than of the object.
         """
         attributes = attributes_of(self.item)
         partly: list[str] = []
@@ -303,12 +270,9 @@ class Expansion:
         )
 
     def rebuilt(self, corresponding: Callable[[np.ndarray[Any, Any]], Any]) -> Any:
-        """Return a shallow copy whose mapped attributes are what ``corresponding`` makes of the host's arrays.
+        """Return a shallow copy whose mapped attributes are ``corresponding`` of the host's arrays.
 
-        Raises
-        ------
-        MapError
-            As `keep`, which is done if it was not.
+        Call `keep` first if nothing was kept; raise as it does.
         """
         if self.places is None:
             self.keep()
@@ -416,23 +380,16 @@ _FORMS = tuple(_Form)  # to go through an enum takes three calls
 
 
 class _Finder:
-    """Finds the mapped arrays of one object in its attributes.
-
-    Attributes
-    ----------
-    partly : list of str
-        Names of the attributes of which a part was mapped, and texts of mapped arrays that nested objects hold.
-    is_possible : bool
-        Whether all those attributes can have the form.
-    """
+    """Finds the mapped arrays of one object in its attributes."""
 
     __slots__ = ("_containers", "_expansion", "_form", "_sections", "_unnamed", "is_possible", "partly")
 
     def __init__(self, expansion: Expansion, attributes: dict[str, Any], form: _Form) -> None:
         self._expansion = expansion
         self._form = form
+        # attributes of which a part was mapped, and texts of mapped arrays in nested objects
         self.partly: list[str] = []
-        self.is_possible = True
+        self.is_possible = True  # whether all those attributes can have the form
         self._containers: dict[int, _Place | None] = {}  # by `id`
         self._sections = [array_section(leaf.array) for leaf in expansion.own]
         held = [array_section(array) for array in _arrays(list(attributes.values()))]

@@ -215,10 +215,7 @@ def check_clauses(
 ) -> dict[str, Any]:
     """Return the clauses of a construct, each passed through its check.
 
-    Raises
-    ------
-    ClauseError
-        The construct has no such clause, or a value is wrong.
+    Raise `ClauseError` if the construct has no such clause, or a value is wrong.
     """
     checked = {}
     for name, value in given.items():

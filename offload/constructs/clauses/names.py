@@ -153,10 +153,7 @@ def bound_by(
 def parse_item(text: str) -> SymbolicItem:
     """Parse a list item in OpenMP's notation: ``x``, ``x[0:n]``, ``a[i][0:n:2]`` (lower : length : stride), ``o.x``.
 
-    Raises
-    ------
-    ClauseError
-        The text is not a name followed by members, indices or sections.
+    Raise `ClauseError` if the text is not a name followed by members, indices or sections.
     """
     try:
         node = ast.parse(text.strip(), mode="eval").body

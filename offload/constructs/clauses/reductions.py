@@ -52,11 +52,8 @@ class ReductionItem(NamedTuple):
 def check_reduction(clause: str, value: Any) -> tuple[ReductionItem, ...]:
     """Return the list items of a reduction clause, ``{"+": [total], …}``; none for None.
 
-    Raises
-    ------
-    ClauseError
-        Not a dict, an operator that does not exist or has no meaning for an item's dtype, no item, or one that is
-        neither an array on the host nor a string.
+    Raise `ClauseError` for another value, an operator that does not exist or has no meaning for an item's dtype, no
+    item, or an item that is neither an array on the host nor a string.
     """
     if value is None:
         return ()
@@ -111,10 +108,7 @@ def resolved(clause: str, items: Sequence[ReductionItem], names: Mapping[str, An
 def reductions_of(clause: str, items: Sequence[ReductionItem]) -> tuple[Reduction, ...]:
     """Return a reduction for each list item of a clause that begins one.
 
-    Raises
-    ------
-    ClauseError
-        An item is a string or read-only, overlaps itself, or shares storage with another one.
+    Raise `ClauseError` if an item is a string or read-only, overlaps itself, or shares storage with another one.
     """
     found: list[Reduction] = []
     for name, item in items:
@@ -152,27 +146,16 @@ _adding = threading.Lock()
 
 
 class Reduction:
-    """A list item of a reduction, in one region.
-
-    Attributes
-    ----------
-    operator : Operator
-        What it combines with.
-    original : numpy.ndarray
-        The list item.
-    identities : set
-        Of the original and of all private arrays, by which tasks name the reduction.
-    is_open : bool
-        Whether the region that it belongs to has not ended.
-    """
+    """A list item of a reduction, in one region."""
 
     __slots__ = ("_free", "_made", "identities", "is_open", "operator", "original")
 
     def __init__(self, operator: Operator, original: Any) -> None:
         self.operator = operator
-        self.original = original
+        self.original = original  # the list item
+        # of the original and of all private arrays, by which tasks name the reduction
         self.identities = {identity_of(original)}
-        self.is_open = True
+        self.is_open = True  # whether its region has not ended
         self._made: list[Any] = []
         self._free: list[Any] = []
 
@@ -235,10 +218,7 @@ class Reduction:
 def end_reductions(group: Group, *, combines: bool) -> None:
     """End the reductions of a group all of whose tasks are complete; without ``combines`` the items stay as they are.
 
-    Raises
-    ------
-    BaseException
-        What a combiner raised; the list items are as they were.
+    If a combiner raises, the list items are unchanged too.
     """
     reductions, group.reductions = group.reductions, ()
     try:
@@ -279,13 +259,10 @@ def parts_of(
     kwargs: Mapping[str, Any],
     group: Group | None,
 ) -> tuple[ReducedPart, ...]:
-    """Return what a call with these arguments takes part in.
+    """Return the reductions in which a call with these arguments takes part.
 
-    Raises
-    ------
-    ClauseError
-        No taskgroup around the call reduces an item with that operator, the body is not passed an item, or items
-        contradict each other.
+    Raise `ClauseError` if no taskgroup around the call reduces an item with that operator, the body is not passed an
+    item, or items contradict each other.
     """
     names = visible.at_call(args, kwargs) if visible is not None else {}
     parts: list[ReducedPart] = []
@@ -356,15 +333,8 @@ class ReducingTasks(NamedTuple):
 class ReducingBody:
     """The body of one task that takes part in reductions.
 
-    Parameters
-    ----------
-    function : callable
-        The user's function.
-    parts : tuple of ReducedPart
-        What it receives private arrays for.
-    until_complete : bool
-        Whether the task goes on when the call has returned: it is detached, or a coroutine. `completed` is to be called
-        when it is complete.
+    It calls ``function`` with private arrays for ``parts``. ``until_complete`` tells whether the task goes on when the
+    call has returned, because it is detached or a coroutine; then call `completed` when it is complete.
     """
 
     __slots__ = ("_function", "_parts", "_taken", "_until_complete")

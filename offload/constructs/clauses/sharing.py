@@ -58,24 +58,9 @@ SHARING: Final = ("firstprivate", "private", *_DEVICE_CLAUSES)
 
 
 class ArgumentRules:
-    """The data-sharing clauses and ``defaultmap`` of a target function.
+    """The data-sharing clauses and ``defaultmap`` of a target function, from all its checked clauses.
 
-    Parameters
-    ----------
-    clauses : mapping
-        All checked clauses of the construct.
-    names : VisibleNames
-        Of the function.
-
-    Raises
-    ------
-    ClauseError
-        A string names no parameter, or one is named in two clauses that contradict each other.
-
-    Attributes
-    ----------
-    excused : frozenset of str
-        Parameters that clauses of another kind name, which ``defaultmap`` leaves alone.
+    Raise `ClauseError` if a string names no parameter, or if two clauses that name one contradict each other.
     """
 
     __slots__ = ("_behaviour", "_clauses", "_mapped", "_names", "_positional", "excused")
@@ -84,6 +69,7 @@ class ArgumentRules:
     """What messages call clauses that a construct has under other names."""
 
     def __init__(self, clauses: Mapping[str, Any], names: VisibleNames) -> None:
+        # parameters that clauses of another kind name, which ``defaultmap`` leaves alone
         self.excused: frozenset[str] = frozenset()
         self._names = names
         self._positional = list(names.positions)
@@ -112,22 +98,11 @@ class ArgumentRules:
     ) -> None:
         """Decide about the arguments of a call, and enter it in the binding, which has the items of the map clauses.
 
-        Parameters
-        ----------
-        binding : Binding
-            Of the call.
-        names : mapping
-            What string items may use.
-        on_host : bool
-            The region runs on the host, where any array is a device array.
-        listed : iterable of Section
-            Storage that need not be named, since a construct around the region names it.
+        String items may use ``names``. ``on_host`` means that the region runs on the host, where any array is a device
+        array. Storage in ``listed`` need not be named, because a construct around the region names it.
 
-        Raises
-        ------
-        ClauseError
-            An item is no argument, no device array where one is needed, or in two clauses that contradict each other;
-            an argument in no clause where ``defaultmap`` wants it in one.
+        Raise `ClauseError` if an item is no argument, no device array where one is needed, or in two clauses that
+        contradict each other; or if ``defaultmap`` requires a clause for an argument that is in none.
         """
         kwargs = binding.kwargs
         values: dict[Slot, Any] = dict([*enumerate(binding.args), *kwargs.items()])

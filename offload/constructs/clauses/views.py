@@ -58,21 +58,8 @@ _VIEW_FUNCTIONS: Final = frozenset(
 class Parts:
     """The mapped parts of an attribute's array.
 
-    Parameters
-    ----------
-    whole : array
-        The host's array.
-    hosts : sequence of arrays
-        The parts of it, as the mapper named them.
-    name, owner : str
-        The attribute and the class, for messages.
-    corresponding : callable
-        Returns the device array of a view of a part.
-
-    Attributes
-    ----------
-    is_measured : bool
-        Whether the body has asked a `PartialArray` for its shape.
+    ``hosts`` are its parts, as the mapper named them. Messages name the attribute and the class of its ``owner``.
+    ``corresponding`` returns the device array of a view of a part.
     """
 
     __slots__ = ("_corresponding", "_hosts", "_sections", "arrays", "is_measured", "name", "owner", "whole")
@@ -81,21 +68,17 @@ class Parts:
         self.whole = whole
         self.name = name
         self.owner = owner
-        self.is_measured = False
+        self.is_measured = False  # whether the body has asked a `PartialArray` for its shape
         self.arrays = [corresponding(host) for host in hosts]  # while they live, nothing else gets the device's memory
         self._hosts = hosts
         self._sections = [array_section(host) for host in hosts]
         self._corresponding = corresponding
 
     def find(self, view: Any) -> Any:
-        """Return what a view of the host's array is in the body: a device array, or a `PartialView`.
+        """Return the body's form of a view of the host's array: a device array, or a `PartialView`.
 
-        Of a list of views, return the list. A view in it of which no element is mapped is a `PartialView`, too.
-
-        Raises
-        ------
-        MapError
-            No element of it is mapped; it is not a view; or it is a part of a part, and ``is_measured``.
+        Of a list of views, return the list. A view in it of which no element is mapped is a `PartialView`, too. Raise
+        `MapError` if no element of it is mapped, it is not a view, or it is a part of a part, and ``is_measured``.
         """
         if isinstance(view, list):
             return [PartialView(one, self) if (found := self._found(one)) is None else found for one in view]
@@ -160,14 +143,7 @@ def _as_element(found: Any, index: Any) -> Any:
 
 # -- no array -----------------------------------------------------------------------------------------
 class PartialView:
-    """A view of an attribute's array that is mapped in parts: steps lead to these, and operations are refused.
-
-    Parameters
-    ----------
-    view : array
-        The host's view.
-    parts : Parts
-    """
+    """A view of an attribute's array that is mapped in parts: steps lead to these, and operations are refused."""
 
     __slots__ = ("_parts", "_view")
 
@@ -246,20 +222,10 @@ class PartialView:
 
 # -- the device array of a part -----------------------------------------------------------------------
 def partial_array(part: Any, whole: Host, parts: Parts) -> Any:
-    """Return what stands for an attribute of which one part is mapped.
+    """Return the body's form of an attribute of which one part is mapped.
 
-    Parameters
-    ----------
-    part : array
-        The device array of the part.
-    whole : array
-        The host's array, or a view of all of it.
-    parts : Parts
-
-    Returns
-    -------
-    PartialArray
-        A `PartialView` where the device's arrays cannot be viewed as arrays of a subclass.
+    ``part`` is the device array of the part, ``whole`` the host's array or a view of all of it. The result is a
+    `PartialArray`, or a `PartialView` if the device's arrays cannot be viewed as arrays of a subclass.
     """
     kind: Any = type(part)
     try:
