@@ -1,15 +1,9 @@
 """The plan of a strided copy: the fewest, longest rows that move it.
 
-Theory of operation
--------------------
-An element-wise copy between two strided arrays of one shape does not care in which order elements move, as long as
-both sides agree. So axes may be dropped (one element), turned round (on both sides), reordered, and merged
-where they continue each other on both sides. `collapse` does all four and leaves a `Box`: rows of bytes that are
-contiguous on both sides, and the axes over which rows repeat. One axis is a native 2-D copy, two a 3-D copy.
-The order is the destination's, because scattered writes cost more than scattered reads.
-
-`resolve_rect` turns the arguments of ``target_memcpy_rect`` into complete, checked ones. The C routine
-checks nothing but null pointers; here whatever would touch an element outside an array is refused.
+A copy may move elements in any order that both sides share. So `collapse` drops axes of one element, reverses axes on
+both sides, reorders them, and merges those that continue each other on both sides. The result is a `Box`: rows that are
+contiguous on both sides, and the axes over which they repeat. One axis is a native 2-D copy, two a 3-D copy. The order
+is the destination's, because scattered writes cost more than scattered reads.
 """
 
 from __future__ import annotations

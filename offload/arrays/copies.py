@@ -1,13 +1,8 @@
-"""How a strided copy can be cut: calls of a driver, chunks; the work of kernels is `offload.arrays.units`.
+"""How a strided copy can be cut: calls of a driver, chunks; the work of kernels is in `offload.arrays.units`.
 
-Theory of operation
--------------------
-A `Box` says which rows of bytes go where. What moves it is a function from the geometry to numbers:
-
-* `calls` gives the *driver* as few 1-D, 2-D and 3-D copies as its rules allow.
-* `chunks` cuts a box into boxes of bounded size or extent, for buffers that are smaller than it.
-
-Each device chooses among them by its own measurements (`offload.devices.cuda.methods`).
+`calls` gives the driver as few 1-D, 2-D and 3-D copies as its rules allow. `chunks` cuts a box into boxes of bounded
+size or extent, for buffers that are smaller. Each device chooses by its own measurements
+(`offload.devices.cuda.methods`).
 """
 
 from __future__ import annotations

@@ -1,26 +1,9 @@
-"""What bytes a list item covers, and whether two items share one.
+"""The bytes that a list item covers, and whether two items share one.
 
-Theory of operation
--------------------
-A list item is an array or a view of one: an address, a shape, strides. Rules of the standard ask only
-about its *bytes*: do two items share one (`depend`), does one lie inside another (`map`). So an item is
-reduced to a `Section`, a canonical description of its set of bytes: the order of axes, their direction,
-axes of one element and repeated ones (stride 0) are gone, what is contiguous is one run, and axes that
-continue each other are one axis. Then equal sets are equal tuples, and the common question, "the same
-item again?", is a dictionary look-up.
-
-Every merge is exact. With ``k = outer.stride / inner.stride`` an integer, the sums of the two axes are one
-arithmetic progression if and only if ``k <= inner.count``; the run is the same rule with stride 1. This takes
-in adjacent axes (``k == count``), equal strides and sliding windows alike. The form is unique for every
-item in which each stride is at least the extent of what lies inside it, which is all that slicing,
-transposing and sliding windows make. Strides made by hand may interleave and have several forms; `overlaps`
-decides about those too, only the short cut by equality is lost.
-
-Two sections share a byte if and only if ``sum(x * stride)``, over the axes of both with the second's
-counted downwards, hits a window as wide as both runs together: a bounded linear Diophantine problem. It is
-searched depth first, largest stride first, pruned by what the remaining axes can still add and by their
-greatest common divisor. For sections of one array at most two values an axis survive the pruning. The
-problem is NP-hard in general, so the search is bounded, and a pair that it gives up on overlaps.
+A `Section` is a canonical description of a set of bytes, so equal sets are equal tuples. The form is unique for every
+item in which each stride is at least the extent of the axes inside it. Strides made by hand may have several forms;
+only the short cut by equality is lost for them. `overlaps` is exact within a bounded search, and then says yes. See
+docs/design/theory.md, "Sections".
 """
 
 from __future__ import annotations

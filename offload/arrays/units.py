@@ -1,20 +1,9 @@
 """The work of the kernels that make strided copies.
 
-Theory of operation
--------------------
-`units` gives a kernel its work for a `Box`. Counting units, each thread finds its place by dividing the number of
-its unit by the count of each axis. 32-bit numbers and division by multiplication (Granlund and Montgomery,
-PLDI 1994) make that cheaper than the memory traffic, whatever the strides. Rows that are short become single elements
-as wide as the alignment allows (`UnitKind.FLAT`); longer ones are cut into segments, each for a group of lanes, which
-align themselves on the destination (`UnitKind.ROWS`), so that odd offsets cost next to nothing. Single elements whose
-neighbours differ on the two sides are read along the source and written along the destination (`UnitKind.TILES`).
-
-Memory is fetched 64 bytes at a time. Of short rows in the order of the destination, as where columns are dealt to
-owners, what is fetched with a row may be gone when it is asked for: 32 of 256 bytes were read at twice the price. So a
-short piece of the destination is followed by its neighbours in the source (`near`), and both sides move whole lines.
-
-Rejected: kernels specialised for each number of axes (no faster: the loop over axes is uniform), and 64-bit indices
-(a 64-bit division takes longer than the copy of its element).
+`units` gives a kernel its work for a `Box`: numbered units, from whose number a thread finds its place by division with
+32-bit numbers. Short rows become single elements (`UnitKind.FLAT`), longer ones segments (`UnitKind.ROWS`), and
+transpositions tiles (`UnitKind.TILES`). A short piece of the destination is followed by its neighbours in the source
+(`near`), because memory is fetched 64 bytes at a time. See docs/design/theory.md, "Kernels of strided copies".
 """
 
 from __future__ import annotations

@@ -1,24 +1,8 @@
-"""Keys: which calls of a task graph stand for each other, and what the body is given that is recorded.
+"""Keys: which calls of a task graph share a record, and the arguments of the body that is recorded.
 
-Theory of operation
--------------------
-A record stands for its arguments as they were: arrays and device arrays for their storage, anything else for its value.
-The caller may change a list afterwards, and the tasks of the record may change what they are given. So when a call is
-to be recorded, what has a value of its own and can change is copied, twice: the body gets one copy, the key keeps the
-other, to compare later calls with, and to see that the first is as it was.
-
-*By value* are containers, dataclasses with ``eq``, and any other object that a copy of it equals, each with what is in
-it. *By reference* are arrays, and objects that equal themselves alone: plain instances, functions, iterators, what
-cannot be copied, what ``==`` gives no truth value for, and what has a finalizer, which its copies would run as well.
-Their state is theirs, as everywhere in Python.
-
-Arrays that such objects hold belong to the key as well (`offload.constructs.taskgraph_reach`). If the body or a task
-gives an object other arrays, the call is not recorded: a replay runs no line of the body.
-
-Whether the body's copy is as it was is a question of all attributes, also of those that ``==`` does not look at.
-
-Rejected: to give the body the caller's objects and compare those again at a replay (another thread, or the caller after
-``nogroup``, could change them while tasks read them); to write changes back (a replay could not).
+Arrays count by their storage, and so do objects that equal only themselves, by identity. Other arguments count by
+value, and are copied twice: the body gets one copy; the key keeps the other, to compare later calls with, and to see
+whether the first has changed. See docs/design/theory.md, "Keys of task graphs".
 """
 
 from __future__ import annotations

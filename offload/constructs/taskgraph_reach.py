@@ -1,27 +1,8 @@
 """Storage that the arguments of a task graph reach through objects: a part of the key of its records.
 
-Theory of operation
--------------------
-The body of a task graph takes arrays out of the objects that it is given, and the recorded tasks keep those arrays. The
-program may give the objects other arrays between two calls. The key of a record therefore has every array that the
-arguments reach, with the path to it. Paths lead through attributes, slots, class attributes, items, the object of a
-method, the arguments of a partial function, and the variables of a closure. If a path ends in another array, the call
-does not find the record.
-
-*Identity.* An object on a path counts by identity, also a list or a dict. A recorded task may have been given that very
-object; the program may change it after the arguments have come to hold an equal one. By contents count tuples, frozen
-sets, methods, and the objects that the key copies (see `offload.constructs.taskgraph_keys`).
-
-*Pruning.* Only paths to arrays count. A list of log lines may grow, and a number may change.
-
-*Bound.* Each call with such objects looks through them. A call whose arguments reach more than `MOST_PARTS` objects is
-not recorded.
-
-Modules, the globals of functions, and objects of the library and of the standard library are not looked into, except
-containers. An array that a body finds there is the recording's.
-
-Rejected: to have the numbers in objects in the key too (a counter would have every call recorded); to look at the
-arrays of the recorded tasks instead (a body that chooses among arrays may find another one).
+The key has every array that the arguments reach, with the path to it. Objects on a path count by identity; tuples,
+frozen sets, methods, and the objects that the key copies count by contents. Only paths to arrays count. A call that
+reaches more than `MOST_PARTS` objects is not recorded. See docs/design/theory.md, "Arrays that task graphs reach".
 """
 
 from __future__ import annotations

@@ -1,15 +1,9 @@
-"""Which work goes to which stream of a device.
+"""The stream on which a piece of work goes.
 
-A `Lane` is a stream with what the runtime knows of it: how many pieces of work have been put there, and up to where it
-has waited for other lanes. A task is launched on the lane of a predecessor that nobody has followed there yet: then
-nothing has to be waited for. So a chain stays on its lane, also where it shares that with others, and what fans out is
-spread. Any other task takes the lane that has been idle longest; a new one is opened only while that is not known to
-have done its work, so that a program that waits for each of its tasks has one stream. While a task is being launched
-its lane is its own, so that two launches never mix on one stream.
-
-Copies in, kernels and copies out of one task are in order anyway, so that they share a lane; those of different tasks
-overlap as the hardware has engines for them. Rejected: streams for copies of their own, with two more events and two
-more waits a task.
+A task is launched on the lane of a predecessor that no other task has followed there yet, because then it need not
+wait. Any other task takes the lane that has been idle longest; a new one is opened only while that is not known to be
+done. A launch owns its lane, so two launches never mix on one stream. Copies and kernels of one task share a lane. See
+docs/design/theory.md, "Lanes".
 """
 
 from __future__ import annotations

@@ -1,34 +1,9 @@
-"""The gate: finds out which device work has passed, and says so to the host.
+"""The gate: finds out which device work has passed, and informs the host.
 
-Theory of operation
--------------------
-Whoever wants to know about a point in a stream adds it with an item to be told. The points of one *lane* (a stream and
-what the runtime knows of it) pass in order. A stream callback posts one wake-up, with
-no Python in it, and the one completer thread then asks the events how far each stream has got. One
-callback is outstanding on a lane: it is enqueued at the tail and covers every item before it; when that point has
-passed and there are more, the next is enqueued at what is then the tail. A stream that is kept busy so
-pays for one callback per wake-up, not for one per task (a callback after every kernel costs 21 µs a kernel,
-one after every tenth costs nothing that can be seen).
-
-While nobody on the host waits, there is no callback at all: the completer asks a few hundred times a second, so that
-tasks are let go. It is not woken for that: when nothing is left it goes on looking for a while before it sleeps until
-it is called, since a wake-up in the middle of a series of launches costs those a change of threads. Somebody who waits
-for everything makes the gate *hurry*: then each busy lane has its callback. A point that somebody waits for is
-*watched*, and its lane has one too.
-
-A callback is not all that the completer relies on then. One at the tail comes late for a point far ahead of it; to
-be woken by the driver was seen to take 0.1 to 0.2 ms where to look by itself took 0.05; and CUDA makes no
-callback after an error, but the events of a failed device raise, and every item of it fails. So it looks every 100 µs,
-and every millisecond once that has been in vain for some time.
-
-A launch adds its point without the lock where nobody waits, by one step of the lane's deque: it has the lane until
-then, so that no other thread adds to that. All else is done under the lock, and counts with points that are added
-meanwhile. A lane without points has no deque. Where a point has been added to one just taken away, it has either been
-told before, or is added anew.
-
-Where threads that wait look themselves, a callback is worth what it costs only once those looks have become rare: it
-takes longer than they do, holds the stream up, and wakes the completer just when the thread that waits needs the GIL.
-So there is none before; and while others look, the completer does so every millisecond.
+The points of a lane pass in order. A stream callback posts one wake-up; the completer thread then asks the events how
+far each stream has got. A lane has at most one callback, at its tail, and only if a thread waits for one of its points
+(*watched*) or for everything (*hurry*). Otherwise the completer polls. A launch adds its point without the lock: it
+owns the lane until then. All else happens under the lock. See docs/design/theory.md, "The gate".
 """
 
 from __future__ import annotations

@@ -1,36 +1,8 @@
-"""When what is open is looked at again: at once while something moves, else after a nap.
+"""When to look at open requests again: at once while something moves, else after a nap.
 
-Theory of operation
--------------------
-Whoever naps is late, and whoever does not takes a core from others. So a nap is 2 % of the time since something last
-moved, and what is late is late by that much of its wait. A nap costs processor time by itself: the timer, the way into
-the thread and back, and two polls with cold caches, 10 to 80 µs on one machine from one minute to the next. So naps
-grow until they are 64 times as long as one costs, and 2 ms at least: whatever is open takes less than 2 % of a core, on
-every machine. The first naps, of 20 µs, are beyond that: they are over in milliseconds.
-
-Some transfers move 8 KB a poll (MPICH's in shared memory), and naps make seconds of their milliseconds. A poll that has
-taken `_SLOW` times as long as the shortest one of a list as long has moved data, it seems, and the next one follows at
-once. The first poll after a nap is slow by itself, and is not judged; the one right after it is. Where every poll of a
-list has moved data, as in the first transfer of a program, the shortest one says nothing, and all would pass for idle
-(the transfer took 50 times as long). So what an idle poll takes is measured before, on requests that nobody completes.
-
-No such threshold is right everywhere: a poll that moves 8 KB takes 1.3 µs on one machine where an idle one takes 0.65,
-and idle ones that seem as slow are common where ranks share cores, or where the clock has its own grain. So what slow
-polls may take without a nap is bounded by what is open: by the time that its buffers take at 0.5 GB/s, ten times what
-they need. What is complete takes its part with it: one that stays open among many that come and go has no more than its
-own. Who waits for a message of some bytes naps, whatever polls look like; who waits for 16 MB spins for 32 ms of
-processor time at worst. Without that bound, twice the shortest poll made 400 ms of a transfer of 6, and 1.5 times took
-a core from ranks that had nothing but small messages open. What was spent in vain comes back with naps, at 1 % of their
-time: where the other side is late by hours, its data is to move as quickly then.
-
-No poll counts as shorter than the clock's grain, and the shortest one is forgotten by and by: it counts twice as long
-after 11,000 judgements.
-
-Times are given by the caller, so that the rule knows no clock.
-
-Rejected: naps of a fixed length (20 µs: 36 % of a core; 2 ms: late by as much, and 1 to 4 % of a core); naps that go on
-growing (a transfer of several steps is late at each of them); another way to nap (``time.sleep``, a lock, a semaphore,
-``poll`` and the C library's ``nanosleep`` cost the same, within 3 µs of 15 to 60: it is the system's part of it).
+A nap is 2 % of the time since something last moved, and grows until it costs less than 2 % of a core. A poll that is
+slow compared with an idle one has probably moved data, so the next one follows at once; the bytes of the open requests
+bound the time spent so. The caller gives the times. See docs/design/theory.md, "Naps".
 """
 
 from __future__ import annotations

@@ -1,24 +1,8 @@
-"""The progress of requests of MPI: one thread a process, which tests those that are open.
+"""The progress of requests of MPI: one thread of the process, which tests the open ones.
 
-Theory of operation
--------------------
-MPI makes progress when somebody calls it, so that to look is to move data as well. Open requests stand in one list,
-and one ``Testsome`` asks for all of them (0.4 µs for one, 19 for 1,024; `Test` takes 0.25 for each). Whoever looks
-holds the lock of the list; the events of what has completed are told outside of it. A request that is named goes into
-a queue first, since a poll that moves data takes milliseconds, and naming a request never blocks.
-
-Between polls in which nothing happens the thread naps, as `offload.events.pace` says; while nothing is open it sleeps.
-A thread that waits for tasks looks, too (`Engine.attend_to`): it goes on sooner than this thread could wake it. While
-data moves there are many polls at a time, and one thread that polls: another would only take the core from it, and
-waits for its turn.
-
-``Testsome`` that meets a failed request raises, and loses which requests have completed, as does mpi4py's where an
-object cannot be made of what has come. Those that are null now are the ones, in the order of the statuses. Persistent
-requests do not become null, and are asked one by one. So is every request where Open MPI goes on after
-the failure of a rank (``--with-ft ulfm``): its ``Testsome`` frees requests then of which it tells no status.
-
-Rejected: spinning (it takes the cores from the ranks that one waits for; ``OFFLOAD_MPI_POLL=spin`` asks for it), MPI's
-continuations (in no wheel yet), a blocking ``Waitsome`` (it spins in C, and a new request does not end it).
+Open requests stand in one list, and one ``Testsome`` asks for all. The thread that looks holds the lock of the list,
+and reports completed requests outside of it. New requests wait in a queue, so naming one never blocks. Waiting threads
+look too. See docs/design/theory.md, "Requests of MPI".
 
 MPI 4.1, 3.7.3 "Communication Completion", 3.7.5 "Multiple Completions", 11.6 "MPI and Threads".
 """

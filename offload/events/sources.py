@@ -1,15 +1,9 @@
-"""What can fulfil an event: streams of the devices of a runtime, futures, and requests (`offload.events.requests`).
+"""The sources of an event: streams of the devices of a runtime, futures, and requests (`offload.events.requests`).
 
-Theory of operation
--------------------
-A source is subscribed to once, with a *promise* (`offload.events.promises`), which it keeps by one call of ``passed``:
-from whichever thread completes the source, or at once if it is complete. A promise that nobody waits for any more
-ignores the call, so that a source is never unsubscribed from.
-
-Nothing is imported to recognise a source: an object can be an instance of a class only if its module is loaded.
-
-A task has no part here, since events know no tasks, and since a hand-over of its failure needs somebody to decide
-whether it has been seen then: `Task.as_future` does.
+A source is subscribed to once, with a *promise* (`offload.events.promises`). It keeps the promise by one call of
+``passed``, from any thread, or at once if it is complete. A promise that is no longer needed ignores the call, so there
+is no unsubscribing. Nothing is imported to recognise a source: an object can be an instance of a class only if its
+module is loaded. Events know no tasks; `Task.as_future` makes a source of a task.
 """
 
 from __future__ import annotations

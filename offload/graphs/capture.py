@@ -1,27 +1,9 @@
 """Capture: a recorded region whose tasks are all work of one device, as one graph of that device.
 
-Theory of operation
--------------------
-*Once the bodies run.* At the first replay each task is begun, run and ended as on a lane, in the order of generation,
-while its stream is being captured: what it enqueues becomes nodes. A few streams stand for the branches of the region
-(`offload.graphs.branches`), dependences between them are event waits, which become edges.
-
-*The data environment* of a capture is one of its own (`offload.graphs.rehearsal`). Storage that was mapped outside is
-used where it is, its addresses are in the nodes. Each replay looks whether it is still there, and the region is
-captured again if not. What the region maps itself, and what bodies allocate, is the graph's own memory.
-
-*Whether it is worth it* only the future tells: a capture takes as long as it saves in `_WORTH` replays. A few are made
-at once. When none of them has served so many, the region is carried out on streams until what it uses has been in the
-same place for as many replays. So a program whose mappings move at each replay captures no more, one whose mappings
-stay has its graph again, and none takes more than about twice the time that it would with foresight.
-
-*From then on* a replay is one task, which launches the graph. It follows on its stream the last writes of the storage
-that it uses, and is a user and writer of that for those who come later, as the tasks would be. It also follows, and
-is followed by, copies back to host memory that the region maps itself. It belongs to its region as any task does, so
-that waits, failures and cancellations are the same.
-
-*What cannot be captured* is carried out on streams as before, and `Capture.why_not` says why. A capture that fails has
-enqueued nothing: bodies that ran have left no work.
+At the first replay the bodies run once, while their streams are captured, in a rehearsal (`offload.graphs.rehearsal`).
+From then on a replay is one task, which launches the graph. The region is captured again if its storage has moved, and
+replayed on streams while that happens too often (`_WORTH`), or if it cannot be captured (`Capture.why_not`). A capture
+that fails has enqueued nothing. See docs/design/theory.md, "Capture".
 """
 
 from __future__ import annotations

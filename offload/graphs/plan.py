@@ -1,14 +1,8 @@
-"""Compiling: a recorded region as what is needed to make its tasks once more, for `offload.graphs.replay`.
+"""The compilation of a recorded region into the data that `offload.graphs.replay` needs to make its tasks again.
 
-Theory of operation
--------------------
-Positions of nodes stand for tasks, since each replay makes its own. A *plain* node, a host task with nothing but a
-body, is wired by its position; the engine wires any other, such as device work. Waits become edges: a fence
-comes before all that was generated after it, so that its edge to a node is left out where another predecessor lies
-behind the fence; and a wait that joins few with few is no task at all but their edges.
-
-A taskgroup in the region is a group of each replay, and its end a task: it is complete when no task of the group is
-left, descendants included. One at whose end nothing is left to do is none: its tasks are in the one around.
+Positions of nodes stand for tasks. A *plain* node, a host task with nothing but a body, is wired by its position; the
+engine wires any other. Waits become edges. A taskgroup is a group of each replay, and its end a task, if there is
+something to do at its end. See docs/design/theory.md, "Plans and replays".
 """
 
 from __future__ import annotations

@@ -1,14 +1,8 @@
-"""A present table for a rehearsal: it begins as a real one is, and notes what of it decided what happened.
+"""The present table of a rehearsal: it begins as the real one, and notes on which of its state the region depends.
 
-Theory of operation
--------------------
-A captured region is repeated without asking the present table again. That is right as long as every look-up would have
-the same outcome, and as long as a repetition finds the table as the one before did. So the constructs of the region are
-carried out on a `ShadowTable`, which has the entries of the real one. It notes each of these that an item was found in,
-and the sections that were absent; and it refuses what is not the same each time: a region that ends a mapping made
-outside of it, or leaves one behind.
-
-An entry that has gone and come again at the same address of the device is as good as the one that was noted.
+A captured region is repeated without asking the present table again. So a `ShadowTable` notes each entry in which an
+item was found, and the sections that were absent. It refuses a region that ends a mapping made outside, or leaves one.
+An entry that has gone and come again at the same address of the device is as good as the noted one.
 """
 
 from __future__ import annotations

@@ -1,19 +1,9 @@
 """Replay: the tasks of a recorded region made again, without its body and without the tracker.
 
-Theory of operation
--------------------
-*Counting.* Nothing runs while a replay is wired, so that a task has one counter a predecessor and none for a producer
-(see `offload.tasks.engine`), and no list is looked at twice. Plain tasks are wired from lists of positions. Where a
-special task takes part (on a stream, or with an event), the engine wires, as it does for tasks that are generated.
-
-*Events* serve one task at a time, so that a replay first waits until no task is left of the run before it, and then
-arms them again. Without events any number of replays may be in flight.
-
-*Graphs.* Where all tasks are work of one device, a replay is one task that launches them as a graph
-(`offload.graphs.capture`).
-
-Rejected: tasks kept from one replay to the next (they are what a user holds, and two replays would need two sets);
-counting down without tasks (a failure, a cancellation and a hang are told by tasks).
+Nothing runs while a replay is wired, so a task has one counter for each predecessor and none for a producer. The engine
+wires only special tasks (on a stream, or with an event). A replay with events first waits until the previous run has no
+task left. A region that is work of one device is one task, which launches its graph (`offload.graphs.capture`). See
+docs/design/theory.md, "Plans and replays".
 """
 
 from __future__ import annotations

@@ -1,23 +1,9 @@
 """Constructs that finalizers call: the library carries them out later, when none of its steps is half done.
 
-Theory of operation
--------------------
-A finalizer (``__del__``, a callback of a weak reference, the end of a suspended generator) runs wherever its object
-dies. The cyclic collector starts at any allocation, so that it may be anywhere: in the library with a lock in hand, in
-the middle of `ContextVar.set`, which CPython 3.11 does not survive if the same is done inside of it, in a target body.
-An object that the library held last, as the argument of a task, dies in the library's own steps, on the completer for
-one, which must not wait.
-
-So a construct that is called by a finalizer is *put off* if the collector runs on the thread, or the thread is at work
-for the library (`offload.interrupts.shields.is_at_work`), or it runs a target body. Safe points carry out what has been
-put off, in order: the beginning and the end of a construct, a thread that waits and looks for a task, a routine that
-asks, the end of a runtime. Workers do it only for what somebody may wait for, the fulfilment of an event: a program
-that collects and then looks would else find what has not quite happened. A finalizer that runs at once, as at ``del x``
-in the program, is like any other code.
-
-`is_at_work` is only the cheap question. A callback of a task is the program's code too, so the frames on the stack
-decide. A block cannot be put off, nor what waits or answers: those are refused there. A signal handler never runs in
-the middle of the library's own steps (`offload.interrupts.shields`), so it is like any other code.
+A construct of a finalizer is *put off* if the collector runs on the thread, the thread is at work for the library
+(`offload.interrupts.shields.is_at_work`), or it runs a target body. Safe points carry out these calls in order: the
+beginning and the end of a construct, a thread that looks for a task, a routine that asks, the end of a runtime. A
+block, a wait and a query cannot be put off; they are refused. See docs/design/theory.md, "Finalizers".
 """
 
 from __future__ import annotations

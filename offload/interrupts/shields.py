@@ -1,20 +1,9 @@
-"""Shields: nothing from outside comes in between the library's own steps.
+"""Shields: no interruption comes in between the library's own steps.
 
-Theory of operation
--------------------
-Python runs a signal handler on the main thread between nearly any two instructions, and raises there what the handler
-raises: a `KeyboardInterrupt`, a time limit. ``PyThreadState_SetAsyncExc`` raises in any thread. Between two steps that
-belong together, such an exception would lose a task that has left the queue, or free a buffer that a stream reads.
-
-A thread raises a *shield* while it carries out the library's steps. The shield notes an interruption that arrives
-meanwhile in `Shielded.pending`. A wait delivers it between two steps (`Shield.check`), else the end of the outermost
-shield does. A body is the program's code: there an interruption is delivered at once. `offload.interrupts.arrivals`
-makes every signal handler, and every exception that is sent to a thread, arrive here.
-
-To raise and to lower a shield is a handful of assignments. CPython runs handlers, raises sent exceptions and switches
-threads at calls and backward jumps only, so nothing comes in between two assignments.
-
-Shields also tell finalizers whether the thread is at work for the library (`offload.interrupts.finalizers`).
+A thread raises a *shield* while it carries out the library's steps. The shield notes an interruption in
+`Shielded.pending`; a wait delivers it between two steps (`Shield.check`), else the end of the outermost shield does. In
+a body an interruption is delivered at once. Raising a shield costs a few assignments: CPython runs handlers, raises
+sent exceptions and switches threads at calls and backward jumps only. See docs/design/theory.md, "Shields".
 """
 
 from __future__ import annotations

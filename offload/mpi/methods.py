@@ -1,14 +1,4 @@
-"""What is known of mpi4py's methods: which of their arguments they read and write, and what they are in order with.
-
-Attributes
-----------
-METHODS : dict
-    Of each method that returns a request: what kind it is, and its parameters, as mpi4py 4.1 has them.
-FILLING : frozenset
-    The methods that write all of an array that is given as it is: it has to be as long as what is sent to the rank.
-ROOTED : dict
-    Of each method that has a root, the buffer that only the root reads or writes.
-"""
+"""mpi4py's methods: the arguments that they read and write, and the calls with which they are in order."""
 
 from __future__ import annotations
 
@@ -80,6 +70,7 @@ def _table(lines: str) -> dict[str, Method]:
     return methods
 
 
+# of each method that returns a request: its kind and its parameters, as in mpi4py 4.1
 METHODS = _table(
     """
     Isend                  | SEND             | buf dest tag
@@ -118,8 +109,10 @@ METHODS = _table(
     """
 )
 
+# methods that write all of an unstaged array: it has to be as long as the data sent to the rank
 FILLING = frozenset({"Iallreduce", "Iscan", "Ialltoall", "Iallgather"})
 
+# of each method that has a root, the buffer that only the root reads or writes
 ROOTED = {
     "Ibcast": None,
     "Igather": "recvbuf",

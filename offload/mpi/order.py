@@ -1,20 +1,9 @@
-"""The order in which calls of MPI are issued: that of their constructs.
+"""The order in which calls of MPI are issued: the order of their constructs.
 
-Theory of operation
--------------------
-Collective operations match by the order of calls on a communicator, and messages between two ranks with one tag by the
-order of sends and of receives. Tasks become ready in another order on each rank. So each call has a *turn*, taken where
-its construct is encountered, and is issued when it has *arrived* (its task has begun) and no turn that it comes after
-is open. Nothing else is ordered: neither completion, nor what has other keys. A receive with a wildcard comes after
-every receive before it, and before every later one. A call that waits for its turn holds no thread: the one that issues
-a call goes on with those that have arrived behind it.
-
-A turn that is *left out*, since its task does not run or its call has raised, would have each later call match another
-one than the program means. So each call that comes after it is left out as well, now and later. The tasks of a runtime
-whose end was interrupted do not run, and nobody hears of it: the next call that enters behind one finds out.
-
-This file knows no MPI. Rejected: the dependences of tasks for this (they order completion: one exchange after the
-other, where several are to be under way).
+Each call has a *turn*, taken at its construct. It is issued when it has *arrived* (its task has begun) and no turn
+before it is open. A waiting call holds no thread: the thread that issues a call goes on with those after it that have
+arrived. After a call that is *left out*, later ones are left out too, because they would match the wrong partner. This
+file knows no MPI. See docs/design/theory.md, "The order of calls".
 
 MPI 4.1, 3.5 "Semantics of Point-to-Point Communication", 6.12 "Nonblocking Collective Operations".
 """

@@ -1,26 +1,8 @@
-"""Arrays that a call of MPI cannot take as they are: device arrays, and views of the host that are not contiguous.
+"""Arrays that a call of MPI cannot take: device arrays, and views of the host that are not contiguous.
 
-Device arrays are given to a library that is aware of them, else copied through memory of the host.
-
-Theory of operation
--------------------
-A staged call stays one task. Its body enqueues copies to page-locked memory of what the call reads; when the device has
-got there, the call has arrived at its turn. When its request is complete, what it has written is copied back, and the
-task is complete when the device has got there again. No thread is held at any time, and a message is one message,
-whatever its size: the other side may be any program of MPI.
-
-A message may be shorter than its buffer, and a collective operation may leave parts of one as they are. Of a message
-only what has come is copied back; where else a call may not write all, the array is copied there before.
-
-Each call has memory of its own, as much as it needs: bounded buffers deadlock where both sides have filled theirs with
-sends. On CUDA it comes from CuPy's pool of page-locked memory and goes back there.
-
-A library that is aware gets a contiguous array itself. Any other view takes the same way as a staged one, through
-memory of the device: one strided copy packs it there. A view of the host that is not contiguous is packed into memory
-of the host, and unpacked from it, by the thread that would otherwise enqueue the copies.
-
-Rejected: tasks of their own for the copies. The task that the program has would fail with a `DependError` where with an
-aware library it is a `TransportError`, and the graph would not be the same.
+A library that is aware of device arrays gets them; others get copies in host memory. A staged call stays one task: its
+body enqueues the copies of its input, it arrives at its turn when they are done, and it is complete when its output has
+been copied back. Each call has memory of its own. See docs/design/theory.md, "Staged buffers".
 
 MPI 4.1 says how a library tells which kinds of memory it takes ("Memory Allocation Kinds"; section number unchecked).
 """

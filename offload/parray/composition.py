@@ -1,14 +1,8 @@
-"""What a type makes of digits: one function of all indices after another.
+"""A type applied to digits: one function of all indices after another.
 
-Theory of operation
--------------------
-The digits of the type are *levels* that an index stands on, as the hands of a clock. A digit of the index moves them,
-by as much at each of its steps, as long as none goes past its end. Then the composition is a sum again: the digit's
-new step is the sum of the moves by the levels' steps. What it moves is seen at its first step, whatever signs there
-are. A digit that spans several levels is split where they end. One that goes past the end of a level in between, as a
-window does that begins inside of a block, is cut there, if no other digit moves that level or those around it.
-
-Whether several digits together go past an end is told by the sums of their moves.
+The digits of the type are *levels* on which an index stands, like the hands of a clock. A digit of the index moves them
+by the same amount at each step, so its new step is the sum of the moves by the levels' steps, as long as none goes past
+its end. A digit that does is split or cut there. See docs/design/theory.md, "Composition".
 """
 
 from __future__ import annotations

@@ -1,17 +1,8 @@
-"""Whether digits give a number twice, without looking at the numbers.
+"""Whether digits give a number twice, without computing the numbers.
 
-Theory of operation
--------------------
-Ordered by their gaps, digits give no number twice if each moves farther than all smaller ones together can: so it is
-in any storage that is divided up, and the test is a sort. What fails it is decided by a search for two indices of one
-number. Their difference is a small integer for each digit whose sum by the steps is 0: the digits are tried from the
-greatest step down, within what the smaller ones can still make good, and only in the class of remainders in which
-they can. Two digits are so decided in one step, a few by a few. Many may take longer than to look at the sums, which
-is then left to whoever asks, if these are few; else a lattice decides (`offload.parray.lattice`), which takes as long
-for 10¹² elements as for ten.
-
-Rejected: comparing the size with the range alone (7 and 11 elements apart need not meet in a range that is full), and
-an answer that depends on effort.
+Ordered by their gaps, digits give no number twice if each moves farther than all smaller ones together can. Other
+digits need a search for two indices of one number, or for many digits a lattice (`offload.parray.lattice`). See
+docs/design/theory.md, "Injective types".
 """
 
 from __future__ import annotations

@@ -1,16 +1,8 @@
 """Several copies that are one: their order, temporaries, and the one task that makes them.
 
-Theory of operation
--------------------
-A typed copy is a list of moves between views of one shape. It is as if every element had been read before any is
-written, so that a source that shares memory with a target is read into a temporary in a first phase; all other moves
-and the temporaries' follow in the second. Which do is found out at the call, exactly.
-
-One task makes them all. On the host it is a function that copies; where all moves touch one device, and no array of
-the host is read after it was written, it is device work that enqueues them on one lane; else it is a task of the host
-that generates copies, a device at a time, and waits for them in a group. A task that waits so helps with others.
-
-Rejected: a task for each move with dependences between them (a copy is one node of a graph, and one failure).
+A typed copy acts as if every element had been read before any is written. So a source that shares memory with a target
+is read into a temporary in a first phase. The task is a function on the host, device work on one lane, or a host task
+that generates copies, a device at a time, and waits for them. See docs/design/theory.md, "Moves".
 """
 
 from __future__ import annotations

@@ -1,19 +1,8 @@
 """How a typed copy is done: two types refined to one nest of loops, or to few.
 
-Theory of operation
--------------------
-Element *k* has digits in both types. Where the boundaries of both, put together in order, divide one another, the
-finer digits of both are one nest with two steps for each loop: one box. `refined` walks both lists from the innermost
-digit outwards and splits the longer one. What is no such pair is made one by cuts: a digit that was shifted around
-has them already, and two digits whose lengths do not divide each other repeat together, so that up to there both are
-one digit, cut where either ends. A cut loop is several, so that boxes are the combinations of pieces. Loops that
-change a thread's number are unrolled, since each pair of threads is a copy of its own.
-
-Where that would be many boxes, or a type has no digits, offsets are compared: few long runs are boxes, the rest are
-tables, made by whoever copies.
-
-Rejected: boxes from offsets alone (a plan would cost by the element), and the largest boxes of a pair that has none
-(a search; tables are as fast as many small boxes).
+Element *k* has digits in both types. `refined` splits them at each other's boundaries into one nest with two steps for
+each loop, a box; cut digits make several boxes. If there would be many, or a type has no digits, offsets are compared:
+few long runs are boxes, the rest are tables, made by the caller. See docs/design/theory.md, "Plans of typed copies".
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
-"""What a dimension may refer to: functions from an index to an index.
+"""The references of a dimension: functions from an index to an index.
 
-Theory of operation
--------------------
-A reference is asked for three things: how long it is where it gives a dimension its size (`Reference.length`), where
-it takes an index or an integer array (`Reference.reach`), and what it makes of a whole set of indices that is known
-as digits (`Reference.through`, see `offload.parray.digits`). The third is the first two for all elements at once, or
-None where digits do not decide. An array type is a reference too, in `offload.parray.types`.
-
-Whoever finds that an index leaves what it would reach raises `Leaves`; the type that has the dimension makes a
-`LayoutError` of it, since it knows the tree and the place in it.
+A reference has a length (`Reference.length`), takes an index or an integer array (`Reference.reach`), and takes a whole
+set of indices that is known as digits (`Reference.through`, None if digits do not decide). An array type is a reference
+too. An index that leaves raises `Leaves`; the type that has the dimension makes a `LayoutError` of it, because it knows
+the place in the tree.
 """
 
 from __future__ import annotations

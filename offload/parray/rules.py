@@ -1,18 +1,8 @@
-"""Where an element is: the rules of offsets, for an index, for arrays of indices, and for all indices at once.
+"""The place of an element: the rules of offsets, for an index, for arrays of indices, and for all indices at once.
 
-Theory of operation
--------------------
-A dimension, or a sub-dimension by itself, is a *body*, a *weight* and a chain of *references*. At an index its body
-has a regular part, which is counted by weights, and a fixed part, the sum of what fixed dimensions in it give; the
-references act on the regular part, from left to right, and leave the fixed one alone. The weight is 1 at a root and
-below every fixed dimension; it grows by the sizes of all siblings to the right, fixed ones included. A body that is
-None has the index itself as its regular part, so that a pure reference is no case of its own.
-
-`place` and `form` are these rules twice, once with numbers and once with digits. Fixed parts count memory or threads,
-by the last type of the chain they come from. What references do to digits is not always digits again; a dimension
-that is not large, and asks no function, is then looked at by the element, and is one digit with as many cuts as it
-needs, so that the type around it is digits all the same. Digits have one number for both: a thread counts `UNIT`,
-which no offset in memory reaches, so that steps are added, merged and compared as those of memory are.
+A dimension is a *body*, a *weight* and a chain of *references*. The body has a regular part, counted by weights, on
+which the references act from left to right, and a fixed part, the sum of the offsets of fixed dimensions in it. `place`
+is these rules with numbers, `form` with digits. See docs/design/theory.md, "Rules of offsets".
 """
 
 from __future__ import annotations

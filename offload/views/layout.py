@@ -1,24 +1,8 @@
-"""Where the nodes and lines of a layered drawing go. Pure: no characters, no pixels, no optional package.
+"""The places of nodes and lines in a layered drawing. Pure: no characters, no pixels, no optional package.
 
-Theory of operation
--------------------
-The layered method of Sugiyama, Tagawa and Toda (1981), in three steps that the views share:
-
-1. *Nets.* A drawing does not have a line for each edge but nets: sources joined to the same targets. A net that
-   spans several layers gets one vertex (a "dummy") in each layer that it passes, so that afterwards every piece
-   of line, a `Hop`, joins two adjacent layers. All sources of a net lie above all its targets, and every source
-   is joined with every target: a picture in which each connected bundle of lines is one net can be read back
-   without doubt, and 40 tasks before a taskwait need one bundle, not 40 lines. Rejected: to merge lines that
-   merely end in the same node, since whoever comes from one could turn back into another.
-2. *Order* in each layer: barycentre sweeps, the order with the fewest crossings kept.
-3. *Position*: each vertex wishes to stand at the mean of its neighbours; the positions nearest to the wishes
-   that keep order and distances are an isotonic regression, solved exactly by pooling (`spread`).
-
-`route` then gives a hop its row between two layers. Lines of different hops may cross but never touch: a
-column is used from above by at most one hop and from below by at most one; where these two differ, the one
-from above must turn off in a higher row. Such demands can be circular; then one hop is split in two rows,
-joined in a column of its own, which always resolves the circle. Rejected: bent edges one by one (ambiguous where
-they share a cell), and orthogonal routing without the split (it has no solution for a simple exchange).
+The method of Sugiyama, Tagawa and Toda (1981): edges become *nets* of sources joined to the same targets; barycentre
+sweeps order each layer; `spread` finds the positions. `route` gives each `Hop` between two layers a row, so that lines
+of different hops may cross but never touch. See docs/design/theory.md, "Pictures".
 """
 
 from __future__ import annotations

@@ -1,17 +1,13 @@
 """The dependence graph in the terminal. The only file that imports Rich.
 
-Three forms, the first that fits is taken:
+There are three forms; the first that fits is taken. Each can be read back to exactly the edges of the graph.
 
-* *picture*: boxes in layers, joined by lines (geometry: `offload.views.layout`). Boxes have square corners, lines
-  round ones; a line enters a box at ``▼``. Where lines cross without touching, the vertical one is drawn and
-  the horizontal one passes beneath it (``─│─``); ``┼``, ``├``, ``┬``, … always join.
-* *rail*: one row for each task, as ``git log --graph`` has it: a task's line runs down from its mark to the last
-  task that waits for it. Whatever joins the horizontal line of a row precedes that row's task; a lane that the
-  line only crosses is ``─│─`` here too. ``○`` marks a task that nothing waits for, so its column is free below.
+* *picture*: boxes in layers, joined by lines (`offload.views.layout`). A line enters a box at ``▼``. If lines cross
+  without touching, the horizontal one passes beneath the vertical one (``─│─``); ``┼``, ``├``, ``┬``, … always join.
+* *rail*: one row for each task, as in ``git log --graph``: a task's line runs down from its mark to the last task that
+  waits for it. ``○`` marks a task that nothing waits for, so its column is free below.
 * *list*: one row for each task, its predecessors by number. For many open lines, and for terminals without
   these characters.
-
-Each can be read back to exactly the edges that it was drawn from, and a property test does so.
 """
 
 from __future__ import annotations

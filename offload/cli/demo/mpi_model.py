@@ -1,17 +1,7 @@
-"""How long the transform over ranks takes, on paper: numbers in, seconds out.
+"""The predicted time of the transform over ranks: numbers in, seconds out.
 
-Theory of operation
--------------------
-A *pass* takes all bytes of a rank to the device, transforms them there and takes them back; the copies either way and
-the transforms go on at once, so the slowest of them counts, and each piece costs some work of the host. An *exchange*
-sends all bytes but the rank's own share, and one message for each piece and rank. In pieces along planes an exchange is
-hidden behind the pass before it, in pieces along pencils behind the two around it, but those take a pass more. What
-cannot be hidden is the first piece's way in and the last one's way out: one piece of all that is in the pipeline.
-
-With passes of one length planes are never longer than pencils, since what pencils hide more of is less than the pass
-that they take more. So planes are what one takes where a group of them fits the device.
-
-Left out: what the passes and the network take from each other where both move bytes through one host's memory.
+A *pass* takes all bytes of a rank to the device, transforms them and takes them back. An *exchange* sends all bytes but
+the rank's own share. See docs/design/theory.md, "The demo's model".
 """
 
 from __future__ import annotations

@@ -1,23 +1,9 @@
-"""What the arguments of a call become in a target region: a `Binding`, made by one pass over them.
+"""The effect of the clauses on the arguments of a target region: a `Binding`, made by one pass over them.
 
-Theory of operation
--------------------
-An argument is a scalar, which the body is given as it is, a host array, or one of the *others*: a device array, an
-object whose class has a mapper, a container, a task. `Binding.of` looks at each argument once, and keeps what is no
-scalar. Whoever asks further goes through that: which device the region runs on (`offload.constructs.arguments`), which
-tasks it follows. Then clauses enter what they say of arguments (list items, sections, objects, privates), and
-`Binding.complete` decides about the rest for the place where the region runs.
-
-A complete binding says of each argument what the body is given. It refers to no memory of a device but the program's
-own device arrays, and nobody changes it: `offload.constructs.target_work.TargetWork` carries it out, as often as it is
-launched. A region on the host has the same binding, which need not be complete.
-
-A binding of host arrays and scalars is remembered for calls with the same arrays while these are present:
-`PresentTable.remembered` forgets all when an entry goes, so that nothing keeps memory of the host which no entry keeps.
-The key is what clauses say and the identity of each array; its layout is compared (`offload.data.memo.Layouts`). The
-scalars are no part of it. Rejected: to keep a binding in the function (its last arrays would live as long).
-
-OpenMP 5.2, 5.8.7 "defaultmap Clause", for what is in no clause.
+`Binding.of` looks at each argument once, and keeps those that are no scalars. Clauses enter list items, sections,
+objects and privates. `Binding.complete` decides about the rest for the place where the region runs. From then on
+nothing changes the binding, and `offload.constructs.target_work.TargetWork` carries it out, as often as it is launched.
+See docs/design/theory.md, "Bindings". OpenMP 5.2, 5.8.7 "defaultmap Clause", for arguments in no clause.
 """
 
 from __future__ import annotations

@@ -1,22 +1,8 @@
-"""Tasks and events as list items of ``depend``: what is followed by itself, and not by way of storage.
+"""Tasks and events as list items of ``depend``: they are followed themselves, not by way of storage.
 
-Theory of operation
--------------------
-A task is a location of its own that the task has written, and an event one that its fulfilment writes. So such an item
-gives a clause two keys. One is a location like any other, by which siblings that name the item are ordered among
-themselves. The other, a `FollowedItem`, is in no table: whoever names it follows the item, whenever that is.
-
-A task of the same region is followed as every sibling is, also in stream order. Only the thread of a region adds to the
-successors of its tasks; so a task of another region, thread or runtime is followed by way of a *stand-in*: a task that
-is in no region and never runs, is complete when the other calls back, and fails as that does. An event has one, too. It
-is fulfilled, or the task that it belongs to ends without, as one does whose body fails; then nobody may fulfil the
-event, and what follows it fails as what follows that task.
-
-The keys of a clause with such an item are made anew for each construct (`Dependence.resolved`), so that the others need
-not ask.
-
-Rejected: an empty task with an event beside the others, as a bridge between queues is (``taskwait`` would wait for it,
-and its failure would be told twice).
+Such an item gives a clause two keys: a location, by which siblings that name the item are ordered, and a
+`FollowedItem`, which the task follows at any time. A task of another region, thread or runtime, and an event, is
+followed through a `StandIn`. See docs/design/theory.md, "Tasks and events in depend".
 """
 
 from __future__ import annotations

@@ -1,31 +1,9 @@
 """Mappers: how an object of a class is mapped, and the copy of it that a body receives.
 
-Theory of operation
--------------------
-A mapper is a function from an object to map clauses. `expand_object` calls it, and the mappers of the objects among its
-items, and leaves an `Expansion`: the arrays to map, each with its effective type, and the objects that they were
-found in. The rest of the library sees the arrays only; they are items of the construct as any others, so that the
-present table counts each once a construct.
-
-A mapper yields arrays, not names of attributes. `Expansion.rebuilt` finds them again in the object, by the storage that
-they cover: an attribute whose array was mapped, or lies in an array that was, becomes its device array. The object
-itself is never written to: the copy is shallow, and only its mapped attributes differ.
-
-A mapper may name a part of an attribute's array by any expression: ``v.data[:v.n]``, ``f.data[1:-1]``, a property. In
-the body the same expression has to be the device array of the part. There are three forms of what the copy has for the
-attribute (`_Form`). The first is the array of the part. It is right for ``v.data[:v.n]``, and wrong for
-``f.data[1:-1]``, which would be a section of the section. The other forms take indices of the host's array
-(`offload.constructs.clauses.views`). To choose, `Expansion.keep` calls the mapper with a copy of the object in each
-form, and takes the first form of which the mapper yields the same parts as of the object.
-
-OpenMP evaluates list items when the construct is encountered, and a program may rebind attributes behind the call (two
-arrays that change places at each step). So `Expansion.keep` copies the object then, and notes where in it mapped arrays
-are; each body receives a copy of that copy.
-
-Rejected: asking mappers for the names of attributes (OpenMP's clauses are list items, and sections of them), and
-proxies that translate on access (a body passes its object on to code that knows the class).
-
-OpenMP 5.2, 5.8.8 "declare mapper Directive".
+`expand_object` calls the mapper of an object and returns an `Expansion`: the arrays to map and their objects.
+`Expansion.keep` copies the object when the construct is encountered, because the program may rebind attributes
+afterwards. `Expansion.rebuilt` gives a body a shallow copy of that copy with device arrays in the mapped attributes,
+which it finds by their storage. See docs/design/theory.md, "Mappers". OpenMP 5.2, 5.8.8 "declare mapper Directive".
 """
 
 from __future__ import annotations

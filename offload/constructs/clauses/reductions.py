@@ -1,21 +1,9 @@
-"""Reductions over tasks: operators, the private arrays that tasks receive, and how they are combined.
+"""Reductions over tasks: operators, the private arrays of tasks, and how they are combined.
 
-Theory of operation
--------------------
 A taskgroup with ``task_reduction`` has one `Reduction` for each list item. A task with ``in_reduction`` takes a private
-array from its pool when its body begins, or makes one that holds the operator's identity, and gives it back when it is
-complete. So there are as many as there have ever been such tasks under way at a time, and each has what several tasks
-have put in. All of them are known to the reduction; whether they are in the pool when the group ends does not matter,
-as then all tasks are complete. Taking and giving back are one step each under the GIL.
-
-The list item changes in one step at the end of a group that raises nothing: the private arrays are combined with a copy
-of it first. So a group that fails leaves it as it was, whichever of its tasks have run.
-
-*Nested tasks.* To a body, the item is its private array, by the same name. So a private array that a task generated
-there names means the reduction that the array belongs to.
-
-*Graphs.* A node that is run again, when the group is long over, has no end of a group to wait for: it adds what it has
-to the list item when it is complete.
+array from its pool, and gives it back when it is complete. The list item changes in one step at the end of a group that
+raises nothing. To a body, the item is its private array. A node of a graph that runs again later adds its part when it
+is complete. See docs/design/theory.md, "Reductions over tasks".
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""What becomes of each argument of a target region: the clauses that say it, and the rules without one.
+"""The data-sharing clauses of a target region, and the rules for arguments without one.
 
-Theory of operation
--------------------
-An argument is mapped, private, a device array, or passed as it is. Without clauses that follows from what the argument
-is, and `offload.constructs.clauses.binding.Binding` sees to it. `ArgumentRules` stands for the clauses that say
-otherwise; a target function without any has no rules and pays nothing. At a call, `ArgumentRules.decide` looks at the
-arguments by their *slot* (a position, or a keyword); each is in one clause at most:
+`ArgumentRules` has the clauses of a function; a function without any has no rules and pays nothing. `decide` looks at
+the arguments by their *slot* (a position, or a keyword) and enters the result in the binding; it touches no device.
 
 ================================  ==================================================================
 ``firstprivate``                  storage of its own, with the contents that it has at the call
@@ -17,8 +13,6 @@ in no clause, an object           the same, if its class has a mapper
 in no clause, a scalar            captured by value; ``defaultmap`` can only ask that it be listed
 in no clause, a device array      passes through
 ================================  ==================================================================
-
-What is decided is entered in the binding: items, sections, objects and `Private` values; nothing here touches a device.
 
 OpenMP 5.2, 5.4 "List Item Privatization", 5.8.7 "defaultmap Clause".
 """

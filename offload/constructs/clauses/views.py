@@ -1,23 +1,9 @@
-"""Attributes of which a mapper maps a part: what the copy of the object has for them in a body.
+"""Attributes of which a mapper maps a part: the copy's form of them in a body.
 
-Theory of operation
--------------------
-A mapper names a part of an attribute's array by some expression: ``f.data[1:-1]``, a property, a method, ``f.m[:, 0]``.
-In the body the same expression has to give the device array of that part. An expression is a sequence of steps, each an
-index, a field or a method that makes a view. NumPy makes a view without reading any element. Therefore both classes
-here carry out each step on the host's array, and look where the resulting view lies:
-
-* The view lies in a mapped part: the step gives the device array that corresponds to it.
-* The view has elements of a part and others: the step gives a `PartialView`, for further steps.
-* The view has no mapped element: the step raises `MapError`.
-
-A `PartialView` is not an array. It has the shape of the host's view, and refuses operations. A `PartialArray` is for
-attributes of which one part is mapped. Operations on the attribute itself (``f.data += 1``) take the device array of
-the part, and so does its shape. An index that a body computes from that shape does not fit the host's array. Therefore,
-once the body has asked for the shape, an index has to give exactly a mapped part.
-
-Rejected: a device array with the shape of the whole attribute, because elements that are not mapped could be read and
-written without an error; and a proxy for the object, because a body may pass the object to code that checks its class.
+Each step of an expression (an index, a field, a method that makes a view) is carried out on the host's array. A view
+inside a mapped part gives the device array, a view with other elements too gives a `PartialView`, and a view without
+mapped elements raises `MapError`. A `PartialArray` is for attributes of which one part is mapped; operations on it take
+the device array of the part. See docs/design/theory.md, "Views of attributes that are mapped in part".
 """
 
 from __future__ import annotations

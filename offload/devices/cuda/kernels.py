@@ -1,14 +1,8 @@
 """Kernels of a CUDA device: text that NVRTC compiles, and launches with one structure of arguments.
 
-What is compiled is kept on disk, beside what is compiled for the host. CuPy's `RawModule` keeps it as well, but flushes
-denormal numbers to zero (``-ftz=true``), which no option undoes, so that float32 would not be the host's; and to find
-what it has kept it starts NVRTC on an empty text, for 15 to 30 ms a process and set of options.
-
-Each text is compiled and loaded once a device, under a lock, and stays loaded, since streams and graphs hold its
-addresses. CUDA loads a kernel's code when it is first used, and waits for running
-kernels to do so, which a capture does not survive; so the registers of each are asked for, which loads it.
-
-A launch allocates nothing: the driver copies the structure, also into a graph that is being captured.
+Each text is compiled and loaded once a device, under a lock, and stays loaded, because streams and graphs hold its
+addresses. Compiled code is kept on disk. A launch allocates nothing: the driver copies the structure, also into a graph
+under capture. See docs/design/theory.md, "Compiled kernels".
 """
 
 from __future__ import annotations

@@ -1,19 +1,8 @@
 """Device memory of one GPU: blocks of a pool of the driver's, which never wait for the device.
 
-Theory of operation
--------------------
-The runtime gives a block back only when the host knows that no work uses it any more. So one stream, on which there
-is never anything else, carries all allocations and frees of a GPU: none depends on work of the device, and a block
-may be used on any stream at once, and again by any other. The pool (``cudaMallocFromPoolAsync``) grows
-behind running kernels, where CuPy's pool shrinks by ``cudaFree``, which waits for all of them. What the pool holds
-unused the driver takes back by itself when ``cudaMalloc`` needs it, so that the temporaries of bodies, which
-come from CuPy's allocator, do not starve.
-
-Small blocks are kept here for the next mapping of their size: to take and give back an array so takes 2.0 instead
-of 5 µs on an H200, and 2.5 instead of 15 µs where four threads do it.
-
-The GPUs of a process reach each other's memory where the hardware can. A pool lives while a device of some runtime
-does, or an array in it.
+The runtime gives a block back only when no work uses it any more. So one stream, with nothing else on it, carries all
+allocations and frees, and any stream may use a block at once. Small blocks are kept here for the next mapping of their
+size. See docs/design/theory.md, "Memory of CUDA".
 """
 
 from __future__ import annotations

@@ -1,17 +1,9 @@
-"""Copies between pageable memory and a CUDA device, through pinned slots, by threads of ours.
+"""Copies between pageable memory and a CUDA device, through pinned slots, by threads of the library.
 
-The driver copies pageable memory on the calling thread, after it has waited for the stream; that is slow, and no call
-of ours may wait. Here threads pack chunks of the host's memory into pinned slots, whence the driver copies them
-asynchronously, or the other way round.
-
-NumPy releases the GIL while it packs, and so does a wait for the driver; its other calls keep it (`Driver`). To get
-it back is what a chunk costs beside its bytes: some 80 µs during which no other thread runs Python, most of it the
-time that a sleeping thread takes to wake. So chunks are few and large, and a thread does one after the other; while
-one waits for the driver, others pack or unpack. To begin a second chunk meanwhile, as was done once, leaves the first
-one waiting.
-
-Chunks of all copies in progress are taken in turn, so that both directions of the link are busy. A copy is started
-when its stream has got to it, so that no slot is held by what waits for something else, and every slot comes back.
+Threads pack chunks of the host's memory into pinned slots, from which the driver copies them, or the other way round.
+Chunks are few and large, because getting the GIL back costs each some 80 µs. A thread does one after the other, and
+chunks of all copies are taken in turn. A copy starts when its stream has reached it, so every slot comes back. See
+docs/design/theory.md, "Staging".
 """
 
 from __future__ import annotations
