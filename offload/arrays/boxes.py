@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-_BOXES = 1024
-"""Copies that are remembered: a program makes those of few shapes."""
+_BOXES = 1024  # Copies that are remembered: a program makes those of few shapes
 
 
 class Box(NamedTuple):

@@ -18,8 +18,7 @@ from offload.arrays.items import SCALARS, is_device_array, is_foreign, mapper_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-MOST_PARTS: Final = 100_000
-"""Parts of an argument that are looked at: a list of so many numbers takes 2 ms."""
+MOST_PARTS: Final = 100_000  # Parts of an argument that are looked at: a list of so many numbers takes 2 ms
 
 
 def parts_of(value: Any) -> Iterable[Any] | None:

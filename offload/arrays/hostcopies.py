@@ -22,35 +22,29 @@ from offload.arrays.items import address_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_LEAST_NBYTES = 1 << 18
-"""Below, a cache holds both sides."""
+_LEAST_NBYTES = 1 << 18  # Below, a cache holds both sides
 
 _LINE_NBYTES = 64
 _PAGE_NBYTES = 4096
 
+# Of a core. What is a power of two apart shares as many places of it as fit in at that distance.
 _CACHE_NBYTES = 1 << 20
-"""Of a core. What is a power of two apart shares as many places of it as fit in at that distance."""
 
-_COMPETING_LINES = 128
-"""Lines, a multiple of the page apart, from which the smallest cache keeps none."""
+_COMPETING_LINES = 128  # Lines, a multiple of the page apart, from which the smallest cache keeps none
 
-_MANY_PAGES = 3500
-"""Pages that are too many for a core to remember where they are, until they are used again."""
+_MANY_PAGES = 3500  # Pages that are too many for a core to remember where they are, until they are used again
 
-_LEAST_ALONG_SRC = 128
-"""Elements from which blocks are worth their calls."""
+_LEAST_ALONG_SRC = 128  # Elements from which blocks are worth their calls
 
 _ALONG_SRC = 512
+# Elements of a block along the destination, by their width; other widths as 8.
 _ALONG_DST = {1: 16, 2: 16, 4: 16, 8: 32}
-"""Elements of a block along the destination, by their width; other widths as 8."""
 
 _NUMBERS = {width: np.dtype(name) for width, name in ((8, "u8"), (4, "u4"), (2, "u2"), (1, "u1"))}
 
-_MOST_ELEMENT_NBYTES = 1 << 10
-"""Largest row that is one element to NumPy."""
+_MOST_ELEMENT_NBYTES = 1 << 10  # Largest row that is one element to NumPy
 
-_KEPT = 1024
-"""Shapes that are remembered, as `offload.arrays.boxes` does."""
+_KEPT = 1024  # Shapes that are remembered, as `offload.arrays.boxes` does
 
 
 class Blocks(NamedTuple):

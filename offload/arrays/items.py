@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
 
+# By class and name, what `declare_mapper` declared: for the process, since classes are too.
 MAPPERS: dict[tuple[type, str], Callable[[Any], Any]] = {}
-"""By class and name, what `declare_mapper` declared: for the process, since classes are too."""
 
 
 def mapper_of(item: object, name: str | None = None) -> Callable[[Any], Any] | None:
@@ -33,11 +33,11 @@ def mapper_of(item: object, name: str | None = None) -> Callable[[Any], Any] | N
     return next((MAPPERS[cls, wanted] for cls in type(item).__mro__ if (cls, wanted) in MAPPERS), None)
 
 
+# Types whose values are neither arrays nor anything that has a mapper.
 SCALARS = frozenset({bool, int, float, complex, str, bytes, type(None), *np.sctypeDict.values()})
-"""Types whose values are neither arrays nor anything that has a mapper."""
 
+# Types whose values are locations of their own in ``depend``, if they can be hashed.
 VALUES = SCALARS | {tuple, frozenset, range}
-"""Types whose values are locations of their own in ``depend``, if they can be hashed."""
 
 
 class Token(NamedTuple):
@@ -51,8 +51,7 @@ def is_device_array(item: object) -> bool:
     return hasattr(item, "__offload_section__") or hasattr(item, "__cuda_array_interface__")
 
 
-_DLPACK_HOST = (1, 3)
-"""DLPack's device types whose arrays are the host's: kDLCPU and kDLCUDAHost."""
+_DLPACK_HOST = (1, 3)  # DLPack's device types whose arrays are the host's: kDLCPU and kDLCUDAHost
 
 _DLPACK_NAMES = {2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 13: "cuda", 14: "oneapi"}
 
@@ -101,8 +100,7 @@ def address_reader() -> Callable[[np.ndarray[Any, Any]], int]:
     return _looked_up if all(_looked_up(array) == _asked(array) for array in arrays) else _asked
 
 
-address_of = address_reader()
-"""Return the address of element ``(0, …, 0)`` of a host array, in bytes."""
+address_of = address_reader()  # Return the address of element ``(0, …, 0)`` of a host array, in bytes
 
 
 class _Asking:
@@ -322,5 +320,5 @@ class AllMemory:
         return "all_memory"
 
 
+# OpenMP's ``omp_all_memory``: in ``out`` and ``inout``, every storage location there is (5.2, 3.2.2).
 all_memory: Final = AllMemory()
-"""OpenMP's ``omp_all_memory``: in ``out`` and ``inout``, every storage location there is (5.2, 3.2.2)."""

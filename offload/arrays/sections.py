@@ -18,14 +18,12 @@ if TYPE_CHECKING:
 
     Dims: TypeAlias = tuple[tuple[int, int], ...]
 
-HOST: Final = -1
-"""The host's address space."""
+HOST: Final = -1  # The host's address space
 
+# Nodes that `overlaps` visits before it gives up: 10 ms at most; pairs cut from one 4-D array needed 10 at most.
 SEARCH_LIMIT: Final = 10_000
-"""Nodes that `overlaps` visits before it gives up: 10 ms at most; pairs cut from one 4-D array needed 10 at most."""
 
-_LAYOUTS = 1024
-"""Layouts that are remembered: a program has arrays of few."""
+_LAYOUTS = 1024  # Layouts that are remembered: a program has arrays of few
 
 
 class Section(NamedTuple):

@@ -21,14 +21,11 @@ if TYPE_CHECKING:
 
     Dim = tuple[int, int, int]
 
-WIDTHS = (16, 8, 4, 2, 1)
-"""Bytes that one load or store of a thread moves."""
+WIDTHS = (16, 8, 4, 2, 1)  # Bytes that one load or store of a thread moves
 
-SECTOR_NBYTES = 32
-"""What memory is read and written in."""
+SECTOR_NBYTES = 32  # What memory is read and written in
 
-TILE_LANES = 256
-"""Threads of a tile."""
+TILE_LANES = 256  # Threads of a tile
 
 
 class TurnedTile(NamedTuple):
@@ -45,6 +42,7 @@ class TurnedTile(NamedTuple):
     rates: tuple[float, float]
 
 
+# By the width of an element (H100, `benchmarks/run.py gpu --section parray` has the figures of what is chosen).
 TILES: dict[int, tuple[TurnedTile, ...]] = {
     16: (
         TurnedTile(16, 32, 32, (0.97, 0.98)),
@@ -90,56 +88,46 @@ TILES: dict[int, tuple[TurnedTile, ...]] = {
         TurnedTile(1, 8, 256, (0.36, 0.40)),
     ),
 }
-"""By the width of an element (H100, `benchmarks/run.py gpu --section parray` has the figures of what is chosen)."""
 
-_IDLE = 1 / 3
-"""What part of a tile is used counts with this power: threads without an element cost less than others."""
+_IDLE = 1 / 3  # What part of a tile is used counts with this power: threads without an element cost less than others
 
 _NARROW = 24
+# What single elements reach, by their width, where rows of the destination have no more than so many.
 _NARROW_RATES = {16: 0.91, 8: 0.91, 4: 0.85, 2: 0.47, 1: 0.24}
-"""What single elements reach, by their width, where rows of the destination have no more than so many."""
 
-MAX_UNITS = 1 << 31
-"""Units of one launch: what division by multiplication allows."""
+MAX_UNITS = 1 << 31  # Units of one launch: what division by multiplication allows
 
-MAX_AXES = 12
-"""Axes of one launch."""
+MAX_AXES = 12  # Axes of one launch
 
-ALIGNMENT = SECTOR_NBYTES
-"""All that a plan has to know of an address is where it lies between multiples of this."""
+ALIGNMENT = SECTOR_NBYTES  # All that a plan has to know of an address is where it lies between multiples of this
 
-_LEAST_EXTENT = 8
-"""Elements of a side from which tiles are worth it."""
+_LEAST_EXTENT = 8  # Elements of a side from which tiles are worth it
 
+# Bytes that never take more than `MAX_UNITS` threads: the smallest tile of single bytes takes the most a byte.
 _MAX_UNITS_NBYTES = MAX_UNITS * _LEAST_EXTENT**2 // TILE_LANES
-"""Bytes that never take more than `MAX_UNITS` threads: the smallest tile of single bytes takes the most a byte."""
 
-_MAX_ROW_NBYTES = (1 << 32) - 1
-"""Longest row of `UnitKind.ROWS`, which counts its bytes with 32 bits."""
+_MAX_ROW_NBYTES = (1 << 32) - 1  # Longest row of `UnitKind.ROWS`, which counts its bytes with 32 bits
 
 
+# About what is written in one piece before the neighbours in the source follow: 128 bytes to 1 KB are as fast.
 _NEAR_NBYTES = 256
-"""About what is written in one piece before the neighbours in the source follow: 128 bytes to 1 KB are as fast."""
 
+# Rows of such a piece: with fewer, it begins and ends within what is fetched too often.
 _LEAST_NEAR, _MOST_NEAR = 4, 64
-"""Rows of such a piece: with fewer, it begins and ends within what is fetched too often."""
 
+# Rows that are this far from each other, in the order of the copy, no longer find what was fetched with the other.
 _FAR_NBYTES = 32 << 10
-"""Rows that are this far from each other, in the order of the copy, no longer find what was fetched with the other."""
 
-_NEIGHBOUR_NBYTES = 128
-"""Rows whose beginnings are no farther apart, or twice their length, share what is fetched."""
+_NEIGHBOUR_NBYTES = 128  # Rows whose beginnings are no farther apart, or twice their length, share what is fetched
 
 
 class UnitKind(Enum):
     """What a unit of a kernel is."""
 
-    FLAT = "flat"
-    """An element of `Units.width` bytes, to which every address and stride is aligned."""
-    ROWS = "rows"
-    """A segment of a row, of `Units.segment_nbytes`, for `Units.lanes` threads; any alignment."""
+    FLAT = "flat"  # An element of `Units.width` bytes, to which every address and stride is aligned
+    ROWS = "rows"  # A segment of a row, of `Units.segment_nbytes`, for `Units.lanes` threads; any alignment
+    # A `TurnedTile` of elements of `Units.width` bytes, turned round in shared memory, for `Units.lanes` threads.
     TILES = "tiles"
-    """A `TurnedTile` of elements of `Units.width` bytes, turned round in shared memory, for `Units.lanes` threads."""
 
 
 class Axis(NamedTuple):
@@ -294,8 +282,8 @@ def launches(box: Box, dst: int, src: int, *, keeps_order: bool = False) -> Iter
                 yield piece, work
 
 
+# Rows from which 8 threads a row are faster than elements of this width.
 _EIGHT_LANES_NBYTES = {16: 256, 8: 512, 4: 512, 2: 128, 1: 48}
-"""Rows from which 8 threads a row are faster than elements of this width."""
 
 
 def _lanes(row_nbytes: int, width: int) -> int:

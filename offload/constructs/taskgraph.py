@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from offload.runtime.runtime import Runtime
     from offload.tasks.region import Region
 
-_MOST_RECORDS = 8
-"""Records of one construct: as many as API.md says."""
+_MOST_RECORDS = 8  # Records of one construct: as many as API.md says
 
 
 def _check_graph_id(value: Any) -> Hashable:

@@ -42,32 +42,28 @@ _OPAQUE = (ModuleType, CodeType, FrameType, Enum, np.dtype, np.generic, np.ufunc
 
 _METHODS = (MethodType, BuiltinFunctionType)
 
-_FIXED = (tuple, frozenset, *_METHODS)
-"""Objects that have the same parts as long as they live."""
+_FIXED = (tuple, frozenset, *_METHODS)  # Objects that have the same parts as long as they live
 
+# Classes whose objects have items and no attributes.
 _CONTAINERS = {tuple, frozenset, list, set, dict, deque, np.ndarray}
-"""Classes whose objects have items and no attributes."""
 
+# Attributes of a class that hold no arrays themselves.
 _OF_CLASSES = (FunctionType, classmethod, staticmethod, property, GetSetDescriptorType, MemberDescriptorType)
-"""Attributes of a class that hold no arrays themselves."""
 
+# Modules of the standard library whose objects hold objects of the program.
 _OPEN = {
     *("_collections", "_functools", "_thread", "_weakrefset", "array", "builtins", "collections", "concurrent"),
     *("ctypes", "functools", "itertools", "mmap", "multiprocessing", "operator", "queue", "types", "weakref"),
 }
-"""Modules of the standard library whose objects hold objects of the program."""
 
-_CLOSED = sys.stdlib_module_names - _OPEN
-"""Libraries into whose objects nobody looks: loggers, threads, event loops."""
+_CLOSED = sys.stdlib_module_names - _OPEN  # Libraries into whose objects nobody looks: loggers, threads, event loops
 
-_NO_CLASSES = sys.stdlib_module_names | {"numpy", "offload"}
-"""Libraries whose classes hold no arrays of the program."""
+_NO_CLASSES = sys.stdlib_module_names | {"numpy", "offload"}  # Libraries whose classes hold no arrays of the program
 
+# Attributes of arrays that are not NumPy's.
 _SAYINGS = ("__offload_section__", "__cuda_array_interface__", "__dlpack__")
-"""Attributes of arrays that are not NumPy's."""
 
-_NUMBERS_AS_ONE = 64
-"""Numbers in a list that are passed over in the time that one object takes."""
+_NUMBERS_AS_ONE = 64  # Numbers in a list that are passed over in the time that one object takes
 
 
 class TooMuchError(Exception):
@@ -77,12 +73,9 @@ class TooMuchError(Exception):
 class _How(IntEnum):
     """How an object that is reached becomes a part of the key."""
 
-    SIGNED = auto()
-    """By value, with the arrays in it: the key compares those itself."""
-    COPIED = auto()
-    """By value: the key has a copy, which holds the arrays themselves."""
-    SHARED = auto()
-    """By identity."""
+    SIGNED = auto()  # By value, with the arrays in it: the key compares those itself
+    COPIED = auto()  # By value: the key has a copy, which holds the arrays themselves
+    SHARED = auto()  # By identity
 
 
 class GraphReach:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 Kind: TypeAlias = Literal["so", "cubin"]
 
+# How this module names its files: whatever else is in a folder that a program names is left alone.
 _NAME = re.compile(r"[0-9a-f]{64}\.(so|cubin|sha256)(\.[0-9a-f]{8}\.part)?")
-"""How this module names its files: whatever else is in a folder that a program names is left alone."""
 
 
 def folder(environ: Mapping[str, str]) -> Path:
@@ -40,8 +40,8 @@ def folder(environ: Mapping[str, str]) -> Path:
     return base / "offload" / "loops"
 
 
+# Where Linux has the open files of a process, as links that lead to them and not to their names.
 OPEN_FILES: Final = Path("/proc/self/fd")
-"""Where Linux has the open files of a process, as links that lead to them and not to their names."""
 
 
 @contextlib.contextmanager

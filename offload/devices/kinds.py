@@ -22,12 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from importlib.metadata import EntryPoints
 
-ENTRY_POINTS = "offload.devices"
-"""The group of entry points whose names are kinds of devices."""
+ENTRY_POINTS = "offload.devices"  # The group of entry points whose names are kinds of devices
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+# Words that mean something else where kinds and OpenACC's types of devices are named.
 _TAKEN = frozenset({"none", "host", "default", "not_host"})
-"""Words that mean something else where kinds and OpenACC's types of devices are named."""
 
 _kinds: dict[str, Kind] = {kind.name: kind for kind in (CudaKind(), SimKind())}
 

@@ -54,5 +54,5 @@ class _Array:
 
 _ALONE = _Array()
 
+# What `sys.getrefcount` says of an attribute to which one object refers: of the memory of an array that is alone.
 REFERENCES_ALONE: Final = getrefcount(_ALONE.memory)
-"""What `sys.getrefcount` says of an attribute to which one object refers: of the memory of an array that is alone."""

@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 
     from offload.devices.base import Device
 
+# Lanes over which unrelated tasks are spread: more than the copy engines and queues that overlap in practice.
 POOL_SIZE = 8
-"""Lanes over which unrelated tasks are spread: more than the copy engines and queues that overlap in practice."""
 
-POOL_LIMIT = 64
-"""Lanes that may be in use at a time, when launches are held up."""
+POOL_LIMIT = 64  # Lanes that may be in use at a time, when launches are held up
 
 
 @contextmanager

@@ -21,17 +21,13 @@ if TYPE_CHECKING:
     from offload.events.wakeup import Wakeup
 
 _WATCH_S, _LONG_WATCH_S = 100e-6, 1e-3
-_LONG = 200
-"""Looks in vain from which on a wait is a long one."""
+_LONG = 200  # Looks in vain from which on a wait is a long one
 
-_IDLE_S = 4e-3
-"""Between two looks when nobody waits: rare enough to leave the GIL to whoever launches."""
+_IDLE_S = 4e-3  # Between two looks when nobody waits: rare enough to leave the GIL to whoever launches
 
-_FRAMES = 16
-"""Python's frames that telling an item takes, with some to spare."""
+_FRAMES = 16  # Python's frames that telling an item takes, with some to spare
 
-_IDLE_LOOKS = 25
-"""Looks that find nothing before the completer sleeps until it is called."""
+_IDLE_LOOKS = 25  # Looks that find nothing before the completer sleeps until it is called
 
 
 class GateItem(Protocol):

@@ -10,36 +10,29 @@ from __future__ import annotations
 from math import inf
 
 _SHORTEST_NAP_S = 20e-6
-_NAP_SHARE = 0.02
-"""Of the time since something last moved."""
+_NAP_SHARE = 0.02  # Of the time since something last moved
 
 _LONG_NAP_S = 2e-3
-_NAP_OVER_COST = 64
-"""The longest nap is the longer one of these: 2 ms, or so many times what a nap costs."""
+_NAP_OVER_COST = 64  # The longest nap is the longer one of these: 2 ms, or so many times what a nap costs
 
-_COST_WEIGHT = 1 / 16
-"""Of the latest nap's cost in what is known of it."""
+_COST_WEIGHT = 1 / 16  # Of the latest nap's cost in what is known of it
 
+# A poll seems to have moved data that takes more than so many times as long as the shortest one of a list as long.
 _SLOW = 1.4
-"""A poll seems to have moved data that takes more than so many times as long as the shortest one of a list as long."""
 
-_SLOWEST_BYTES_PER_S = 0.5e9
-"""At which slow polls are believed to move what is open."""
+_SLOWEST_BYTES_PER_S = 0.5e9  # At which slow polls are believed to move what is open
 
-_REGAINED_SHARE = 0.01
-"""Of the time of a nap: what slow polls have spent no more after it."""
+_REGAINED_SHARE = 0.01  # Of the time of a nap: what slow polls have spent no more after it
 
+# So many slow polls in a row mean that something has moved: on a core that was idle, some are slow by themselves.
 _MOVING_POLLS = 10
-"""So many slow polls in a row mean that something has moved: on a core that was idle, some are slow by themselves."""
 
+# How long to poll before the next judgement, while data moves: Python's part of one is as long as some polls.
 _AT_ONCE_S = 2e-4
-"""How long to poll before the next judgement, while data moves: Python's part of one is as long as some polls."""
 
-_FORGETTING = 1 + 1 / 16384
-"""By how much the shortest poll of a list as long counts longer at each judgement."""
+_FORGETTING = 1 + 1 / 16384  # By how much the shortest poll of a list as long counts longer at each judgement
 
-_LENGTHS = 1_000
-"""Of how many lengths of the list the shortest poll is remembered."""
+_LENGTHS = 1_000  # Of how many lengths of the list the shortest poll is remembered
 
 
 class Pace:

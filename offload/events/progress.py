@@ -33,22 +33,20 @@ if TYPE_CHECKING:
     from offload.events.open_request import Attentive, Awaited
     from offload.events.wakeup import Wakeup
 
+# Whether ``mpiexec --with-ft ulfm`` of Open MPI has started this process.
 _OUTLIVES_RANKS = os.environ.get("OMPI_MCA_mpi_ft_enable", "0") not in {"0", "false"}  # noqa: SIM112  # Open MPI's
-"""Whether ``mpiexec --with-ft ulfm`` of Open MPI has started this process."""
 
+# Not persistent requests, nor what is no request of MPI's but tested as one.
 _TESTED_TOGETHER = set() if _OUTLIVES_RANKS else {MPI.Request, MPI.Grequest}
-"""Not persistent requests, nor what is no request of MPI's but tested as one."""
 
 _NAP_AT_THE_END_S = 2e-4
 
+# How long a thread that looks waits for the one that polls while data moves: it would take the core from it.
 _TURN_S = 1e-3
-"""How long a thread that looks waits for the one that polls while data moves: it would take the core from it."""
 
-_GRAIN_S = 1e-7
-"""Shorter than the poll of any library: what seems to take less is the clock of the thread."""
+_GRAIN_S = 1e-7  # Shorter than the poll of any library: what seems to take less is the clock of the thread
 
-_MANY = 32
-"""Requests that are asked for to know what it takes."""
+_MANY = 32  # Requests that are asked for to know what it takes
 
 
 class Progress:
@@ -370,11 +368,11 @@ def _idle_poll_s() -> tuple[float, float]:
     return shortest_s[0] - each_s, each_s
 
 
+# What it takes to read the clock of a thread, which is as long as to ask for a request.
 _clock_s = min(-(thread_time() - thread_time()) for _ in range(10))
-"""What it takes to read the clock of a thread, which is as long as to ask for a request."""
 
+# Measured before the first request is open, if that is possible: any poll moves the data of all requests.
 _idle_poll = _idle_poll_s() if MPI.Is_initialized() and not MPI.Is_finalized() else None
-"""Measured before the first request is open, if that is possible: any poll moves the data of all requests."""
 
 
 progress = Progress()

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from offload.events.gate import Gate
     from offload.events.promises import Promise, Source
 
+# How long a Dask client may take to say why a future failed. It knows already; only one that is closing does not.
 _ANSWER_S = 5.0
-"""How long a Dask client may take to say why a future failed. It knows already; only one that is closing does not."""
 
 
 class Streams(Protocol):

@@ -9,16 +9,15 @@ from mpi4py import MPI
 
 from offload.errors import TransportError, UsageError
 
+# The thread levels that do not do.
 _LEVELS = {
     MPI.THREAD_SINGLE: "MPI_THREAD_SINGLE",
     MPI.THREAD_FUNNELED: "MPI_THREAD_FUNNELED",
     MPI.THREAD_SERIALIZED: "MPI_THREAD_SERIALIZED",
 }
-"""The thread levels that do not do."""
 
 _is_forked = False
-_is_ready = False
-"""Whether MPI was found to be as needed, in this process: then all that can change is that it ends."""
+_is_ready = False  # Whether MPI was found to be as needed, in this process: then all that can change is that it ends
 
 
 def check_mpi(what: str) -> None:
@@ -45,8 +44,8 @@ def check_mpi(what: str) -> None:
     _is_ready = True
 
 
+# The classes of errors that follow the failure of a rank; mpi4py says unknown for what a library does not have.
 _OF_FAILED_RANKS = {MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING, MPI.ERR_REVOKED} - {MPI.ERR_UNKNOWN}
-"""The classes of errors that follow the failure of a rank; mpi4py says unknown for what a library does not have."""
 
 
 def transport_error(error: MPI.Exception, operation: str) -> TransportError:

@@ -48,8 +48,7 @@ class LockWakeup:
         self._lock.acquire(timeout=-1 if timeout_s is None else timeout_s)
 
 
-_PR_SET_TIMERSLACK = 29
-"""An operation of ``prctl``; its argument is in nanoseconds."""
+_PR_SET_TIMERSLACK = 29  # An operation of ``prctl``; its argument is in nanoseconds
 
 
 class _Timespec(ctypes.Structure):

@@ -37,18 +37,17 @@ if TYPE_CHECKING:
     from offload.tasks.recipe import Recipe
     from offload.tasks.task import Task
 
+# Branches of a graph that run at the same time at most. To launch a graph costs 1.6 µs for each on an H200.
 MOST_STREAMS = 64
-"""Branches of a graph that run at the same time at most. To launch a graph costs 1.6 µs for each on an H200."""
 
-_DISTURBED = 3
-"""Captures that other threads have ended, after which no more are tried."""
+_DISTURBED = 3  # Captures that other threads have ended, after which no more are tried
 
+# Replays that a capture has to serve. It takes 4 to 5 ms on an H200; to carry out some twenty tasks one by one takes
+# 0.3 ms longer than to launch them as a graph.
 _WORTH = 16
-"""Replays that a capture has to serve. It takes 4 to 5 ms on an H200; to carry out some twenty tasks one by one takes
-0.3 ms longer than to launch them as a graph."""
 
+# Captures in a row that served fewer, after which the next one waits: programs map in passing before they begin.
 _IN_VAIN = 3
-"""Captures in a row that served fewer, after which the next one waits: programs map in passing before they begin."""
 
 _MOVES = (
     f"what it uses was mapped elsewhere too often; map that around the replays: once it has been in the same place for "

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from offload.tasks.region import Group
     from offload.tasks.site import Site
 
-_wait_numbers = count(1)
-"""Keys are unique in the process: Dask computes several graphs as one."""
+_wait_numbers = count(1)  # Keys are unique in the process: Dask computes several graphs as one
 
 
 class Recorder:

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from offload.tasks.task import Task
 
 
-_MANY = 1024
-"""Tasks from which on the cyclic collector is held while they are made."""
+_MANY = 1024  # Tasks from which on the cyclic collector is held while they are made
 
 
 class Replay:

@@ -22,11 +22,10 @@ from offload.interrupts.shields import Shielded, current, note_raised, threads
 if TYPE_CHECKING:
     from types import FrameType
 
+# Modules whose functions CPython calls where an object goes, and drops their exceptions.
 _DROPPING: Final = frozenset({"weakref", "_weakrefset"})
-"""Modules whose functions CPython calls where an object goes, and drops their exceptions."""
 
-_SENT: Final = "sent"
-"""The key of `Shielded.pending` for an exception that was sent; signals have their numbers."""
+_SENT: Final = "sent"  # The key of `Shielded.pending` for an exception that was sent; signals have their numbers
 
 
 class Signals:

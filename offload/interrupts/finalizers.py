@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 
-_MOMENT_S = 0.01
-"""Between two looks whether another thread has got further."""
+_MOMENT_S = 0.01  # Between two looks whether another thread has got further
 
 
 class Collector:
@@ -40,8 +39,7 @@ class Collector:
     again.
     """
 
-    start: object = None
-    """What CPython says of the collection that runs; None while none does."""
+    start: object = None  # What CPython says of the collection that runs; None while none does
     stop: object
 
     def watch(self) -> None:

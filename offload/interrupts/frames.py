@@ -20,13 +20,12 @@ Steps = TypeVar("Steps", bound="Callable[..., object]")
 
 _PACKAGE = __name__.partition(".")[0]
 _USERS = tuple(f"{_PACKAGE}.{name}" for name in ("__main__", "cli"))
+# Packages whose frames lie between a program and the library: of a ``with`` block, a pool, a loop.
 _CARRIERS = frozenset(
     {"asyncio", "concurrent", "contextlib", "dask", "distributed", "functools", "multiprocessing", "threading"}
 )
-"""Packages whose frames lie between a program and the library: of a ``with`` block, a pool, a loop."""
 
-_MODULES = 1024
-"""Modules that are remembered: a program has few, unless it makes them."""
+_MODULES = 1024  # Modules that are remembered: a program has few, unless it makes them
 
 
 _calling_program: set[CodeType] = set()
@@ -104,5 +103,4 @@ def is_between(frame: FrameType) -> bool:
     return found
 
 
-_passages: dict[object, bool] = {}
-"""What `is_between` has found, by the names of modules."""
+_passages: dict[object, bool] = {}  # What `is_between` has found, by the names of modules

@@ -52,16 +52,15 @@ class Shielded:
     __slots__ = ("__weakref__", "is_library", "pending", "place", "raised", "sent")
 
     def __init__(self) -> None:
-        self.place: Any = None
-        """Of the innermost shield; None if no shield is up."""
+        self.place: Any = None  # Of the innermost shield; None if no shield is up
+        # How to deliver each interruption that waits, the oldest first. A signal that came twice is in it once.
         self.pending: dict[Any, Callable[[], object]] = {}
-        """How to deliver each interruption that waits, the oldest first. A signal that came twice is in it once."""
+        # Type and `id` of the last exception that an interruption has raised.
         self.raised: tuple[type[BaseException], int] | None = None
-        """Type and `id` of the last exception that an interruption has raised."""
+        # An exception that CPython is to raise, or has raised, while no shield was up or a body ran.
         self.sent: type[BaseException] | None = None
-        """An exception that CPython is to raise, or has raised, while no shield was up or a body ran."""
+        # Whether the thread is the library's own: nobody waits there, and what is sent concerns bodies only.
         self.is_library = False
-        """Whether the thread is the library's own: nobody waits there, and what is sent concerns bodies only."""
 
     @property
     def is_open(self) -> bool:
@@ -70,18 +69,18 @@ class Shielded:
         return place is None or place.in_body
 
 
+# The records of all threads that have used the library, by `threading.get_ident`.
 threads: WeakValueDictionary[int, Shielded] = WeakValueDictionary()
-"""The records of all threads that have used the library, by `threading.get_ident`."""
 
+# Called when the main thread first uses the library; `offload.interrupts.arrivals` sets it.
 at_first: Callable[[], None] | None = None
-"""Called when the main thread first uses the library; `offload.interrupts.arrivals` sets it."""
 
 _quiet = _Quiet()
 _local = threading.local()
 _AGAIN = object()
 
+# What a shield finds: the record of its thread, the place around it, and whether the code in its own was a body's.
 Saved = tuple[Shielded, Any, bool]
-"""What a shield finds: the record of its thread, the place around it, and whether the code in its own was a body's."""
 
 
 def raise_shield(place: ShieldPlace) -> Saved:
@@ -262,8 +261,8 @@ class Late:
     __slots__ = ("is_due",)
 
     def __init__(self) -> None:
+        # Whether one has come since `deliver` was last called; a shield may have delivered it meanwhile.
         self.is_due = False
-        """Whether one has come since `deliver` was last called; a shield may have delivered it meanwhile."""
 
     def deliver(self) -> None:
         """Deliver what is pending on the calling thread, if it is the main one and under no shield."""
@@ -287,8 +286,7 @@ def in_one_piece(function: Steps) -> Steps:
     return function
 
 
-pieces: set[CodeType] = set()
-"""The code of functions so marked."""
+pieces: set[CodeType] = set()  # The code of functions so marked
 
 
 def make_room(n_frames: int) -> None:

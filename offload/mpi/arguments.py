@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     from offload.mpi.operations import Operation
 
+# Of NumPy's types those that are MPI's as well, where their bytes are in this machine's order.
 _NUMBERS = "?bhilqBHILQefdgFDG"
-"""Of NumPy's types those that are MPI's as well, where their bytes are in this machine's order."""
 
 _OF_LISTS = frozenset({"Ialltoallw", "Ineighbor_alltoallw"})
+# Of the buffers of a call with two messages, the argument that says with whom.
 _PEERS = {"sendbuf": ("dest",), "recvbuf": ("source",)}
-"""Of the buffers of a call with two messages, the argument that says with whom."""
 
 
 def communicator(name: str, comm: Any) -> MPI.Comm:
@@ -86,12 +86,12 @@ def _are_counts(value: Any) -> bool:
         return False
 
 
+# Of each parameter that is no buffer, what tells whether a value is right, and what is allowed.
 _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(["dest", "source", "root", "tag", "sendtag", "recvtag"], (_is_integer, "an integer")),
     "op": (_is_operation, "an operation of mpi4py, such as MPI.SUM"),
     "recvcounts": (_are_counts, "None, or a sequence of integers, one for each rank"),
 }
-"""Of each parameter that is no buffer, what tells whether a value is right, and what is allowed."""
 
 
 # -- buffers -------------------------------------------------------------------------------------------

@@ -117,11 +117,9 @@ class MPICall:
         "value",
     )
 
-    point = None
-    """On no stream."""
+    point = None  # On no stream
 
-    is_promised = True
-    """By the request."""
+    is_promised = True  # By the request
 
     def __init__(self, operation: Operation, gate: Gate) -> None:
         self._operation = operation

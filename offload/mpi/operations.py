@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from offload.mpi.order import Turn
     from offload.mpi.staging import BufferStaging
 
-_COLLECTIVE = "collective operations"
-"""What they are in order with, on one communicator."""
+_COLLECTIVE = "collective operations"  # What they are in order with, on one communicator
 
 
 class Operation:
@@ -32,11 +31,9 @@ class Operation:
 
     __slots__ = ("args", "comm", "known", "kwargs", "method", "name", "named", "staging")
 
-    matches_later = False
-    """Whether others that are in order with it have to wait until it has found its message."""
+    matches_later = False  # Whether others that are in order with it have to wait until it has found its message
 
-    way_out = "go on with a new communicator"
-    """What to do where one before it was left out."""
+    way_out = "go on with a new communicator"  # What to do where one before it was left out
 
     def __init__(self, method: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self.method = method

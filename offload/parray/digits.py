@@ -13,18 +13,15 @@ from itertools import pairwise
 from typing import Final, TypeAlias
 
 Cuts: TypeAlias = tuple[tuple[int, int], ...]
+# ``(count, step, cuts)``; each cut ``(start, jump)`` with 0 < start < count, ascending, no jump 0.
 Digit: TypeAlias = tuple[int, int, Cuts]
-"""``(count, step, cuts)``; each cut ``(start, jump)`` with 0 < start < count, ascending, no jump 0."""
 
 Digits: TypeAlias = Sequence[Digit]
-Groups: TypeAlias = list[tuple[Digit, ...]]
-"""For each digit of an index those that it becomes, outermost first."""
+Groups: TypeAlias = list[tuple[Digit, ...]]  # For each digit of an index those that it becomes, outermost first
 
-Form: TypeAlias = tuple[int, tuple[Digit, ...]]
-"""``(base, digits)``, the digits canonical."""
+Form: TypeAlias = tuple[int, tuple[Digit, ...]]  # ``(base, digits)``, the digits canonical
 
-MOST_CUTS: Final = 256
-"""Cuts of one digit; more are looked at one by one."""
+MOST_CUTS: Final = 256  # Cuts of one digit; more are looked at one by one
 
 
 def extremes(base: int, digits: Digits) -> tuple[int, int]:

@@ -12,11 +12,11 @@ from typing import Final, TypeAlias
 from offload.errors import LayoutError
 from offload.parray.references import MEMORY, THREADS, WIDE, Reference, integer
 
+# Dimensions one inside of, or one referring to, the other: each takes some frames of Python's 1,000.
 MOST_LEVELS: Final = 100
-"""Dimensions one inside of, or one referring to, the other: each takes some frames of Python's 1,000."""
 
+# Dimensions of a type with all that it refers to: doubled by each level, they would soon be more than memory holds.
 MOST_DIMENSIONS: Final = 1 << 20
-"""Dimensions of a type with all that it refers to: doubled by each level, they would soon be more than memory holds."""
 
 Body: TypeAlias = "int | tuple[Dimension, ...] | None"
 

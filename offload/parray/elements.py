@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 Nest = tuple[int, tuple[tuple[int, int], ...]]
 
+# Numbers within so many times their count are marked to find out whether one comes twice; others are sorted.
 _DENSE = 8
-"""Numbers within so many times their count are marked to find out whether one comes twice; others are sorted."""
 
 
 def nest_of(values: Any) -> Nest | None:

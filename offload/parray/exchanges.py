@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     Kept = list[tuple[Piece, Piece]]
     Told = Callable[[BaseException | None], None]
 
-_ROOT = 0
-"""The rank that a side belongs to which is not distributed."""
+_ROOT = 0  # The rank that a side belongs to which is not distributed
 
 
 def communicator(comm: Any) -> Any:

@@ -36,11 +36,9 @@ if TYPE_CHECKING:
     from offload.runtime.works import Launch
     from offload.tasks.site import Site
 
-KEPT_NBYTES = 256 << 20
-"""Bytes of tables that are kept on the host, and on each device."""
+KEPT_NBYTES = 256 << 20  # Bytes of tables that are kept on the host, and on each device
 
-_FEW = 1 << 31
-"""Offsets below fit into 32 bits."""
+_FEW = 1 << 31  # Offsets below fit into 32 bits
 
 Offsets = np.ndarray[Any, np.dtype[np.int64]]
 

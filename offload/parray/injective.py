@@ -19,20 +19,17 @@ if TYPE_CHECKING:
 
     from offload.parray.digits import Digit, Digits
 
-MOST_BOXES: Final = 64
-"""Boxes without cuts that a form is taken apart into; they are compared pair by pair."""
+MOST_BOXES: Final = 64  # Boxes without cuts that a form is taken apart into; they are compared pair by pair
 
-MOST_SUMS: Final = 1 << 22
-"""Sums that are looked at instead, where there are more boxes."""
+MOST_SUMS: Final = 1 << 22  # Sums that are looked at instead, where there are more boxes
 
+# Boxes that are compared rather than more sums are looked at; these comparisons take seconds.
 MOST_BOXES_OF_MANY: Final = 1024
-"""Boxes that are compared rather than more sums are looked at; these comparisons take seconds."""
 
-MOST_TRIED: Final = 1 << 17
-"""Values that all searches try together where sums may be looked at instead: half a second."""
+MOST_TRIED: Final = 1 << 17  # Values that all searches try together where sums may be looked at instead: half a second
 
+# Values that a search tries where a lattice decides in the end, which takes some milliseconds.
 TRIED_FIRST: Final = 1 << 11
-"""Values that a search tries where a lattice decides in the end, which takes some milliseconds."""
 
 
 class _SpentError(Exception):

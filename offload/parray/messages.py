@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from offload.parray.storage import Storage
     from offload.runtime.place import DevicePlace
 
+# Bytes that lie together from which a datatype is as fast as packing (``benchmarks/run.py parray_mpi``, MPICH).
 LEAST_SENT_NBYTES, LEAST_RECEIVED_NBYTES = 1 << 16, 256
-"""Bytes that lie together from which a datatype is as fast as packing (``benchmarks/run.py parray_mpi``, MPICH)."""
 
 
 class Piece(NamedTuple):

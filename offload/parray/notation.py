@@ -36,8 +36,7 @@ _OPERATORS: Final = {
     "/": operator.floordiv,
     "%": operator.mod,
 }
-_SHOWN: Final = 60
-"""Characters of a text that an error shows on either side of the mistake."""
+_SHOWN: Final = 60  # Characters of a text that an error shows on either side of the mistake
 
 
 class _Token(NamedTuple):

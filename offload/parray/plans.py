@@ -27,32 +27,26 @@ if TYPE_CHECKING:
 
     from offload.parray.digits import Form
 
-MOST_BOXES: Final = 1024
-"""Boxes that are better than tables; those of pairs of threads are not counted."""
+MOST_BOXES: Final = 1024  # Boxes that are better than tables; those of pairs of threads are not counted
 
+# Elements of a box, on average, from which boxes are better than tables: copying a box takes as long as so many by a
+# table.
 LEAST_BOX: Final = 4096
-"""Elements of a box, on average, from which boxes are better than tables: copying a box takes as long as so many by a
-table."""
 
-ALWAYS_BOXES: Final = 4
-"""So few boxes are better than tables, whatever their size."""
+ALWAYS_BOXES: Final = 4  # So few boxes are better than tables, whatever their size
 
-MOST_LOOKED_AT: Final = 1 << 22
-"""Elements of a pair with digits, but none in common, whose offsets are compared."""
+MOST_LOOKED_AT: Final = 1 << 22  # Elements of a pair with digits, but none in common, whose offsets are compared
 
-KEPT_PLANS: Final = 1024
-"""Plans that are kept, the last ones asked for."""
+KEPT_PLANS: Final = 1024  # Plans that are kept, the last ones asked for
 
+# Boxes of the plans that are kept, of some 250 bytes each; with more all plans go but the last.
 KEPT_BOXES: Final = 1 << 19
-"""Boxes of the plans that are kept, of some 250 bytes each; with more all plans go but the last."""
 
-_n_boxes = [0]
-"""Boxes that have been made since plans last went; one number, since no two are ever needed to agree."""
+_n_boxes = [0]  # Boxes that have been made since plans last went; one number, since no two are ever needed to agree
 
 PlanKind: TypeAlias = Literal["empty", "contiguous", "strided", "boxes", "indexed"]
 
-Loop: TypeAlias = tuple[Digit, Digit]
-"""A digit of the source and one of the target, of one count."""
+Loop: TypeAlias = tuple[Digit, Digit]  # A digit of the source and one of the target, of one count
 
 
 class Box(NamedTuple):

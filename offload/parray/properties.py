@@ -18,8 +18,7 @@ from offload.parray.references import MEMORY, THREADS, Index, Leaves, Reference,
 
 BOTH: Final = MEMORY | THREADS
 KINDS: Final[dict[int, Literal["memory", "threads", "both"]]] = {MEMORY: "memory", THREADS: "threads", BOTH: "both"}
-EMPTY: Final = (0, ((0, 1),))
-"""The nest of a type without elements."""
+EMPTY: Final = (0, ((0, 1),))  # The nest of a type without elements
 
 Nest: TypeAlias = elements.Nest
 

@@ -20,14 +20,12 @@ from offload.parray.composition import composed
 from offload.parray.digits import Digits, Groups, extremes
 
 MEMORY: Final = 1
-THREADS: Final = 2
-"""What an offset counts, as bits: elements of memory, threads, or both parts of a place."""
+THREADS: Final = 2  # What an offset counts, as bits: elements of memory, threads, or both parts of a place
 
+# From here on numbers are not computed with arrays of 64 bits: 2**20 of them, as a type may have, could overflow.
 WIDE: Final = 1 << 42
-"""From here on numbers are not computed with arrays of 64 bits: 2**20 of them, as a type may have, could overflow."""
 
-Index: TypeAlias = Any
-"""An integer, or an array of integers."""
+Index: TypeAlias = Any  # An integer, or an array of integers
 
 
 class Leaves(Exception):  # noqa: N818  # never seen by users
@@ -46,15 +44,13 @@ class Reference(ABC):
 
     __slots__ = ()
 
-    counts: int = 0
-    """`MEMORY`, `THREADS` or both of a type; 0 of what is none."""
+    counts: int = 0  # `MEMORY`, `THREADS` or both of a type; 0 of what is none
 
     levels: int = 0
     n_dimensions: int = 0
     teams: tuple[Reference, ...] = ()
     is_wide: bool = False
-    has_function: bool = False
-    """Whether an offset asks a function of the program's."""
+    has_function: bool = False  # Whether an offset asks a function of the program's
 
     def __repr__(self) -> str:
         return str(self)

@@ -19,15 +19,13 @@ if TYPE_CHECKING:
     from offload.parray.dimensions import Body, Dimension
     from offload.parray.references import Reference
 
-UNIT: Final = 1 << 256
-"""What a thread counts in the digits of a distributed type."""
+UNIT: Final = 1 << 256  # What a thread counts in the digits of a distributed type
 
-MOST_MEMORY: Final = 1 << 200
-"""Offsets in memory of a distributed type stay below this, far from `UNIT`."""
+MOST_MEMORY: Final = 1 << 200  # Offsets in memory of a distributed type stay below this, far from `UNIT`
 
 
+# Elements of a dimension whose offsets are looked at one by one where digits do not decide.
 MOST_LISTED: Final = 1 << 14
-"""Elements of a dimension whose offsets are looked at one by one where digits do not decide."""
 
 
 def halves(number: int) -> tuple[int, int]:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 COPY = "parray.copy"
 
 _PLAIN_KINDS = frozenset("biufc")
+# What elements are moved as if they are not numbers of one type on both sides; CuPy has no others.
 _RAW = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}
-"""What elements are moved as if they are not numbers of one type on both sides; CuPy has no others."""
 
 _REFUSED = (np.ma.MaskedArray, np.matrix)
 

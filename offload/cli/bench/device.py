@@ -31,8 +31,8 @@ _SMALL = 256
 # Several blocks are under way at once: one arrives, one is computed, one leaves.
 _N_BLOCKS = 8
 _BLOCK_NBYTES = {"cuda": 16 << 20}
+# Bytes of a block on a kind of device, and on others, which compute with the host's cores and caches.
 _LITTLE_NBYTES = 1 << 20
-"""Bytes of a block on a kind of device, and on others, which compute with the host's cores and caches."""
 BLOCKING, DEFERRED = "blocking", "nowait, a chain a block"
 
 

@@ -20,14 +20,11 @@ if TYPE_CHECKING:
 class Finding(NamedTuple):
     """What one part of ``offload bench`` has measured."""
 
-    title: str
-    """What was measured, with the unit of every sample."""
+    title: str  # What was measured, with the unit of every sample
 
-    rows: Rows
-    """``rows[row][column]`` has one sample for each turn. A column may be missing in a row."""
+    rows: Rows  # ``rows[row][column]`` has one sample for each turn. A column may be missing in a row.
 
-    note: str
-    """What a machine that is all right shows."""
+    note: str  # What a machine that is all right shows
 
 
 def in_turn(calls: Mapping[str, Callable[[], float]], repeat: int) -> dict[str, Samples]:

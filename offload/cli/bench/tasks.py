@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 # As many as make a turn of some 20 ms.
 _N_TASKS = 5_000
-_DASK_SHARE = 10
-"""Dask, about ten times as slow, gets a tenth of the tasks."""
+_DASK_SHARE = 10  # Dask, about ten times as slow, gets a tenth of the tasks
 
 # Of Dask's; ours are one worker, and the caller, who helps while it waits.
 _N_THREADS = 2

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
+# Elements of a field that rank 0 gathers to compare all of it; beyond, each rank compares some values.
 GATHERED_ELEMENTS = 1 << 24
-"""Elements of a field that rank 0 gathers to compare all of it; beyond, each rank compares some values."""
 
 
 class _RefusedError(Exception):

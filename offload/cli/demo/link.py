@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-_MEASURED_NBYTES = 256 << 20
-"""Bytes each way that a measurement of the link takes: 5 ms on PCIe 5."""
+_MEASURED_NBYTES = 256 << 20  # Bytes each way that a measurement of the link takes: 5 ms on PCIe 5
 
 _TO_DEVICE, _TO_HOST = 1, 2  # cudaMemcpyKind
 

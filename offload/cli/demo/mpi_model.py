@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-OVERHEAD_S = 2e-4
-"""Seconds of the host for a piece: six tasks and a call of MPI, measured on the simulated device."""
+OVERHEAD_S = 2e-4  # Seconds of the host for a piece: six tasks and a call of MPI, measured on the simulated device
 
-MESSAGE_S = 2e-6
-"""Seconds for a message, whatever its size, between ranks of one machine; networks have 1 to 2 µs."""
+MESSAGE_S = 2e-6  # Seconds for a message, whatever its size, between ranks of one machine; networks have 1 to 2 µs
 
 
 @dataclass(frozen=True, slots=True)

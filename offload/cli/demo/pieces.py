@@ -12,8 +12,8 @@ from offload.errors import ClauseError, DeviceMemoryError
 if TYPE_CHECKING:
     from offload.devices.base import Device
 
+# Bytes of a piece of a large field. Copies of 16 MB and more run at the link's best; 32 MB measured best.
 PIECE_NBYTES = 32 << 20
-"""Bytes of a piece of a large field. Copies of 16 MB and more run at the link's best; 32 MB measured best."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
+# Values of the transform that are summed directly. The simulated device calls the same library as `reference`.
 N_SUMS = 8
-"""Values of the transform that are summed directly. The simulated device calls the same library as `reference`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from rich.table import Table
 
 from offload.views.words import duration_label
 
+# Largest relative error that passes, by the dtype of the transform.
 TOLERANCE = {"complex64": 1e-5, "complex128": 1e-12}
-"""Largest relative error that passes, by the dtype of the transform."""
 
 _TIMES = "×"  # noqa: RUF001  # the sign is meant
 _NAMES = {"sync": "synchronous", "async": "asynchronous", "peer": "by hand"}

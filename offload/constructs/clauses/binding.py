@@ -30,11 +30,9 @@ if TYPE_CHECKING:
     from offload.data.items import MapItem
     from offload.runtime.place import DevicePlace
 
-Slot: TypeAlias = int | str
-"""An argument of a call: its position, or the name that it was passed by."""
+Slot: TypeAlias = int | str  # An argument of a call: its position, or the name that it was passed by
 
-_NUMBERS = "biufcV"
-"""Kinds of dtypes that devices compute with."""
+_NUMBERS = "biufcV"  # Kinds of dtypes that devices compute with
 
 
 class Private(NamedTuple):

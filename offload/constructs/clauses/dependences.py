@@ -117,8 +117,8 @@ class Dependence:
         return Dependence, (self.type, self.items)
 
 
+# As in `offload.tasks.depend`: to take one from its class costs 0.15 µs in Python 3.11.
 _IN, _OUT, _INOUT, _MUTEXINOUTSET, _INOUTSET = DependType
-"""As in `offload.tasks.depend`: to take one from its class costs 0.15 µs in Python 3.11."""
 
 _WRITERS = (_OUT, _INOUT)
 
@@ -128,9 +128,9 @@ def _references_in_a_call(*items: Any) -> int:
     return next(getrefcount(item) for item in items)
 
 
+# Measured, since Python versions differ: from 3.14 on, a function's argument may be no reference of its own. There are
+# at most the tuple, the variable and the argument; a profiler that looks at variables meanwhile adds one more.
 _IN_A_CALL = min(_references_in_a_call(np.zeros(1)), 3)
-"""Measured, since Python versions differ: from 3.14 on, a function's argument may be no reference of its own. There are
-at most the tuple, the variable and the argument; a profiler that looks at variables meanwhile adds one more."""
 
 
 def _has_own_data(array: Any) -> bool:
@@ -171,8 +171,7 @@ def _holds_arrays(item: Any) -> bool:
     return any(True for _ in leaves_of(held, _MOST_PARTS))
 
 
-_MOST_PARTS = 1000
-"""Parts of an object's containers that are looked at, in 20 µs, wherever a clause names the object."""
+_MOST_PARTS = 1000  # Parts of an object's containers that are looked at, in 20 µs, wherever a clause names the object
 
 
 def _passed(name: str, found: list[Named], names: Mapping[str, Any]) -> list[Any]:

@@ -43,8 +43,7 @@ class Modifiers(NamedTuple):
         return Modifiers(*(mine or theirs for mine, theirs in zip(self, other, strict=True)))
 
 
-PLAIN: Final = Modifiers()
-"""No modifiers."""
+PLAIN: Final = Modifiers()  # No modifiers
 
 
 class Leaf(NamedTuple):
@@ -346,12 +345,9 @@ def _is_same(one: Host, other: Host) -> bool:
 class _Form(Enum):
     """What the copy has for an attribute of which a part was mapped; in the order in which they are tried."""
 
-    SECTION = "section"
-    """The array of the part."""
-    ARRAY = "array"
-    """A `PartialArray`; if several parts were mapped, a `PartialView`."""
-    VIEW = "view"
-    """A `PartialView`."""
+    SECTION = "section"  # The array of the part
+    ARRAY = "array"  # A `PartialArray`; if several parts were mapped, a `PartialView`
+    VIEW = "view"  # A `PartialView`
 
 
 _FORMS = tuple(_Form)  # to go through an enum takes three calls

@@ -26,8 +26,8 @@ from offload.runtime.keywords import meant
 _GRAMMAR = "write name, name[i], name[lower:length:stride] or name.member, or give the array itself by .options(…)"
 
 
+# How an item goes on from a value: a member, an index, or (lower, length, stride).
 Step = str | CodeType | tuple[CodeType | None, ...]
-"""How an item goes on from a value: a member, an index, or (lower, length, stride)."""
 
 
 class SymbolicItem(NamedTuple):
@@ -194,8 +194,7 @@ class Starred(NamedTuple):
     kwargs: str | None
 
 
-STARRED = "*"
-"""Under which the names of a call have that; no text can name it."""
+STARRED = "*"  # Under which the names of a call have that; no text can name it
 
 
 class VisibleNames:

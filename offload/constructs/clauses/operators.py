@@ -75,8 +75,7 @@ _BUILT_IN = {
     )
 }
 
-_declared: dict[str, Operator] = {}
-"""What `declare_reduction` declared: for the process, as mappers are."""
+_declared: dict[str, Operator] = {}  # What `declare_reduction` declared: for the process, as mappers are
 
 
 @takes_clauses

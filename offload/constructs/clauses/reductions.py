@@ -129,8 +129,8 @@ def identity_of(array: Any) -> tuple[Any, ...]:
     return (array.__array_interface__["data"][0], array.dtype, array.shape, strides)
 
 
+# Held while a task that is run again is combined with an original, which several reductions may have.
 _adding = threading.Lock()
-"""Held while a task that is run again is combined with an original, which several reductions may have."""
 
 
 class Reduction:

@@ -43,12 +43,11 @@ if TYPE_CHECKING:
     from offload.constructs.clauses.mappers import Expansion
     from offload.constructs.clauses.names import VisibleNames
 
+# The categories of ``defaultmap``. Here "pointer" is a device array, which always passes through.
 CATEGORIES: Final = ("scalar", "aggregate", "pointer", "all")
-"""The categories of ``defaultmap``. Here "pointer" is a device array, which always passes through."""
 
 _DEVICE_CLAUSES = ("is_device_ptr", "has_device_addr")
-SHARING: Final = ("firstprivate", "private", *_DEVICE_CLAUSES)
-"""The data-sharing clauses."""
+SHARING: Final = ("firstprivate", "private", *_DEVICE_CLAUSES)  # The data-sharing clauses
 
 
 class ArgumentRules:
@@ -59,8 +58,7 @@ class ArgumentRules:
 
     __slots__ = ("_behaviour", "_clauses", "_mapped", "_names", "_positional", "excused")
 
-    words: ClassVar[Mapping[str, str]] = {}
-    """What messages call clauses that a construct has under other names."""
+    words: ClassVar[Mapping[str, str]] = {}  # What messages call clauses that a construct has under other names
 
     def __init__(self, clauses: Mapping[str, Any], names: VisibleNames) -> None:
         # parameters that clauses of another kind name, which ``defaultmap`` leaves alone

@@ -31,6 +31,7 @@ _VIEW_ATTRIBUTES: Final = ("T", "mT", "real", "imag")
 _VIEW_METHODS: Final = ("diagonal", "ravel", "reshape", "squeeze", "swapaxes", "transpose", "view")
 _LAYOUT: Final = frozenset({"dtype", "itemsize", "nbytes", "ndim", "shape", "size", "strides"})
 
+# NumPy's functions that make a view of an array, or a list of views.
 _VIEW_FUNCTIONS: Final = frozenset(
     (
         *(np.atleast_1d, np.atleast_2d, np.atleast_3d, np.diagonal, np.expand_dims, np.flip, np.fliplr, np.flipud),
@@ -38,7 +39,6 @@ _VIEW_FUNCTIONS: Final = frozenset(
         *(np.array_split, np.dsplit, np.hsplit, np.split, np.transpose, np.vsplit),
     )
 )
-"""NumPy's functions that make a view of an array, or a list of views."""
 
 
 class Parts:

@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 _HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEFAULT = 1, 2, 4  # cudaMemcpyKind
 _NOT_READY = 600  # cudaErrorNotReady
 
+# Blocks of a kernel on the host's memory: they fill the link, and leave most of the device to others.
 _MAPPED_BLOCKS = 32
-"""Blocks of a kernel on the host's memory: they fill the link, and leave most of the device to others."""
 
+# Copies up to here are not counted: a stream's queue is full, and holds up any call, before that buffer is.
 _UNCOUNTED_NBYTES = 4 << 10
-"""Copies up to here are not counted: a stream's queue is full, and holds up any call, before that buffer is."""
 
+# Bytes that it may hold so at a time. On an H200 it blocks when it holds some 4 MB (CUDA 13.0).
 _AT_CALL_TOTAL_NBYTES = 1 << 20
-"""Bytes that it may hold so at a time. On an H200 it blocks when it holds some 4 MB (CUDA 13.0)."""
 
 
 class Copies:

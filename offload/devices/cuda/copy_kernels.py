@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from offload.arrays.boxes import Box
 
 _THREADS = TILE_LANES
+# Elements of a thread, by width: enough bytes in flight to hide the latency of memory.
 _PER_THREAD = {16: 4, 8: 4, 4: 8, 2: 8, 1: 8}
-"""Elements of a thread, by width: enough bytes in flight to hide the latency of memory."""
 
 _LANES = (32, 8)
 _NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 
+# Launches that are remembered: a program makes copies of few shapes, and a plan takes longer than a launch.
 _PLANS = 1024
-"""Launches that are remembered: a program makes copies of few shapes, and a plan takes longer than a launch."""
 
 # What a launch hands over: the address of the kernel's argument, and that argument itself, ``struct Work``.
 _ADDRESS = struct.Struct("P")

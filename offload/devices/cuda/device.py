@@ -42,8 +42,8 @@ _CAPTURE_ERRORS = range(900, 909)  # cudaErrorStreamCaptureUnsupported to cudaEr
 _PAGEABLE_MEMORY_ACCESS = 88  # cudaDevAttrPageableMemoryAccess
 _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
+# Handles up to this one stand for a default stream of the current device: 0, cudaStreamLegacy, cudaStreamPerThread.
 _LAST_DEFAULT_STREAM = 2
-"""Handles up to this one stand for a default stream of the current device: 0, cudaStreamLegacy, cudaStreamPerThread."""
 
 
 def _current_device() -> int:

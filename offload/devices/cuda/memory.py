@@ -31,17 +31,14 @@ _POOLS_SUPPORTED = 115  # cudaDevAttrMemoryPoolsSupported
 _PINNED, _NO_HANDLE, _ON_DEVICE = 1, 0, 1  # cudaMemAllocationType, cudaMemAllocationHandleType, cudaMemLocationType
 _READ_WRITE = 3  # cudaMemAccessFlagsProtReadWrite
 
-_WORD_NBYTES = 4
-"""What a block is a multiple of: an atomic step on a byte takes the word that it lies in."""
+_WORD_NBYTES = 4  # What a block is a multiple of: an atomic step on a byte takes the word that it lies in
 
-_GRANULE_NBYTES = 512
-"""Blocks that are kept are of multiples of this size; the driver's are aligned to it, too."""
+_GRANULE_NBYTES = 512  # Blocks that are kept are of multiples of this size; the driver's are aligned to it, too
 
+# Kept of one size, at most; of all sizes `_SIZES` times as much, which no other allocator of the process gets.
 _KEPT_NBYTES = 4 << 20
-"""Kept of one size, at most; of all sizes `_SIZES` times as much, which no other allocator of the process gets."""
 
-_SIZES = 32
-"""Sizes of which blocks are kept; one more, and all go."""
+_SIZES = 32  # Sizes of which blocks are kept; one more, and all go
 
 
 class DeviceMemory:

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 SLOT_NBYTES = 8 << 20
 
-_SLOTS = 2
-"""Slots of a thread: one is copied to the device while the other is packed."""
+_SLOTS = 2  # Slots of a thread: one is copied to the device while the other is packed
 
 _BLOCKING, _DISABLE_TIMING = 1, 2  # cudaEventBlockingSync, cudaEventDisableTiming
 _PORTABLE = 1  # cudaHostAllocPortable

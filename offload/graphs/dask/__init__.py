@@ -24,8 +24,7 @@ __all__ = ["DEFAULT", "compute", "dask_graph", "rebuild"]
 
 _SYNCHRONOUS = frozenset({"sync", "synchronous", "single-threaded"})
 _THREADS = frozenset({"threads", "threading"})
-_CLIENTS = ("dask.distributed", "distributed")
-"""Names of the active client in Dask's configuration."""
+_CLIENTS = ("dask.distributed", "distributed")  # Names of the active client in Dask's configuration
 
 
 def compute(graph: Any, scheduler: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
