@@ -22,10 +22,9 @@ _MAX_PITCH = (1 << 31) - 1  # cudaDevAttrMaxPitch of every device since Fermi
 
 
 class DriverCopy(NamedTuple):
-    """A copy of the driver: ``planes`` of ``rows`` of ``row_nbytes``, from the box's first row on.
+    """A copy of the driver: ``planes`` of ``rows`` of ``row_nbytes``, from the box's first row on."""
 
-    Offsets, pitches (of rows) and heights (of planes, in rows) are of destination and source.
-    """
+    # Offsets, pitches (of rows) and heights (of planes, in rows) are of destination and source.
 
     dst_offset_nbytes: int
     src_offset_nbytes: int
@@ -52,11 +51,9 @@ def power_of(*numbers: int) -> int:
 
 
 def calls(box: Box) -> Iterator[DriverCopy]:
-    """Yield the driver's copies of a box, as few as its rules allow.
-
-    A 2-D copy needs rows that do not overlap, in ascending order on both sides; a 3-D copy also planes that are
-    a whole number of rows apart. Any two axes will do.
-    """
+    """Yield the driver's copies of a box, as few as its rules allow."""
+    # A 2-D copy needs rows that do not overlap, in ascending order on both sides; a 3-D copy also planes that are a
+    # whole number of rows apart. Any two axes will do.
     row, inner = box.row_nbytes, _native_axes(box)
     planes, dst_plane, src_plane = box.dims[inner[0]] if len(inner) > 1 else (1, 0, 0)
     count, dst_pitch, src_pitch = box.dims[inner[-1]] if inner else (1, row, row)
@@ -88,12 +85,10 @@ def _native_axes(box: Box) -> tuple[int, ...]:
 
 
 def chunks(box: Box, limit_nbytes: int, side: int = 0) -> Iterator[Box]:
-    """Yield boxes of bounded size, which together are ``box``, in the order of its axes.
-
-    An axis, or the row, is cut where one step of it fits; the parts are of nearly equal size. A row is cut at multiples
-    of 64 bytes. A part has at most ``limit_nbytes`` >= 64; ``side`` is 0 to bound the bytes copied, 1 or 2 to bound the
-    `hull` of the destination or the source.
-    """
+    """Yield boxes of bounded size, which together are ``box``, in the order of its axes."""
+    # An axis, or the row, is cut where one step of it fits; the parts are of nearly equal size. A row is cut at
+    # multiples of 64 bytes. A part has at most ``limit_nbytes`` >= 64; ``side`` is 0 to bound the bytes copied, 1 or 2
+    # to bound the `hull` of the destination or the source.
     inner, level = box.row_nbytes, len(box.dims)
     while level and (grown := _grown(inner, box.dims[level - 1], side)) <= limit_nbytes:
         level -= 1
@@ -130,10 +125,9 @@ def ordered_by(box: Box, side: int) -> Box:
 
 
 def packed(box: Box, side: int) -> Box:
-    """Return the copy between packed bytes, instead of the destination (1) or the source (2), and the other side.
-
-    The bytes of the box lie one after the other there, in the order of its axes. Axes are merged where that allows it.
-    """
+    """Return the copy between packed bytes, instead of the destination (1) or the source (2), and the other side."""
+    # The bytes of the box lie one after the other there, in the order of its axes. Axes are merged where that allows
+    # it.
     strides, step = [], box.row_nbytes
     for count, _, _ in reversed(box.dims):
         strides.append(step)

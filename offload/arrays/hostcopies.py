@@ -150,11 +150,9 @@ class HostMemory:
 
 
 def _element(row_nbytes: int, alignment: int) -> np.dtype[Any]:
-    """Return what a row is to NumPy: one element, or several where it is long.
-
-    A row as one element of no type is copied up to twice as quickly as the numbers in it. Long ones are cut, since
-    NumPy keeps the GIL for up to 500 elements.
-    """
+    """Return what a row is to NumPy: one element, or several where it is long."""
+    # A row as one element of no type is copied up to twice as quickly as the numbers in it. Long ones are cut, since
+    # NumPy keeps the GIL for up to 500 elements.
     if row_nbytes in _NUMBERS and alignment % row_nbytes == 0:
         return _NUMBERS[row_nbytes]
     return np.dtype((np.void, row_nbytes if row_nbytes <= _MOST_ELEMENT_NBYTES else width_of(row_nbytes)))

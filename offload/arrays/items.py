@@ -117,10 +117,8 @@ class _Asking:
 
 
 def address_cell(array: np.ndarray[Any, Any]) -> Any:
-    """Return what has, as ``value``, the address of a host array as it is then, for as long as the array lives.
-
-    To make it takes as long as `address_of`, to read it a sixth of that.
-    """
+    """Return what has, as ``value``, the address of a host array as it is then, for as long as the array lives."""
+    # To make it takes as long as `address_of`, to read it a sixth of that.
     return _read(id(array) + _HEAD_NBYTES) if address_of is _looked_up else _Asking(array)
 
 
@@ -224,10 +222,9 @@ def label(item: Any) -> str:
 
 
 class Label:
-    """What `label` says of an array, put together when somebody reads it: no task that succeeds needs it.
+    """What `label` says of an array, put together when somebody reads it: no task that succeeds needs it."""
 
-    It does not keep the array.
-    """
+    # The label does not keep the array.
 
     __slots__ = ("_dtype", "_name", "_shape")
 

@@ -29,12 +29,11 @@ TILE_LANES = 256  # Threads of a tile
 
 
 class TurnedTile(NamedTuple):
-    """What the threads of a block turn round at once: ``along_src`` x ``along_dst`` squares.
+    """What the threads of a block turn round at once: ``along_src`` x ``along_dst`` squares."""
 
-    A square has ``word // width`` elements a side, so that whatever its elements, a thread moves words. The sides are
-    along the axis that is contiguous in the source, and the one in the destination. ``rates`` are about what arrays
-    that it fits reach of a contiguous copy, where each row begins at a sector of memory, and where not.
-    """
+    # A square has ``word // width`` elements a side, so that whatever its elements, a thread moves words. The sides are
+    # along the axis that is contiguous in the source, and the one in the destination. ``rates`` are about what arrays
+    # that it fits reach of a contiguous copy, where each row begins at a sector of memory, and where not.
 
     word: int
     along_src: int
@@ -208,10 +207,8 @@ def units(box: Box, dst: int, src: int, *, keeps_order: bool = False) -> Units |
 
 
 def near(box: Box) -> tuple[Dim, ...] | None:
-    """Return the axes of short rows, innermost first, so that neighbours in the source are near; see above.
-
-    None where a piece would not end where its axis does: `even` cuts that.
-    """
+    """Return the axes of short rows, innermost first, so that neighbours in the source are near; see above."""
+    # The result is None if a piece would not end where its axis does: `even` cuts such a box.
     dims = box.dims[::-1]
     found = _piece(box)
     if found is None:

@@ -168,10 +168,8 @@ class TaskgraphFunction(DirectiveFunction):
 
 
 def _bound_to(function: Any) -> tuple[Any, ...]:
-    """Return the objects that a callable has besides its arguments: a method's, a partial function's.
-
-    A task that is the region itself looks into its own object when it runs.
-    """
+    """Return the objects that a callable has besides its arguments: a method's, a partial function's."""
+    # A task that is the region itself looks into its own object when it runs.
     if isinstance(function, functools.partial):
         return (*_bound_to(function.func), *function.args, *function.keywords.values())
     if hasattr(function, "__self__"):

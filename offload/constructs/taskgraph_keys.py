@@ -117,11 +117,9 @@ class Key:
         return f"argument {name}, a {type(kwargs[name]).__name__}," if name else "an argument"
 
     def is_plainly(self, runtime: Runtime, graph_id: Hashable, args: tuple[Any, ...]) -> bool:
-        """Tell whether positional arguments are those of the key, where that can be told without signing them.
-
-        Arrays have to be the same objects. Their memory is the same then: this refers to them, so that they cannot be
-        resized.
-        """
+        """Tell whether positional arguments are those of the key, where that can be told without signing them."""
+        # Arrays have to be the same objects. Their memory is the same then: this refers to them, so that they cannot be
+        # resized.
         mine = self._args[0]
         if runtime is not self._runtime or not self._is_plain or len(args) != len(mine) or graph_id != self.graph_id:
             return False
@@ -167,10 +165,9 @@ def _is_same(value: Any, other: Any) -> bool:
 
 
 class _Value:
-    """An argument that is no array: equal to one of its type that it is identical with, or the same as.
+    """An argument that is no array: equal to one of its type that it is identical with, or the same as."""
 
-    One that is ``alone`` is equal to itself only.
-    """
+    # One that is ``alone`` is equal to itself only.
 
     __slots__ = ("_is_alone", "_value")
 
@@ -202,11 +199,9 @@ def _signed_call(args: tuple[Any, ...], kwargs: dict[str, Any], alone: Container
 
 
 def _signed(value: Any, alone: Container[int] = ()) -> Any:
-    """Return what two arguments have in common that stand for each other, as it is now.
-
-    Objects are referred to: of what the caller may change a copy is signed (`Key.keep`). Those whose `id` is in
-    ``alone`` equal nothing but themselves.
-    """
+    """Return what two arguments have in common that stand for each other, as it is now."""
+    # Objects are referred to: of what the caller may change a copy is signed (`Key.keep`). Those whose `id` is in
+    # ``alone`` equal nothing but themselves.
     if isinstance(value, np.ndarray):
         address = value.__array_interface__["data"][0]
         return type(value), address, value.shape, value.strides, value.dtype, value.flags.writeable

@@ -187,10 +187,9 @@ def _storage_of(value: Any, *, is_shared: bool) -> Any:
 
 
 def _foreign_storage_of(value: Any) -> Any:
-    """Return what identifies an array of a device or of another library; None for any other object.
-
-    The class says whether an object is one. To ask the object may run code of the program: ``__getattr__`` of a proxy.
-    """
+    """Return what identifies an array of a device or of another library; None for any other object."""
+    # The class says whether an object is one. To ask the object may run code of the program: ``__getattr__`` of a
+    # proxy.
     kind, own = type(value), getattr(value, "__dict__", ())
     if not any(hasattr(kind, name) or name in own for name in _SAYINGS):
         return None

@@ -98,11 +98,9 @@ class Lane:
         self.spare: Any = None
 
     def mark(self) -> Point:
-        """Record an event at the tail of the stream and return the place.
-
-        No lock is taken, which would cost as much as all else here. Where another thread has marked the lane meanwhile,
-        the event is recorded once more, so that events and sequences are in one order.
-        """
+        """Record an event at the tail of the stream and return the place."""
+        # No lock is taken, which would cost as much as all else here. Where another thread has marked the lane
+        # meanwhile, the event is recorded once more, so that events and sequences are in one order.
         point = _new(Point)  # without a call of `Point.__init__`, which takes as long again
         point.lane = self
         point.is_followed = False
@@ -115,11 +113,9 @@ class Lane:
                 return point
 
     def wait_for(self, points: Iterable[Point]) -> None:
-        """Hold what follows on this lane until the points have passed; enqueue only the waits that are needed.
-
-        None is for this lane itself, whose work runs in order; of several points on another lane only the
-        latest, and none that an earlier wait has covered.
-        """
+        """Hold what follows on this lane until the points have passed; enqueue only the waits that are needed."""
+        # This lane's own work runs in order and needs no wait. Of several points on another lane only the latest needs
+        # one, unless an earlier wait has covered it.
         latest: dict[Lane, Point] | None = None
         for point in points:
             lane = point.lane
@@ -163,10 +159,8 @@ class Lane:
             return False
 
     def note_passed(self, point: Point | None, start_s: float) -> tuple[float, float]:
-        """Note that a launch is complete, to its point; return when it began, at ``start_s`` or later, and ended.
-
-        It began when the one before it on the lane had ended, if that was later.
-        """
+        """Note that a launch is complete, to its point; return when it began, at ``start_s`` or later, and ended."""
+        # It began when the one before it on the lane had ended, if that was later.
         sequence, ended_s = self.passed
         end_s = perf_counter()  # after those were read, which other threads note
         if point is None or point.sequence < sequence:  # the device is lost, or a later one was noticed before

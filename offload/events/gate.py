@@ -51,11 +51,10 @@ class GatePoint(Protocol):
 
 
 class Gate:
-    """One completer thread and its items.
+    """One completer thread and its items."""
 
-    Callbacks post ``wakeup``. ``others_look`` tells whether waiting threads look themselves. ``close_s`` limits how
-    long closing waits for events that no task waits for: every task is complete by then.
-    """
+    # Callbacks post ``wakeup``. ``others_look`` tells whether waiting threads look themselves. ``close_s`` limits how
+    # long closing waits for events that no task waits for: every task is complete by then.
 
     def __init__(self, wakeup: Wakeup, *, others_look: bool = False, close_s: float = 5.0) -> None:
         self.close_s = close_s
@@ -147,10 +146,8 @@ class Gate:
         return called
 
     def glance(self) -> bool:
-        """Tell the oldest item that somebody waits for, if its point has passed and it is quiet; return whether.
-
-        For a thread that launches: the completer would have to get the GIL from it.
-        """
+        """Tell the oldest item that somebody waits for, if its point has passed and it is quiet; return whether."""
+        # A thread that launches calls this, because the completer would have to get the GIL from it.
         item: GateItem | None = None
         try:
             with self._lock:
@@ -209,11 +206,9 @@ class Gate:
                 return
 
     def look(self) -> bool:
-        """Tell every item that has passed; return whether the gate is closed and nothing is left.
-
-        The completer does so; so may a thread that waits, which then need not be woken. Whoever tells items runs what
-        they have to run, callbacks of tasks for one. One that waits in a callback tells those that are left.
-        """
+        """Tell every item that has passed; return whether the gate is closed and nothing is left."""
+        # The completer does so; so may a thread that waits, which then need not be woken. Whoever tells items runs what
+        # they have to run, callbacks of tasks for one. One that waits in a callback tells those that are left.
         with self._lock:
             self._n_looks += 1
             for lane, points in list(self._lanes.items()):
@@ -226,10 +221,9 @@ class Gate:
         return finished
 
     def arrives(self, point: GatePoint) -> bool:
-        """Tell the items of a lane up to a point that has been added, if it has passed; return whether it has.
-
-        For a thread that waits for that point alone, and as `look`: the lane is asked once, and the others not at all.
-        """
+        """Tell the items of a lane up to a point that has been added, if it has passed; return whether it has."""
+        # For a thread that waits for that point alone, and as `look`: the lane is asked once, and the others not at
+        # all.
         event, lane = point.event, point.lane
         try:
             # Where the event has been recorded anew meanwhile, and has passed again, the point has passed too.
@@ -349,10 +343,8 @@ class Gate:
 
 
 def _count_passed(has_passed: Callable[[Any], bool], points: deque[GatePoint]) -> int:
-    """Return how many of the first points have passed, by few questions: all, or else by doubling and halving.
-
-    Others may be added meanwhile.
-    """
+    """Return how many of the first points have passed, by few questions: all, or else by doubling and halving."""
+    # Others may be added meanwhile.
     n_points = len(points)
     if has_passed(points[n_points - 1].event):
         return n_points

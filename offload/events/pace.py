@@ -36,11 +36,10 @@ _LENGTHS = 1_000  # Of how many lengths of the list the shortest poll is remembe
 
 
 class Pace:
-    """Decides after each poll whether the next one follows at once.
+    """Decides after each poll whether the next one follows at once."""
 
-    A poll without progress takes at most ``idle_s`` of processor time and ``idle_each_s`` for each request. Two
-    readings of the clock of polls may differ by ``grain_s``: no poll counts as shorter.
-    """
+    # A poll without progress takes at most ``idle_s`` of processor time and ``idle_each_s`` for each request. Two
+    # readings of the clock of polls may differ by ``grain_s``: no poll counts as shorter.
 
     __slots__ = (
         "_cpu_s",

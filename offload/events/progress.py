@@ -311,10 +311,8 @@ class Progress:
         return found
 
     def _sort_out(self, statuses: Sequence[MPI.Status] | None) -> list[tuple[OpenRequest, bool]]:
-        """Find out which requests have completed in a poll that has raised, and ask each of the others.
-
-        There are no statuses where somebody else has waited for all of them.
-        """
+        """Find out which requests have completed in a poll that has raised, and ask each of the others."""
+        # There are no statuses where somebody else has waited for all of them.
         n_null = sum(one.request == MPI.REQUEST_NULL for one in self._open)
         are_told = statuses is not None and len(statuses) == n_null
         of_null = iter(statuses or ())
@@ -350,10 +348,8 @@ def _not_free(request: MPI.Request, what: str) -> EventError:
 
 
 def _idle_poll_s() -> tuple[float, float]:
-    """Return the processor time of a poll that moves nothing, and what each request adds to it.
-
-    Generalised requests are asked for, which nobody completes meanwhile.
-    """
+    """Return the processor time of a poll that moves nothing, and what each request adds to it."""
+    # Generalised requests are asked for, which nobody completes meanwhile.
     requests = [MPI.Grequest.Start() for _ in range(_MANY)]
     shortest_s = [inf, inf]
     for _ in range(_MANY):

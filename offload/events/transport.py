@@ -21,10 +21,8 @@ _is_ready = False  # Whether MPI was found to be as needed, in this process: the
 
 
 def check_mpi(what: str) -> None:
-    """Raise `UsageError` if MPI cannot be called from several threads, or not at all.
-
-    MPI 4.1, 11.6.2 "Clarifications"; ``what`` begins the message.
-    """
+    """Raise `UsageError` if MPI cannot be called from several threads, or not at all."""
+    # MPI 4.1, 11.6.2 "Clarifications"; ``what`` begins the message.
     global _is_ready  # noqa: PLW0603  # the process's one state
     if _is_ready and not MPI.Is_finalized():
         return

@@ -213,10 +213,9 @@ class _EndStep:
 
 
 class _GroupEnd(Task):
-    """The end of a taskgroup in a replay: complete when no task of the group is left.
+    """The end of a taskgroup in a replay: complete when no task of the group is left."""
 
-    It hands the failures on that nobody has seen, and then what comes after it does not run.
-    """
+    # It hands the failures on that nobody has seen, and then what comes after it does not run.
 
     __slots__ = ("_group", "_is_listed", "_tokens")
 

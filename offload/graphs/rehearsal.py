@@ -55,10 +55,8 @@ class Noted:
         self._version = -1
 
     def holds(self, table: PresentTable, place_of: Callable[[Entry], Section]) -> bool:
-        """Tell whether a table has what was noted; ``place_of`` says where the storage of an entry lies.
-
-        Costs nothing where the table has not changed since it was last found so.
-        """
+        """Tell whether a table has what was noted; ``place_of`` says where the storage of an entry lies."""
+        # Costs nothing where the table has not changed since it was last found so.
         version = table.version
         if version == self._version:
             return True
@@ -99,10 +97,10 @@ class _ShadowEntry(Entry):
 
 
 class ShadowTable(PresentTable):
-    """The present table of a rehearsal, which begins as ``table``.
+    """The present table of a rehearsal, which begins as ``table``."""
 
-    The caller keeps others from changing ``table`` meanwhile. ``place_of`` returns where the storage of an entry lies.
-    """
+    # The caller keeps others from changing ``table`` meanwhile. ``place_of`` returns where the storage of an entry
+    # lies.
 
     __slots__ = ("_copied_back", "_missing", "_outside", "_place_of", "_uses")
 

@@ -99,11 +99,9 @@ class Replay:
             self._throttle(scope, frame)
 
     def start_graph(self, scope: Scope, frame: Region, *, waits: bool) -> bool:
-        """Launch the region as a graph of its device, if it is one; return whether it is.
-
-        The graph is one task, the only one of its taskgroup, so no region has to be begun and ended. ``waits`` tells
-        whether there is a taskgroup, and the calling thread waits for it.
-        """
+        """Launch the region as a graph of its device, if it is one; return whether it is."""
+        # The graph is one task, the only one of its taskgroup, so no region has to be begun and ended. ``waits`` tells
+        # whether there is a taskgroup, and the calling thread waits for it.
         if self.capture.refusal:
             return False
         engine = self.runtime.engine
@@ -254,10 +252,9 @@ def _predecessors(plan: ReplayPlan) -> list[tuple[int, ...]]:
 
 
 class _NoCollection:
-    """Holds the cyclic collector for some milliseconds: it would look at new tasks again and again and find nothing.
+    """Holds the cyclic collector for some milliseconds: it would look at new tasks again and again and find nothing."""
 
-    It is on again when the last of several threads leaves, unless it was off before the first came.
-    """
+    # It is on again when the last of several threads leaves, unless it was off before the first came.
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

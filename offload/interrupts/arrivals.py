@@ -119,10 +119,9 @@ def _is_library_on(frame: FrameType | None) -> bool:
 
 
 class SetAsyncExc:
-    """Stands in for ``PyThreadState_SetAsyncExc`` in `ctypes.pythonapi`.
+    """Stands in for ``PyThreadState_SetAsyncExc`` in `ctypes.pythonapi`."""
 
-    Programs may set ``argtypes`` and ``restype``, as on a function of `ctypes`. They have no effect.
-    """
+    # Programs may set ``argtypes`` and ``restype``, as on a function of `ctypes`. They have no effect.
 
     def __init__(self) -> None:
         self._real = ctypes.pythonapi["PyThreadState_SetAsyncExc"]

@@ -60,10 +60,9 @@ collector.watch()
 
 
 class PutOff:
-    """The calls of finalizers that no thread has carried out yet.
+    """The calls of finalizers that no thread has carried out yet."""
 
-    One thread at a time carries them out, so they keep their order, and none runs in the middle of another.
-    """
+    # One thread at a time carries them out, so they keep their order, and none runs in the middle of another.
 
     __slots__ = ("_is_taken", "_running", "calls", "has_ended", "is_urgent", "stirs")
 
@@ -95,10 +94,8 @@ class PutOff:
                 stir()
 
     def carry_out(self) -> None:
-        """Carry out the calls, unless another call is doing so; show a failure as a thread's.
-
-        An interruption of the program that ends one of them is raised; the others remain to be carried out.
-        """
+        """Carry out the calls, unless another call is doing so; show a failure as a thread's."""
+        # An interruption of the program that ends one of them is raised; the others remain to be carried out.
         calls, taken = self.calls, self._is_taken
         with Shield():
             while calls and not collector.is_here and taken.acquire(blocking=False):

@@ -32,10 +32,8 @@ _calling_program: set[CodeType] = set()
 
 
 def calls_program(function: Steps) -> Steps:
-    """Mark a function of the library that calls the program's code in the library's own steps: a body or a callback.
-
-    There the program's code begins anew: what is further out on the stack has no part in what it does.
-    """
+    """Mark a function of the library that calls the program's code in the library's own steps: a body or a callback."""
+    # There the program's code begins anew: what is further out on the stack has no part in what it does.
     _calling_program.add(function.__code__)
     return function
 
@@ -54,11 +52,9 @@ def is_own(module: object) -> bool:
 
 
 def caller(depth: int = 1) -> FrameType:
-    """Return where the program has called the library: the innermost frame that is the program's.
-
-    If there is none, as in a callback of a loop, in a thread of a pool and at the interpreter's end, return the
-    outermost frame. A ``depth`` of 1 begins at the function that calls this one.
-    """
+    """Return where the program has called the library: the innermost frame that is the program's."""
+    # If there is none, as in a callback of a loop, in a thread of a pool and at the interpreter's end, return the
+    # outermost frame. A ``depth`` of 1 begins at the function that calls this one.
     frame = sys._getframe(depth)  # noqa: SLF001  # what `inspect` and `logging` use
     try:  # every construct that is a call comes by here: to ask `is_between` of each frame takes twice as long
         while _passages[frame.f_globals["__name__"]] and (outer := frame.f_back) is not None:

@@ -277,11 +277,9 @@ late = Late()
 
 
 def in_one_piece(function: Steps) -> Steps:
-    """Mark a short function that may run outside of shields: a signal that comes in it is delivered at its end.
-
-    So the last thing that the function does is a look at `late`. The mark is for the ends of blocks, which nobody would
-    carry out once more, for what bodies call, and where a shield would cost too much.
-    """
+    """Mark a short function that may run outside of shields: a signal that comes in it is delivered at its end."""
+    # So the last thing that the function does is a look at `late`. The mark is for the ends of blocks, which nobody
+    # would carry out once more, for what bodies call, and where a shield would cost too much.
     pieces.add(function.__code__)
     return function
 

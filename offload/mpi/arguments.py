@@ -193,10 +193,8 @@ def _may_be_none(operation: Operation, parameter: str) -> bool:
 
 
 def is_direct(operation: Operation, parameter: str, array: np.ndarray[Any, Any]) -> bool:
-    """Tell whether the library takes an array of the host itself: its elements lie in C's order, or are pickled.
-
-    A datatype that the program has made describes memory, so it gets contiguous memory of Fortran's order as well.
-    """
+    """Tell whether the library takes an array of the host itself: its elements lie in C's order, or are pickled."""
+    # A datatype that the program has made describes memory, so it gets contiguous memory of Fortran's order as well.
     flags = array.flags
     if flags.c_contiguous or parameter == "obj":
         return True

@@ -32,10 +32,9 @@ if TYPE_CHECKING:
 
 
 class CallRecipe(Recipe):
-    """What the tasks of a call of MPI are made of: each calls once more, in its turn.
+    """What the tasks of a call of MPI are made of: each calls once more, in its turn."""
 
-    Under Dask, which starts nodes in an order of its own, all turns are reserved before the first node is started.
-    """
+    # Under Dask, which starts nodes in an order of its own, all turns are reserved before the first node is started.
 
     __slots__ = ("_reserved", "operation")
 
@@ -97,11 +96,10 @@ class CallTask(Task):
 
 
 class MPICall:
-    """One call, from its construct to the end of its request.
+    """One call, from its construct to the end of its request."""
 
-    It is the event of its task as well, but less than an `Event`: no one else has it, so no one can fulfil it first,
-    name it in ``depend``, or use it for several rounds of a graph.
-    """
+    # It is the event of its task as well, but less than an `Event`: no one else has it, so no one can fulfil it first,
+    # name it in ``depend``, or use it for several rounds of a graph.
 
     __slots__ = (
         "_is_awaited",
@@ -235,10 +233,8 @@ class MPICall:
 
     # -- its end -------------------------------------------------------------------------------------
     def body_finished(self, task: Task) -> bool:
-        """Note that the body of the task has ended well; return whether the call had ended before.
-
-        Only a task that waits is detached, and whoever ends the call completes it: nobody sees it so before that.
-        """
+        """Note that the body of the task has ended well; return whether the call had ended before."""
+        # Only a task that waits is detached, and whoever ends the call completes it: nobody sees it so before that.
         with self._lock:
             if not self.is_fulfilled:
                 self._is_awaited = True

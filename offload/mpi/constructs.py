@@ -254,11 +254,10 @@ def _staging(runtime: Runtime, operation: Operation, buffers: Buffers | None, di
 
 
 def _staged(operation: Operation, parameter: str, array: Any, access: BufferAccess) -> BufferAccess:
-    """Return what a call does with the memory that it gets for an array.
-
-    What it may leave as it is, in whole or in part, is to be there before, as it is copied back: a rank that is not the
-    root, gaps between blocks, a neighbour that is none. All of the others' is written, and of a message what has come.
-    """
+    """Return what a call does with the memory that it gets for an array."""
+    # What it may leave as it is, in whole or in part, is to be there before, as it is copied back: a rank that is not
+    # the root, gaps between blocks, a neighbour that is none. All of the others' is written, and of a message what has
+    # come.
     if not is_written(operation, parameter, access):
         return BufferAccess.READ
     if access is BufferAccess.WRITE and not (operation.named[parameter] is array and _fills(operation, array)):

@@ -155,11 +155,10 @@ def _start(requests: MPI.Prequest | Sequence[MPI.Prequest]) -> Any:
 
 
 class ObjectReceive(Operation):
-    """The receive of a pickled object, whose size is known when it has come.
+    """The receive of a pickled object, whose size is known when it has come."""
 
-    It is looked for by matched probes, as ``comm.irecv`` would have a buffer of 32 KiB for it. So what is in order with
-    it has to wait until it has found its message.
-    """
+    # It is looked for by matched probes, as ``comm.irecv`` would have a buffer of 32 KiB for it. So what is in order
+    # with it has to wait until it has found its message.
 
     __slots__ = ()
 

@@ -104,10 +104,9 @@ class _Levels:
         return None
 
     def carried(self, digit: Digit, start: int) -> tuple[Digit, ...] | None:
-        """Take a digit through that moves on one level and carries to those around it, as one that is cut there.
-
-        No other digit may move on these levels. The cuts are where the level begins again, and where it is cut itself.
-        """
+        """Take a digit through that moves on one level and carries to those around it, as one that is cut there."""
+        # No other digit may move on these levels. The cuts are where the level begins again, and where it is cut
+        # itself.
         count, step, cuts = digit
         steps = (step, *(jump for _, jump in cuts))
         k = next(k for k, size in enumerate(self.sizes) if not any(by % size for by in steps))

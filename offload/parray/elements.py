@@ -86,10 +86,8 @@ def all_different(*parts: Any) -> bool:
 
 
 def runs(parts: list[Any], most: int) -> list[int] | None:
-    """Return where the runs of equal differences in all arrays begin; None if there are more than ``most`` >= 1.
-
-    The starts ascend from 0, and each run is as long as possible, from the left. Each array has an element or more.
-    """
+    """Return where the runs of equal differences in all arrays begin; None if there are more than ``most`` >= 1."""
+    # The starts ascend from 0, and each run is as long as possible, from the left. Each array has an element or more.
     xp = seams.namespace
     starts, at, size = [0], 0, len(parts[0])
     steps = [part[1:] - part[:-1] for part in parts]

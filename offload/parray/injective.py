@@ -37,10 +37,8 @@ class _SpentError(Exception):
 
 
 def is_injective(digits: Digits, size: int = 0) -> bool | None:
-    """Return whether all indices have different sums of parts; None if it is quicker to compute the ``size`` sums.
-
-    The digits are canonical; the base does not matter.
-    """
+    """Return whether all indices have different sums of parts; None if it is quicker to compute the ``size`` sums."""
+    # The digits are canonical; the base does not matter.
     gaps = [_gap(digit) for digit in digits]
     if not all(gaps):
         return False

@@ -218,10 +218,8 @@ def _form(side: ArrayType) -> Form | None:
 
 
 def refined(source: Sequence[Digit], target: Sequence[Digit]) -> list[Loop] | None:
-    """Return one list of digits for both sides, outermost first; None if there is none, or with too many pieces.
-
-    Both sides are canonical and have as many elements.
-    """
+    """Return one list of digits for both sides, outermost first; None if there is none, or with too many pieces."""
+    # Both sides are canonical and have as many elements.
     sides = list(source), list(target)
     loops: list[Loop] = []
     while sides[0]:

@@ -135,10 +135,8 @@ def _is_hidden(body: Body, references: tuple[Reference, ...]) -> bool:
 
 
 def listed(memory: Any, thread: Any, unit: int) -> Form | None:
-    """Return a form from the offsets themselves, each one int64 or more; ``unit`` is the weight of a thread.
-
-    The form is a nest, or one digit that is cut wherever the offsets jump; None if the offsets are no nest and large.
-    """
+    """Return a form from the offsets themselves, each one int64 or more; ``unit`` is the weight of a thread."""
+    # The form is a nest, or one digit that is cut wherever the offsets jump; None if the offsets are no nest and large.
     apart = 2 * int(memory.max() - memory.min()) + 1  # farther than any two offsets: the sum tells both parts
     nest = elements.nest_of(memory + apart * thread)
     if nest is None and len(memory) > MOST_LISTED:

@@ -38,11 +38,10 @@ class Hop(NamedTuple):
 
 @dataclass(slots=True)
 class Layout:
-    """A placed drawing.
+    """A placed drawing."""
 
-    Vertices below `node_count` are nodes of the graph; the others are places where a net passes a layer.
-    `left` and `width` are in the unit of the widths given to `place`. ``hops[k]`` lie below ``layers[k]``.
-    """
+    # Vertices below `node_count` are nodes of the graph; the others are places where a net passes a layer. `left` and
+    # `width` are in the unit of the widths given to `place`. ``hops[k]`` lie below ``layers[k]``.
 
     node_count: int
     layers: list[list[int]]
@@ -72,10 +71,8 @@ def bundle(pairs: Iterable[tuple[int, int]]) -> list[Net]:
 
 
 def place(layer_of: Sequence[int], widths: Sequence[int], nets: Sequence[Net], space: int, line_space: int) -> Layout:
-    """Lay out a graph whose node `i` is in layer ``layer_of[i]`` and ``widths[i]`` wide.
-
-    `space` is the least distance between two boxes, `line_space` that between a passing line and anything else.
-    """
+    """Lay out a graph whose node `i` is in layer ``layer_of[i]`` and ``widths[i]`` wide."""
+    # `space` is the least distance between two boxes, `line_space` that between a passing line and anything else.
     layout = _hop(layer_of, widths, nets)
     above, below = _neighbours(layout)
     _order(layout.layers, above, below)
@@ -229,11 +226,9 @@ def _round(layout: Layout, gaps: list[list[int]], above: _Adjacent) -> None:
 
 
 def spread(wishes: Sequence[float], gaps: Sequence[int], weights: Sequence[float]) -> list[float]:
-    """Return the ascending positions nearest to `wishes` whose successive differences are at least `gaps`.
-
-    Nearest in weighted least squares. The positions less the sum of the gaps before them must not decrease;
-    that is isotonic regression, and pooling adjacent violators solves it in one pass.
-    """
+    """Return the ascending positions nearest to `wishes` whose successive differences are at least `gaps`."""
+    # They are nearest in weighted least squares. The positions less the sum of the gaps before them must not decrease;
+    # that is isotonic regression, and pooling adjacent violators solves it in one pass.
     offsets = [0.0]
     for gap in gaps:
         offsets.append(offsets[-1] + gap)
@@ -251,10 +246,9 @@ def spread(wishes: Sequence[float], gaps: Sequence[int], weights: Sequence[float
 
 @dataclass(slots=True, eq=False)
 class Track:
-    """One horizontal line between two layers, in `row`, with what it meets above and below.
+    """One horizontal line between two layers, in `row`, with what it meets above and below."""
 
-    `link` is the column in which it is joined with its other half, where a hop had to be split.
-    """
+    # `link` is the column in which it is joined with its other half, where a hop had to be split.
 
     hop: int
     ups: tuple[int, ...]
@@ -270,11 +264,9 @@ class Track:
 
 
 def route(hops: Sequence[tuple[Sequence[int], Sequence[int]]]) -> tuple[list[Track], int]:
-    """Give every hop, stated as its columns above and below, a row so that no two lines touch.
-
-    A hop with one and the same column above and below is a straight line and needs no row. Return one track for a hop,
-    two (upper half first) for one that was split, and the number of rows.
-    """
+    """Give every hop, stated as its columns above and below, a row so that no two lines touch."""
+    # A hop with one and the same column above and below is a straight line and needs no row. Return one track for a
+    # hop, two (upper half first) for one that was split, and the number of rows.
     waiting = [
         Track(i, tuple(ups), tuple(downs)) for i, (ups, downs) in enumerate(hops) if {*ups, *downs} != {*ups[:1]}
     ]

@@ -69,10 +69,8 @@ class _Point(NamedTuple):
 
 
 def to_svg(graph: Graph) -> str:
-    """Return a picture of `graph` as an SVG document.
-
-    Shown are the edges that no longer path implies, coloured by kind; a tooltip on a task or a line says the rest.
-    """
+    """Return a picture of `graph` as an SVG document."""
+    # Shown are the edges that no longer path implies, coloured by kind; a tooltip on a task or a line says the rest.
     edges = drawn_edges(graph)
     nets = _nets(edges)
     layer_of = [0] * len(graph)

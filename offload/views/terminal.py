@@ -113,11 +113,9 @@ class GraphView:
 
 
 def render(graph: Graph) -> RenderableType:
-    """Return what Rich prints for `graph`: its layered picture, or a narrower form where the console is narrow.
-
-    The edges drawn are those that no longer path implies. Of a graph with more than `MAX_ROWS` tasks the first
-    so many are shown, with the edges among them.
-    """
+    """Return what Rich prints for `graph`: its layered picture, or a narrower form where the console is narrow."""
+    # The edges drawn are those that no longer path implies. Of a graph with more than `MAX_ROWS` tasks the first so
+    # many are shown, with the edges among them.
     return GraphView(graph)
 
 
@@ -190,10 +188,8 @@ class _Canvas:
 
 
 def _box_width(node: Node, entries: int) -> int:
-    """Return the width of a box for two lines of text and so many lines entering it, always odd.
-
-    Odd, so that boxes of different widths can share a middle column.
-    """
+    """Return the width of a box for two lines of text and so many lines entering it, always odd."""
+    # With odd widths, boxes of different widths can share a middle column.
     name, device, state, time = _cells(node)
     least = max(cell_len(name) + len(device), cell_len(state) + len(time)) + 6
     return max(least + 1 - least % 2, 2 * entries + 3)

@@ -147,10 +147,8 @@ process = omp.target(work, map=[tofrom("x")])
 
 
 def measure_overlap(repeat: int, block_nbytes: int | None = None) -> list[Finding]:
-    """Measure blocks of an array that are copied to the device, changed there and copied back: at once, and in turn.
-
-    The work on a block takes about as long as its two copies.
-    """
+    """Measure blocks of an array that are copied to the device, changed there and copied back: at once, and in turn."""
+    # The work on a block takes about as long as its two copies.
     block_nbytes = block_nbytes or _BLOCK_NBYTES.get(omp.device(0).kind, _LITTLE_NBYTES)
     memory, flat = _host_memories(_N_BLOCKS * block_nbytes).popitem()
     blocks = np.split(flat.view("f4"), _N_BLOCKS)

@@ -28,10 +28,8 @@ class Finding(NamedTuple):
 
 
 def in_turn(calls: Mapping[str, Callable[[], float]], repeat: int) -> dict[str, Samples]:
-    """Call all in turn, after one turn that warms up; return the results of each in ``repeat`` >= 1 turns.
-
-    Each function measures itself, and returns its figure.
-    """
+    """Call all in turn, after one turn that warms up; return the results of each in ``repeat`` >= 1 turns."""
+    # Each function measures itself, and returns its figure.
     samples: dict[str, Samples] = {name: [] for name in calls}
     gc.collect()
     gc.freeze()  # objects from before are not part of the programs, and each call begins with a collection

@@ -42,11 +42,9 @@ def host_slab(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 def measure_link(device: Device, slab: Array, buffers: list[Any]) -> tuple[float, str]:
-    """Return the bytes per second of each direction, and how that was measured. Overwrites the slab.
-
-    On CUDA two streams copy at once, between pinned memory and two buffers (or halves of one). On the simulated
-    device, whose link is this machine's memory, it is `numpy.copyto` in one direction at a time.
-    """
+    """Return the bytes per second of each direction, and how that was measured. Overwrites the slab."""
+    # On CUDA two streams copy at once, between pinned memory and two buffers (or halves of one). On the simulated
+    # device, whose link is this machine's memory, it is `numpy.copyto` in one direction at a time.
     flat = slab.reshape(-1)
     if device.kind != "cuda":
         buffer = buffers[0].unwrap()

@@ -161,10 +161,8 @@ class Output:
 
 
 def write_box(path: str, offset: int, shape: tuple[int, int, int], box: tuple[slice, ...], array: Array) -> None:
-    """Write a rank's box of an array into the file that `Output.begin` has made, where others write theirs.
-
-    By writes, not by a map: those of machines that share a file system do not overwrite what is beside them.
-    """
+    """Write a rank's box of an array into the file that `Output.begin` has made, where others write theirs."""
+    # Writes, unlike a map, do not overwrite the neighbours' bytes on machines that share a file system.
     z, y, x = box
     item = array.itemsize
     with Path(path).open("r+b", buffering=0) as file:

@@ -75,10 +75,8 @@ def _transform(whole: Array) -> Array:
 
 
 def direct_sums(field: Array, count: int = N_SUMS) -> tuple[Array, Array]:
-    """Return ``count`` random places, as rows, and the values of the transform there, summed in complex128.
-
-    Costs ``count`` multiplications and additions for each element of the field.
-    """
+    """Return ``count`` random places, as rows, and the values of the transform there, summed in complex128."""
+    # Costs ``count`` multiplications and additions for each element of the field.
     places = np.random.default_rng(0).integers(0, field.shape, (count, 3))
     return places, sums_at(places, field, (0, 0, 0), field.shape)
 

@@ -197,10 +197,8 @@ class Binding:
             self.kwargs = {**self.kwargs, slot: value}
 
     def _look_into(self, slot: Slot, value: Any, *, is_named: bool) -> None:
-        """Note the device arrays in a container, which the region follows and holds.
-
-        Warn of what is the host's, unless a clause names what the container holds.
-        """
+        """Note the device arrays in a container, which the region follows and holds."""
+        # Warn of what is the host's, unless a clause names what the container holds.
         on_host = None
         for part in leaves_of(value, MOST_PARTS):
             if mapper_of(part) is None and (is_device_array(part) or is_foreign(part)):

@@ -45,10 +45,8 @@ class Defaults(NamedTuple):
         return cls(tuple([value for _, value in positional]), positional[0][0] if positional else 0, tuple(named))
 
     def completed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments of a call, and with them the defaults that are mapped of those that it leaves out.
-
-        What else it leaves out stays so: a callable of C has defaults that mean what no argument that is given does.
-        """
+        """Return the arguments of a call, and with them the defaults that are mapped of those that it leaves out."""
+        # What else it leaves out stays so: a callable of C has defaults that mean what no argument that is given does.
         missing = {
             name: value
             for at, name, value in self.named

@@ -35,12 +35,11 @@ if TYPE_CHECKING:
 
 
 class Dependence:
-    """One ``depend`` clause: a dependence type and its list items.
+    """One ``depend`` clause: a dependence type and its list items."""
 
-    Items without storage, such as an empty array, are left out: they are in no order. ``n_holders`` is the number of
-    references to a list item if nothing but the program's own call of `in_`, `out`, … refers to it; by default the
-    clause is made of one that has been checked, and an item may have no other reference.
-    """
+    # Items without storage, such as an empty array, are left out: they are in no order. ``n_holders`` is the number of
+    # references to a list item if nothing but the program's own call of `in_`, `out`, … refers to it; by default the
+    # clause is made of one that has been checked, and an item may have no other reference.
 
     __slots__ = ("is_late", "is_symbolic", "items", "joins", "keys", "type")
 
@@ -134,10 +133,8 @@ _IN_A_CALL = min(_references_in_a_call(np.zeros(1)), 3)
 
 
 def _has_own_data(array: Any) -> bool:
-    """Tell whether an array that no other place refers to has storage that no other code can name.
-
-    A view of another array may share its storage with others, and a weak reference may still lead to the array.
-    """
+    """Tell whether an array that no other place refers to has storage that no other code can name."""
+    # A view of another array may share its storage with others, and a weak reference may still lead to the array.
     return isinstance(array, np.ndarray) and array.flags.owndata and not getweakrefcount(array)
 
 
@@ -175,10 +172,8 @@ _MOST_PARTS = 1000  # Parts of an object's containers that are looked at, in 20 
 
 
 def _passed(name: str, found: list[Named], names: Mapping[str, Any]) -> list[Any]:
-    """Return what the arguments of a ``*`` or ``**`` parameter stand for: each array, each task.
-
-    Where there is none the tuple is a value as any other, and one that is empty is in no order.
-    """
+    """Return what the arguments of a ``*`` or ``**`` parameter stand for: each array, each task."""
+    # Where there is none the tuple is a value as any other, and one that is empty is in no order.
     items: list[Any] = []
     for one in found:
         if isinstance(one.value, (Task, Event)):

@@ -96,10 +96,8 @@ _OWN_MEANING = (np.ndarray, np.generic, int, float, complex, str, bytes, type(No
 
 
 def expand(item: Any, map_type: MapType, mapper: str | None = None) -> list[Leaf]:
-    """Return the arrays of a list item: itself, or those that its mapper maps. Raise as `expand_object` does.
-
-    For ``target update`` the ``map_type`` is `MapType.TO` or `MapType.FROM`; then only leaves of that type move.
-    """
+    """Return the arrays of a list item: itself, or those that its mapper maps. Raise as `expand_object` does."""
+    # For ``target update`` the ``map_type`` is `MapType.TO` or `MapType.FROM`; then only leaves of that type move.
     if isinstance(item, np.ndarray):
         return [Leaf(item, map_type, PLAIN)]
     return list(expand_object(item, map_type, mapper).leaves())
@@ -403,11 +401,9 @@ class _Finder:
         return None
 
     def _look_into(self, container: Any, elements: Iterable[tuple[Any, Any]], name: str) -> _Place | None:
-        """Return the place of a container; None where nothing in it was mapped.
-
-        In a cycle, what leads back leads to the host's: a cycle of copies would keep device memory until the garbage
-        collector finds it, and it never finds one through an array of objects.
-        """
+        """Return the place of a container; None where nothing in it was mapped."""
+        # In a cycle, what leads back leads to the host's: a cycle of copies would keep device memory until the garbage
+        # collector finds it, and it never finds one through an array of objects.
         if id(container) in self._containers:
             return self._containers[id(container)]
         self._containers[id(container)] = None

@@ -153,10 +153,8 @@ def implicit_item(
     present: bool = False,
     is_written: bool = False,
 ) -> MapItem:
-    """Return the item of an array that is in no clause: ``tofrom`` is ``to`` if it is read-only or overlaps itself.
-
-    Of an array that ``is_written`` it is never.
-    """
+    """Return the item of an array that is in no clause: ``tofrom`` is ``to`` if it is read-only or overlaps itself."""
+    # An array that ``is_written`` is always ``tofrom``.
     section = array_section(array)
     flags = array.flags
     if (

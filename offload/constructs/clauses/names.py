@@ -198,10 +198,9 @@ STARRED = "*"  # Under which the names of a call have that; no text can name it
 
 
 class VisibleNames:
-    """The names that a string item of a decorated function may use: its parameters, closure and globals.
+    """The names that a string item of a decorated function may use: its parameters, closure and globals."""
 
-    A callable of C may not tell its parameters; then a call has names for its keywords only.
-    """
+    # A callable of C may not tell its parameters; then a call has names for its keywords only.
 
     __slots__ = ("_function", "_positional", "_signature", "positions", "starred")
 
@@ -256,10 +255,8 @@ class VisibleNames:
     def at_call(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, only_parameters: bool = False
     ) -> dict[str, Any]:
-        """Return the names visible at a call with these arguments, as they are now.
-
-        With ``only_parameters`` nobody asks for others, which may be missing then.
-        """
+        """Return the names visible at a call with these arguments, as they are now."""
+        # With ``only_parameters`` nobody asks for others, which may be missing then.
         is_by_position = self._positional is not None and not kwargs and len(args) == len(self._positional)
         if only_parameters and is_by_position:
             return dict(zip(self.positions, args, strict=True))

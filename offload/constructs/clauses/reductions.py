@@ -319,11 +319,10 @@ class ReducingTasks(NamedTuple):
 
 
 class ReducingBody:
-    """The body of one task that takes part in reductions.
+    """The body of one task that takes part in reductions."""
 
-    It calls ``function`` with private arrays for ``parts``. ``until_complete`` tells whether the task goes on when the
-    call has returned, because it is detached or a coroutine; then call `completed` when it is complete.
-    """
+    # It calls ``function`` with private arrays for ``parts``. ``until_complete`` tells whether the task goes on when
+    # the call has returned, because it is detached or a coroutine; then call `completed` when it is complete.
 
     __slots__ = ("_function", "_parts", "_taken", "_until_complete")
 
@@ -366,10 +365,8 @@ class ReducingBody:
             reduction.forget(private)
 
     def join(self, task: Task) -> None:
-        """Attach the participant to the task whose body it is.
-
-        In a graph that is run again, what the body generates has to find the reductions, too.
-        """
+        """Attach the participant to the task whose body it is."""
+        # In a graph that is run again, what the body generates has to find the reductions, too.
         if self._until_complete:
             task.callbacks = [self.completed]
             task.special = True

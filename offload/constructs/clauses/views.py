@@ -251,11 +251,10 @@ def _method(name: str) -> Callable[..., Any]:
 
 
 class PartialArray:
-    """The device array of a mapped part, which takes indices of the attribute's array on the host.
+    """The device array of a mapped part, which takes indices of the attribute's array on the host."""
 
-    This is a base class; the device's array class is the other one. An array without ``_parts`` behaves as any array of
-    the device: libraries give their results the class of their arguments.
-    """
+    # This is a base class; the device's array class is the other one. An array without ``_parts`` behaves as any array
+    # of the device: libraries give their results the class of their arguments.
 
     _parts: Parts | None = None
     _whole: Any = None

@@ -229,11 +229,9 @@ class Copies:
         self.enqueue_pinned(dst, src, box, stream, to_host=to_host, method=method)
 
     def _copied_at_call(self, dst: int, src: int, box: Box, stream: Any) -> bool:
-        """Give a few bytes of pageable memory to the driver, which takes them now; return False if it might wait.
-
-        They are copied first, to memory of our own. Part of them may be registered: the driver refuses an address in
-        memory that is registered in part, and reads later what several registrations have together.
-        """
+        """Give a few bytes of pageable memory to the driver, which takes them now; return False if it might wait."""
+        # They are copied first, to memory of our own. Part of them may be registered: the driver refuses an address in
+        # memory that is registered in part, and reads later what several registrations have together.
         nbytes = box.nbytes
         if nbytes > self.at_call_nbytes or cuda.streamIsCapturing(stream.ptr):  # a graph would read the bytes later
             return False
@@ -262,20 +260,17 @@ class Copies:
 
 
 def is_pinned(host: np.ndarray[Any, Any]) -> bool:
-    """Tell whether copies of a host array with elements are asynchronous: its memory is pinned or managed.
-
-    All of it, from the first byte to the last, has to be of one allocation or registration. Should the driver not tell
-    how far that reaches, only the first and the last byte are looked at.
-    """
+    """Tell whether copies of a host array with elements are asynchronous: its memory is pinned or managed."""
+    # All of it, from the first byte to the last, has to be of one allocation or registration. Should the driver not
+    # tell how far that reaches, only the first and the last byte are looked at.
     first, end = np.lib.array_utils.byte_bounds(host)
     return is_within_region(first, end, _driver().region_of)
 
 
 def is_in_pinned(host: np.ndarray[Any, Any], first: int, nbytes: int) -> bool:
-    """Tell whether bytes of a host array lie in pinned memory of CuPy's that it keeps; the driver is not asked.
-
-    Such memory is pinned for as long as there is a pointer to it, which the array has, or the one that it is a view of.
-    """
+    """Tell whether bytes of a host array lie in pinned memory of CuPy's that it keeps; the driver is not asked."""
+    # Such memory is pinned for as long as there is a pointer to it, which the array has, or the one that it is a view
+    # of.
     owner: Any = host.base
     if owner.__class__ is np.ndarray:
         owner = owner.base

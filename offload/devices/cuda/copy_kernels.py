@@ -250,11 +250,10 @@ class KernelLaunch(NamedTuple):
 
 
 class CopyKernels:
-    """The kernels of a device, loaded.
+    """The kernels of a device, loaded."""
 
-    CUDA loads code when it is first used, and waits for running kernels to do so; therefore every kernel is launched
-    once, with nothing to do. Compilation is cached on disk by CuPy.
-    """
+    # CUDA loads code when it is first used, and waits for running kernels to do so; therefore every kernel is launched
+    # once, with nothing to do. Compilation is cached on disk by CuPy.
 
     def __init__(self, index: int) -> None:
         """Compile and load for the calling thread's device, whose ordinal is ``index``."""

@@ -94,10 +94,8 @@ class CudaGraphCapture:
         self._entered.close()
 
     def was_disturbed(self, error: Exception) -> bool:
-        """Tell by the first error whether what another thread did has ended the capture.
-
-        What is not permitted is an error of its own; later calls only say that the capture is invalid.
-        """
+        """Tell by the first error whether what another thread did has ended the capture."""
+        # What is not permitted is an error of its own; later calls only say that the capture is invalid.
         return isinstance(error, RuntimeError) and "invalidated" in str(error).lower()
 
     @contextmanager

@@ -102,10 +102,8 @@ def _key(source: str, options: Sequence[str], target: str) -> str:
 
 
 def _code(source: str, options: Sequence[str], capability: int) -> bytes:
-    """Return compiled code for a device of this capability, or for an older one if NVRTC does not know it.
-
-    An `NVRTCError` carries NVRTC's output as a note.
-    """
+    """Return compiled code for a device of this capability, or for an older one if NVRTC does not know it."""
+    # An `NVRTCError` carries NVRTC's output as a note.
     known = [int(one) for one in nvrtc.getSupportedArchs()]
     is_known = capability in known
     of = f"sm_{capability}" if is_known else f"compute_{max(one for one in known if one <= capability)}"

@@ -100,10 +100,9 @@ class DeviceMemory:
 
 
 class CudaBlock:
-    """Owns one allocation; the memory goes back when it dies, on whichever thread.
+    """Owns one allocation; the memory goes back when it dies, on whichever thread."""
 
-    With ``retired`` its arrays are not to be used any more.
-    """
+    # With ``retired`` its arrays are not to be used any more.
 
     __slots__ = ("_address", "_memory", "retired")
 
@@ -124,10 +123,8 @@ def block_of(array: Any) -> CudaBlock | None:
 
 
 def is_alone(buffer: Any) -> bool:
-    """Tell whether no other CuPy array has the memory of a buffer.
-
-    A view has the same pointer as its array, or one of its own to the same memory; anything else has an array.
-    """
+    """Tell whether no other CuPy array has the memory of a buffer."""
+    # A view has the same pointer as its array, or one of its own to the same memory; anything else has an array.
     return getrefcount(buffer.data) <= REFERENCES_ALONE and getrefcount(buffer.data.mem) <= REFERENCES_ALONE
 
 
@@ -244,10 +241,8 @@ class DriverPool:
             return bool(self._neighbour.total_bytes() + self._used_nbytes() + nbytes <= limit_nbytes)
 
     def _make_room(self, nbytes: int) -> bool:
-        """Give back what is held unused, here and in CuPy's pool; return whether there may be room then.
-
-        CuPy's pool waits for the device, so that it is asked only where that helps.
-        """
+        """Give back what is held unused, here and in CuPy's pool; return whether there may be room then."""
+        # CuPy's pool waits for the device, so that it is asked only where that helps.
         self._free_kept()
         if self.info()[0] < nbytes:
             return False

@@ -269,11 +269,9 @@ class StagingThreads:
 
 
 def chunk_nbytes(nbytes: int, *, is_alone: bool, least_nbytes: int = 1 << 20) -> int:
-    """Return how many bytes of a copy are staged at a time: a quarter of it, but the least and a slot at most.
-
-    While nothing else is staged, half a slot is enough if that makes no more than twice as many chunks: 32 MB take
-    1.6 ms in eight, 2.0 in four.
-    """
+    """Return how many bytes of a copy are staged at a time: a quarter of it, but the least and a slot at most."""
+    # While nothing else is staged, half a slot is enough if that makes no more than twice as many chunks: 32 MB take
+    # 1.6 ms in eight, 2.0 in four.
     chunk = nbytes // _CHUNKS
     if is_alone and chunk > SLOT_NBYTES // 2:
         chunk = max(chunk // 2, SLOT_NBYTES // 2)

@@ -125,10 +125,9 @@ class Worker:
 
 
 class Driver:
-    """Calls of the driver that return at once and keep the GIL.
+    """Calls of the driver that return at once and keep the GIL."""
 
-    To get the GIL back from other threads takes ten times as long as the call, several times a chunk.
-    """
+    # To get the GIL back from other threads takes ten times as long as the call, several times a chunk.
 
     __slots__ = ("_attributes", "_copy", "_n_attributes", "_names", "_query", "_questions", "_record")
 

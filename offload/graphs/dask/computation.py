@@ -156,11 +156,9 @@ class Computation:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Run the block, wait until everything that it started is complete, and raise the failures.
-
-        An exception of the block comes first, else the first failure of a node, unchanged; the others are notes on it.
-        A `BaseExceptionGroup` has failures of tasks that bodies generated and that nobody has retrieved.
-        """
+        """Run the block, wait until everything that it started is complete, and raise the failures."""
+        # An exception of the block comes first, else the first failure of a node, unchanged; the others are notes on
+        # it. A `BaseExceptionGroup` has failures of tasks that bodies generated and that nobody has retrieved.
         errors: list[BaseException] = []
         engine = self.graph.runtime.engine
         engine.hurry()  # whoever computes waits, also while it runs Dask's loop or a body

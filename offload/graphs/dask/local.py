@@ -31,12 +31,11 @@ if TYPE_CHECKING:
 
 
 class LocalRun(Computation):
-    """A computation by `dask.local.get_async`: bodies run in a pool, or without one on this thread.
+    """A computation by `dask.local.get_async`: bodies run in a pool, or without one on this thread."""
 
-    Dask's loop calls ``submit`` for a node that is ready, and asks what it gets for ``add_done_callback`` and
-    ``result``. It gets a `_Ticket`, which calls back at once: so the loop always asks for a result, and waits for it
-    here instead of in a queue. As many nodes may be in flight as the graph has, so that open gates do not count.
-    """
+    # Dask's loop calls ``submit`` for a node that is ready, and asks what it gets for ``add_done_callback`` and
+    # ``result``. It gets a `_Ticket`, which calls back at once: so the loop always asks for a result, and waits for it
+    # here instead of in a queue. As many nodes may be in flight as the graph has, so that open gates do not count.
 
     def __init__(self, dsk: Mapping[Hashable, Any], nodes: Mapping[Hashable, tuple[Any, Node]], pool: Any) -> None:
         graphs = list({id(graph): graph for graph, _ in nodes.values()}.values())
@@ -139,11 +138,10 @@ def get_threaded(dsk: Any, keys: Any, **kwargs: Any) -> Any:
 
 
 class _Default:
-    """`get_threaded` as the default scheduler of collections.
+    """`get_threaded` as the default scheduler of collections."""
 
-    Dask computes collections together if their default schedulers are equal. This one equals Dask's own for threads,
-    which can compute recorded graphs too.
-    """
+    # Dask computes collections together if their default schedulers are equal. This one equals Dask's own for threads,
+    # which can compute recorded graphs too.
 
     __slots__ = ()
 
