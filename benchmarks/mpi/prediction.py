@@ -1,7 +1,14 @@
 """The predicted time of the transform over ranks: numbers in, seconds out.
 
-A *pass* takes all bytes of a rank to the device, transforms them and takes them back. An *exchange* sends all bytes but
-the rank's own share. See docs/design/theory.md, "The demo's model".
+A *pass* takes all bytes of a rank to the device, transforms them there and takes them back. The copies either way and
+the transforms overlap, so the slowest of them counts, and each piece costs some work of the host. An *exchange* sends
+all bytes but the rank's own share, and one message for each piece and rank. In pieces along planes, an exchange is
+hidden by the pass before it. In pieces along pencils it is hidden by the two passes around it, but those need one pass
+more. The first piece's way in and the last one's way out cannot be hidden: one piece of everything in the pipeline.
+
+With passes of one length, planes are never longer than pencils, because pencils hide less than the pass that they add.
+So planes are right if a group of them fits the device. The model leaves out that the passes and the network take
+bandwidth from each other where both move bytes through one host's memory.
 """
 
 from __future__ import annotations
