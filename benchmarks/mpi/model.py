@@ -1,6 +1,6 @@
 """``--model P``: what the transform over ranks would take on P ranks of machines like this one, on paper.
 
-The constants of `benchmarks.mpi.prediction` are measured here, on the ranks of this job and all at once. Where the ranks
+This file measures the constants of `benchmarks.mpi.prediction`, on all ranks of this job at once. Where the ranks
 share the cores of one machine each constant has that in it, but not what they take from each other when all is under
 way; so the model is held against the transform itself first, on the ranks that there are.
 """

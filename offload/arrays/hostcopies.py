@@ -62,9 +62,7 @@ def copyto(dst: np.ndarray[Any, Any], src: np.ndarray[Any, Any]) -> None:
         box = collapse(dst.shape, dst.strides, src.strides, dst.itemsize)
         cut = blocks(box)
         if cut is not None:
-            _copy_blocks(
-                HostMemory(address_of(dst), box, 1).whole(box), HostMemory(address_of(src), box, 2).whole(box), cut
-            )
+            copy_blocks(dst, src, box, cut)
             return
     np.copyto(dst, src)
 
@@ -89,7 +87,9 @@ def blocks(box: Box) -> Blocks | None:
     return Blocks(along_src, along_dst, _ALONG_SRC, _ALONG_DST.get(box.row_nbytes, _ALONG_DST[8]))
 
 
-def _copy_blocks(dst: np.ndarray[Any, Any], src: np.ndarray[Any, Any], cut: Blocks) -> None:
+def copy_blocks(dst: np.ndarray[Any, Any], src: np.ndarray[Any, Any], box: Box, cut: Blocks) -> None:
+    """Copy elements as `copyto` does, by blocks."""
+    dst, src = HostMemory(address_of(dst), box, 1).whole(box), HostMemory(address_of(src), box, 2).whole(box)
     if dst.dtype != src.dtype:  # numbers on the aligned side alone: NumPy would convert
         dst, src = (side.view(np.dtype((np.void, side.itemsize))) for side in (dst, src))
     axes = (cut.src_axis, cut.dst_axis)

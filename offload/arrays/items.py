@@ -88,16 +88,15 @@ def _asked(array: np.ndarray[Any, Any]) -> int:
     return address
 
 
-def _looked_up(array: np.ndarray[Any, Any]) -> int:
-    """Return the address as the array has it."""
-    return _read(id(array) + _HEAD_NBYTES).value
+def address_reader(head_nbytes: int = _HEAD_NBYTES) -> Callable[[np.ndarray[Any, Any]], int]:
+    """Return a function that reads addresses from arrays if it agrees with NumPy about some arrays; else NumPy's."""
 
+    def looked_up(array: np.ndarray[Any, Any]) -> int:
+        return _read(id(array) + head_nbytes).value
 
-def address_reader() -> Callable[[np.ndarray[Any, Any]], int]:
-    """Return what reads addresses: by a look into the array if that agrees with NumPy's word about some arrays."""
     whole = np.zeros((4, 6))
     arrays = (whole, whole[1:, 2:], whole[::-1, ::2], whole[:0], np.zeros(()), np.zeros(3, "u1").view(np.recarray))
-    return _looked_up if all(_looked_up(array) == _asked(array) for array in arrays) else _asked
+    return looked_up if all(looked_up(array) == _asked(array) for array in arrays) else _asked
 
 
 address_of = address_reader()  # Return the address of element ``(0, …, 0)`` of a host array, in bytes
@@ -119,7 +118,7 @@ class _Asking:
 def address_cell(array: np.ndarray[Any, Any]) -> Any:
     """Return what has, as ``value``, the address of a host array as it is then, for as long as the array lives."""
     # To make it takes as long as `address_of`, to read it a sixth of that.
-    return _read(id(array) + _HEAD_NBYTES) if address_of is _looked_up else _Asking(array)
+    return _Asking(array) if address_of is _asked else _read(id(array) + _HEAD_NBYTES)
 
 
 _new_tuple = tuple.__new__

@@ -76,8 +76,8 @@ def section_of(
     return tuple.__new__(Section, (space, address + offset, dims, run))
 
 
-def overlaps(a: Section, b: Section) -> bool:
-    """Tell whether two sections share a byte; true as well if a search of `SEARCH_LIMIT` steps cannot decide."""
+def overlaps(a: Section, b: Section, limit: int = SEARCH_LIMIT) -> bool:
+    """Tell whether two sections share a byte; true as well if a search of ``limit`` steps cannot decide."""
     if a[0] != b[0] or not a[3] or not b[3]:
         return False
     if a[1] > b[1]:
@@ -101,7 +101,7 @@ def overlaps(a: Section, b: Section) -> bool:
         terms.append((stride, count))
         low += (count - 1) * stride
         high += (count - 1) * stride
-    return _reaches(terms, low, high)
+    return _reaches(terms, low, high, limit)
 
 
 def covers(outer: Section, inner: Section) -> bool:
@@ -246,7 +246,7 @@ def _merge(axes: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def _reaches(terms: list[tuple[int, int]], low: int, high: int) -> bool:
+def _reaches(terms: list[tuple[int, int]], low: int, high: int, limit: int) -> bool:
     """Tell whether some ``sum(x[k] * stride[k])`` with ``0 <= x[k] < count[k]`` is in ``[low, high]``."""
     terms.sort()
     width, rest = _fold_run(terms, high - low + 1)
@@ -274,7 +274,7 @@ def _reaches(terms: list[tuple[int, int]], low: int, high: int) -> bool:
         first = max(0, -((extent[k] - low) // stride))
         last = min(count - 1, high // stride)
         steps += 1 + max(0, last - first)
-        if steps > SEARCH_LIMIT:
+        if steps > limit:
             return True
         stack += [(k, low - x * stride, high - x * stride) for x in range(first, last + 1)]
     return False

@@ -2,7 +2,7 @@
 
 A plan says how (`offload.parray.plans`). One box is two strided views of one shape, and the landed copy between them;
 several boxes are one task that makes them all (`offload.parray.moves`), tables are `offload.parray.indexed`, and
-processes `offload.parray.ranks`.
+processes `offload.parray.ranks()`.
 """
 
 from __future__ import annotations
