@@ -6,9 +6,8 @@ import functools
 import inspect
 import threading
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from offload.arrays.containers import MOST_PARTS
 from offload.constructs.call import DirectiveFunction, decorate
@@ -255,8 +254,7 @@ class _Records:
             self._found = [(key, record) for key, record in self._found if record.runtime is not runtime]
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """The state of a task graph's record, for users."""
 
     graph_id: Hashable

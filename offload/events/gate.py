@@ -53,13 +53,10 @@ class GatePoint(Protocol):
 class Gate:
     """One completer thread and its items."""
 
-    # Callbacks post ``wakeup``. ``others_look`` tells whether waiting threads look themselves. ``close_s`` limits how
-    # long closing waits for events that no task waits for: every task is complete by then.
-
-    def __init__(self, wakeup: Wakeup, *, others_look: bool = False, close_s: float = 5.0) -> None:
-        self.close_s = close_s
-        self._wakeup = wakeup
-        self._others_look = others_look
+    def __init__(self, wakeup: Wakeup, *, others_look: bool = False) -> None:
+        self.close_s = 5.0  # how long closing waits for events that no task waits for: every task is complete by then
+        self._wakeup = wakeup  # callbacks post it
+        self._others_look = others_look  # whether waiting threads look themselves
         self._lanes: dict[Any, deque[GatePoint]] = {}
         self._armed: dict[Any, GatePoint] = {}
         self.watched: dict[GatePoint, None] = {}  # points that somebody on the host waits for, the oldest first

@@ -123,7 +123,7 @@ def _refuse_extent(side: ArrayType, x: Any, role: str, what: str) -> None:
     )
 
 
-def common_dtype(arrays: Sequence[Any], what: str = COPY) -> np.dtype[Any]:
+def common_dtype(arrays: Sequence[Any]) -> np.dtype[Any]:
     """Return the dtype as which elements are moved; raise `ClauseError` if item sizes differ."""
     first = arrays[0].dtype
     is_plain = first.kind in _PLAIN_KINDS
@@ -132,7 +132,7 @@ def common_dtype(arrays: Sequence[Any], what: str = COPY) -> np.dtype[Any]:
         if dtype is not first:
             if dtype.itemsize != first.itemsize:
                 raise ClauseError(
-                    f"{what}: elements of {first.itemsize} bytes, {label(arrays[0])}, and of {dtype.itemsize}, "
+                    f"{COPY}: elements of {first.itemsize} bytes, {label(arrays[0])}, and of {dtype.itemsize}, "
                     f"{label(array)}; elements are moved, not converted: the item sizes must be equal"
                 )
             is_plain = is_plain and dtype == first

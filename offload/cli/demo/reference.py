@@ -50,7 +50,8 @@ def reference(source: Any, shape: tuple[int, ...], load: Callable[[Array, Any], 
         whole = np.empty(shape, np.complex128)
         with np.errstate(all="ignore"):  # as in `Expected.relative_error`
             load(whole, source)
-            places, sums = direct_sums(whole)
+            places = np.random.default_rng(0).integers(0, whole.shape, (N_SUMS, 3))
+            sums = sums_at(places, whole, (0, 0, 0), whole.shape)
             whole = _transform(whole)
     except MemoryError as error:
         raise ClauseError(
@@ -72,13 +73,6 @@ def _transform(whole: Array) -> Array:
 
     transform: Array = fftn(whole, overwrite_x=True, workers=-1)
     return transform
-
-
-def direct_sums(field: Array, count: int = N_SUMS) -> tuple[Array, Array]:
-    """Return ``count`` random places, as rows, and the values of the transform there, summed in complex128."""
-    # Costs ``count`` multiplications and additions for each element of the field.
-    places = np.random.default_rng(0).integers(0, field.shape, (count, 3))
-    return places, sums_at(places, field, (0, 0, 0), field.shape)
 
 
 def sums_at(

@@ -28,7 +28,6 @@ def map_item(
     *,
     always: bool = False,
     present: bool = False,
-    implicit: bool = False,
     clause: MapClause | None = None,
 ) -> MapItem:
     """Return the evaluated list item of a host array; raise `MapError` for a copy back to a read-only array."""
@@ -36,7 +35,7 @@ def map_item(
     flags = array.flags
     address = section.address if flags.c_contiguous else address_of(array)
     item = MapItem(  # by position: by name takes twice as long
-        section, address, array.shape, array.strides, array.itemsize, map_type, always, present, array, text, implicit
+        section, address, array.shape, array.strides, array.itemsize, map_type, always, present, array, text
     )
     if clause is not None:
         item.clause, item.if_present, item.zeroes = clause.word, clause.if_present, clause.zeroes

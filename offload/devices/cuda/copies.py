@@ -59,23 +59,15 @@ _AT_CALL_TOTAL_NBYTES = 1 << 20
 class Copies:
     """The copies of one device, which has CUDA's ordinal ``index``.
 
-    ``reaches`` tells whether kernels on this device may access arrays of another ordinal. ``temporary_nbytes`` bounds a
-    temporary on the device. Up to ``at_call_nbytes`` the driver reads pageable memory at the call, without waiting for
-    the stream.
+    ``reaches`` tells whether kernels on this device may access arrays of another ordinal.
     """
 
     def __init__(
-        self,
-        index: int,
-        name: str,
-        events: EventPool,
-        reaches: Callable[[int], bool] = lambda _: False,
-        *,
-        temporary_nbytes: int = 32 << 20,
-        at_call_nbytes: int = 64 << 10,
+        self, index: int, name: str, events: EventPool, reaches: Callable[[int], bool] = lambda _: False
     ) -> None:
-        self.temporary_nbytes = temporary_nbytes
-        self.at_call_nbytes = at_call_nbytes
+        self.temporary_nbytes = 32 << 20  # the largest temporary on the device
+        # Up to here the driver reads pageable memory at the call, without waiting for the stream.
+        self.at_call_nbytes = 64 << 10
         self.staging = StagingThreads(index, name, self._transfer)
         self._index = index
         self._events = events

@@ -126,26 +126,14 @@ class PageableCopy:
 
 
 class StagingThreads:
-    """The threads that stage the copies of a device; they start when they are needed.
+    """The threads that stage the copies of a device; they start when they are needed."""
 
-    ``transfer`` is the device's part of a chunk. A chunk has at least ``least_chunk_nbytes``: for fewer, waking another
-    thread takes longer than packing. Up to ``at_once_nbytes``, the thread that starts a copy to the host makes it.
-    """
-
-    def __init__(
-        self,
-        index: int,
-        name: str,
-        transfer: PartTransfer,
-        *,
-        least_chunk_nbytes: int = 1 << 20,
-        at_once_nbytes: int = 64 << 10,
-    ) -> None:
-        self.least_chunk_nbytes = least_chunk_nbytes
-        self.at_once_nbytes = at_once_nbytes
+    def __init__(self, index: int, name: str, transfer: PartTransfer) -> None:
+        self.least_chunk_nbytes = 1 << 20  # of a chunk: for less, waking another thread takes longer than packing
+        self.at_once_nbytes = 64 << 10  # up to here, the thread that starts a copy to the host makes it
         self.index = index
         self.driver = Driver()
-        self.transfer = transfer
+        self.transfer = transfer  # the device's part of a chunk
         self._name = name
         self._pid = os.getpid()
         self._most_threads = min(_MOST_THREADS, len(os.sched_getaffinity(0)))
