@@ -52,7 +52,7 @@ def reference(source: Any, shape: tuple[int, ...], load: Callable[[Array, Any], 
             load(whole, source)
             places = np.random.default_rng(0).integers(0, whole.shape, (N_SUMS, 3))
             sums = sums_at(places, whole, (0, 0, 0), whole.shape)
-            whole = _transform(whole)
+            whole = transform(whole)
     except MemoryError as error:
         raise ClauseError(
             f"--verify takes {nbytes:,} bytes of host memory for the reference in double precision; this machine has "
@@ -66,13 +66,14 @@ def library() -> str:
     return "scipy.fft" if find_spec("scipy") else "numpy.fft"
 
 
-def _transform(whole: Array) -> Array:
+def transform(whole: Array, *, inverse: bool = False) -> Array:
+    """Return the transform by the library, which may overwrite the array."""
     if library() == "numpy.fft":
-        return np.fft.fftn(whole)
-    from scipy.fft import fftn
+        return (np.fft.ifftn if inverse else np.fft.fftn)(whole)
+    from scipy import fft
 
-    transform: Array = fftn(whole, overwrite_x=True, workers=-1)
-    return transform
+    found: Array = (fft.ifftn if inverse else fft.fftn)(whole, overwrite_x=True, workers=-1)
+    return found
 
 
 def sums_at(
