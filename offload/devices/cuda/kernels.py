@@ -44,10 +44,7 @@ class CudaKernels:
         self.target = f"sm_{self._capability}"
 
     def load(self, program: Program) -> Mapping[str, CudaKernel]:
-        """Compile a program, once, and return its kernels by name.
-
-        Raise `InternalError` if NVRTC rejects the text.
-        """
+        """Compile a program, once, and return its kernels by name; raise `InternalError` if NVRTC rejects the text."""
         key = program.source, tuple(program.options)
         found = self._loaded.get(key)
         if found is None:
