@@ -17,8 +17,7 @@ from offload.errors import ClauseError, LayoutError
 from offload.parray import elements
 from offload.parray.digits import Digit, part_of, split
 from offload.parray.dimensions import abridged
-from offload.parray.properties import BOTH
-from offload.parray.references import THREADS
+from offload.parray.references import BOTH, THREADS
 from offload.parray.rules import UNIT, halves, listed
 from offload.parray.types import ArrayType
 

@@ -21,6 +21,7 @@ from offload.parray.digits import Digits, Groups, extremes
 
 MEMORY: Final = 1
 THREADS: Final = 2  # What an offset counts, as bits: elements of memory, threads, or both parts of a place
+BOTH: Final = MEMORY | THREADS
 
 # From here on numbers are not computed with arrays of 64 bits: 2**20 of them, as a type may have, could overflow.
 WIDE: Final = 1 << 42

@@ -1,12 +1,10 @@
-"""Thread arrays: types whose elements are threads, or ranks of MPI, and whose offsets are their numbers."""
+"""Thread arrays: types whose elements are threads, and whose offsets are their numbers."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from offload.errors import ClauseError, LayoutError, UnsupportedError
+from offload.errors import LayoutError
 from offload.parray.dimensions import Dimension, abridged, dimension_of
-from offload.parray.properties import BOTH
+from offload.parray.references import BOTH
 from offload.parray.types import ArrayType, of_root
 
 
@@ -55,50 +53,6 @@ def threads(tree: object) -> ArrayType:
         The tree cannot mean anything, or does not give the numbers 0 to size - 1, each once.
     """
     return thread_array(tree)
-
-
-def ranks(tree: object, comm: Any = None) -> ArrayType:
-    """Make a thread array of MPI processes: its numbers are ranks of a communicator.
-
-    Parameters
-    ----------
-    tree : int, tuple, list, dimension or ArrayType
-        As for `threads`.
-    comm : mpi4py.MPI.Intracomm, optional
-        By default `COMM_WORLD`; it has to have as many ranks as the array has threads.
-
-    Returns
-    -------
-    ArrayType
-        Of kind ``"threads"``.
-
-    Raises
-    ------
-    LayoutError
-        As for `threads`; or the communicator has fewer ranks.
-    ClauseError
-        ``comm`` is no communicator, a null one, or one between two groups.
-    UnsupportedError
-        There is no `offload.mpi`, since mpi4py is not installed.
-    """
-    try:
-        from offload.parray import exchanges
-    except ImportError as error:
-        raise UnsupportedError(
-            f"ranks(…) needs offload.mpi, which cannot be imported here ({error}); pip install 'offload[mpi]'"
-        ) from error
-    found = exchanges.communicator(comm)
-    if found is None:
-        raise ClauseError(
-            f"ranks: comm={comm!r:.60} is no communicator of mpi4py within one group; give one that is not null"
-        )
-    made = thread_array(tree, found)
-    if made.size > found.Get_size():
-        raise LayoutError(
-            f"ranks: {abridged(str(made))} has {made.size} threads, the communicator {found.Get_size()} ranks; start "
-            "more processes, or take fewer"
-        )
-    return made
 
 
 def _has_places(dimension: Dimension) -> bool:
