@@ -64,21 +64,9 @@ class Lane:
     """
 
     __slots__ = (
-        "__weakref__",
-        "_free",
-        "_waited",
-        "device",
-        "end",
-        "joined",
-        "lock",
-        "number",
-        "of_queue",
-        "passed",
-        "pool",
-        "sequence",
-        "spare",
-        "stream",
-    )
+        "__weakref__", "_free", "_waited", "device", "end", "joined", "lock", "number", "of_queue", "passed", "pool",
+        "sequence", "spare", "stream",
+    )  # fmt: skip
 
     def __init__(
         self, device: Device, stream: Any, number: int, pool: StreamPool | None = None, *, of_queue: bool = False

@@ -44,17 +44,9 @@ class Event:
     """
 
     __slots__ = (
-        "__weakref__",
-        "_failure",
-        "_followers",
-        "_fulfilled",
-        "_is_awaited",
-        "_is_stale",
-        "_lock",
-        "_promise",
-        "_task",
-        "_value",
-    )
+        "__weakref__", "_failure", "_followers", "_fulfilled", "_is_awaited", "_is_stale", "_lock", "_promise",
+        "_task", "_value",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

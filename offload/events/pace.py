@@ -42,19 +42,9 @@ class Pace:
     # readings of the clock of polls may differ by ``grain_s``: no poll counts as shorter.
 
     __slots__ = (
-        "_cpu_s",
-        "_grain_s",
-        "_idle_each_s",
-        "_idle_s",
-        "_is_rested",
-        "_n_open_bytes",
-        "_n_slow",
-        "_shortest_s",
-        "_spent_s",
-        "moved_s",
-        "n_polls",
-        "nap_cost_s",
-    )
+        "_cpu_s", "_grain_s", "_idle_each_s", "_idle_s", "_is_rested", "_n_open_bytes", "_n_slow", "_shortest_s",
+        "_spent_s", "moved_s", "n_polls", "nap_cost_s",
+    )  # fmt: skip
 
     def __init__(self, idle_s: float = inf, idle_each_s: float = 0.0, grain_s: float = 0.0) -> None:
         self._grain_s = grain_s

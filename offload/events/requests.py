@@ -33,17 +33,8 @@ class Requests:
     """
 
     __slots__ = (
-        "_error",
-        "_is_several",
-        "_n_left",
-        "_name",
-        "_promise",
-        "_since_s",
-        "_values",
-        "brings",
-        "engine",
-        "requests",
-    )
+        "_error", "_is_several", "_n_left", "_name", "_promise", "_since_s", "_values", "brings", "engine", "requests",
+    )  # fmt: skip
 
     def __init__(
         self, source: Any, engine: Attentive | None = None, name: object = "", *, brings: bool | None = None

@@ -93,21 +93,9 @@ class Capture:
     """
 
     __slots__ = (
-        "_before",
-        "_lock",
-        "_n_disturbed",
-        "_n_in_vain",
-        "_n_launched",
-        "_n_steady",
-        "_noted",
-        "_places",
-        "_steps",
-        "n_captured",
-        "place",
-        "queues",
-        "refusal",
-        "work",
-    )
+        "_before", "_lock", "_n_disturbed", "_n_in_vain", "_n_launched", "_n_steady", "_noted", "_places", "_steps",
+        "n_captured", "place", "queues", "refusal", "work",
+    )  # fmt: skip
 
     def __init__(self, before: Sequence[Sequence[int]], refusal: str, steps: object, queues: set[Queue]) -> None:
         self._before = before

@@ -24,16 +24,8 @@ class GraphWork(Work):
     """Launch a graph on a lane: a work which any number of tasks share."""
 
     __slots__ = (
-        "_entries",
-        "_findings",
-        "_kept",
-        "_place",
-        "_place_of",
-        "_version",
-        "graph",
-        "noted",
-        "takes_device_arrays",
-    )
+        "_entries", "_findings", "_kept", "_place", "_place_of", "_version", "graph", "noted", "takes_device_arrays",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ class CallRecipe(Recipe):
     def __init__(self, site: Site, operation: Operation, label: str | None, priority: int) -> None:
         super().__init__(site, label=label, priority=priority)
         self.operation = operation
-        self._reserved: MPICall | None = None
+        self._reserved: MPICall | None = None  # a call whose turn is taken before its task is made
 
     @property
     def is_plain(self) -> bool:
@@ -102,18 +102,9 @@ class MPICall:
     # name it in ``depend``, or use it for several rounds of a graph.
 
     __slots__ = (
-        "_is_awaited",
-        "_lock",
-        "_operation",
-        "_order",
-        "_requests",
-        "_task",
-        "_transfer",
-        "_turn",
-        "failure",
-        "is_fulfilled",
-        "value",
-    )
+        "_is_awaited", "_lock", "_operation", "_order", "_requests", "_task", "_transfer", "_turn", "failure",
+        "is_fulfilled", "value",
+    )  # fmt: skip
 
     point = None  # On no stream
 
@@ -121,15 +112,15 @@ class MPICall:
 
     def __init__(self, operation: Operation, gate: Gate) -> None:
         self._operation = operation
-        self._transfer = operation.transfer(gate)
+        self._transfer = operation.transfer(gate)  # its copies, if arrays are staged
         self._turn = Turn(self)
-        self._order: Order | None = None
+        self._order: Order | None = None  # of its communicator; None before the turn is taken
         self._task: ref[Task] | None = None
-        self._requests: Requests | None = None
+        self._requests: Requests | None = None  # what it has started
         self._lock = threading.Lock()
         self._is_awaited = False  # the body has ended, and the task waits
         self.is_fulfilled = False  # whether it has ended
-        self.failure: BaseException | None = None
+        self.failure: BaseException | None = None  # the error with which it has ended
         self.value: Any = None  # the result of the request, if it is asked for
 
     def __str__(self) -> str:

@@ -39,7 +39,7 @@ class Operation:
         self.method = method
         self.args = args
         self.kwargs = kwargs
-        self.name: str = getattr(method, "__name__", "") or repr(method)
+        self.name: str = getattr(method, "__name__", "") or repr(method)  # for messages
         owner = getattr(method, "__self__", None)
         # the communicator of the method, if it is one's
         self.comm: MPI.Comm | None = owner if isinstance(owner, MPI.Comm) else None
@@ -181,8 +181,8 @@ class Arrival:
         self._comm = comm
         self._source = source
         self._tag = tag
-        self._matched = matched
-        self._request: MPI.Request | None = None
+        self._matched = matched  # called when the message has been found
+        self._request: MPI.Request | None = None  # of the receive, from then on
 
     def test(self, status: MPI.Status) -> tuple[bool, Any]:
         if self._request is None:

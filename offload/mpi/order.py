@@ -37,7 +37,7 @@ class Turn:
         self.call: Ordered | None = call  # None once it is over, because the last turns are kept
         self.places: list[tuple[dict[Hashable, Turn], Hashable]] = []  # where it is the last, or was
         self.before: dict[Turn, None] = {}  # the open turns that it follows
-        self.after: list[Turn] = []
+        self.after: list[Turn] = []  # the turns that follow it
         # has_arrived: the call itself is ready to be issued; is_over: it has been issued, or has failed
         self.has_arrived = self.is_over = False
         # the first call that was left out and keeps this one from being issued; empty if there is none
@@ -48,7 +48,7 @@ class Order:
     """The turns of one communicator."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # guards the turns and the tables
         self._last: dict[Hashable, Turn] = {}  # by key
         self._last_received: dict[Hashable, Turn] = {}  # since the last receive with a wildcard
         self._wildcard: dict[Hashable, Turn] = {}  # the last one of those, if there is one

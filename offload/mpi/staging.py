@@ -41,6 +41,7 @@ class BufferStaging:
     def __init__(self, place: DevicePlace | None, buffers: Sequence[tuple[str, Any, BufferAccess]]) -> None:
         self.place = place  # of the device arrays; None if all arrays are the host's
         self.buffers = buffers  # each one's parameter, array and use: `WRITE` if that is all of it, or a message
+        # the library takes memory of the device
         self.is_aware = place is not None and place.device.kind == "cuda" and is_gpu_aware()
 
     def given(self, array: Any) -> Any:
@@ -63,7 +64,7 @@ class BufferCopies:
 
     def __init__(self, staging: BufferStaging, gate: Gate) -> None:
         self._staging = staging
-        self._gate = gate
+        self._gate = gate  # finds out when the copies have passed
         place = staging.place
         self._after = place.device.caller_event() if place is not None else None  # the caller's stream may fill them
         self.arrays: dict[str, Any] = {}  # the call's argument for each parameter whose array is staged
@@ -145,7 +146,7 @@ class _Told:
     is_quiet = False
 
     def __init__(self, told: Callable[[BaseException | None], None]) -> None:
-        self._told = told
+        self._told = told  # called with an error or None
 
     def passed(self, error: BaseException | None) -> None:
         self._told(error)

@@ -48,8 +48,8 @@ class _Levels:
         self.low, self.high = list(self.at), list(self.at)
         # the number of digits that move on a level; a level whose digit has cuts takes one at most
         self.moved = [0] * len(levels)
-        self.first = base
-        self.base = self.number(self.at)
+        self.first = base  # the base of the type
+        self.base = self.number(self.at)  # the base of the composition
 
     def places(self, index: int) -> list[int]:
         """Return where each level stands at an index."""

@@ -31,7 +31,7 @@ class Dimension:
 
     def __init__(self, body: Body, references: tuple[Reference, ...]) -> None:
         self.body = body  # a size, sub-dimensions, or None for a pure reference
-        self.references = references
+        self.references = references  # from left to right
         self.teams: tuple[Reference, ...]  # the thread array whose numbers it gives, if it gives any
         inside: tuple[Dimension, ...] = body if isinstance(body, tuple) else ()
         if body is None:
@@ -47,7 +47,7 @@ class Dimension:
         self.is_loose = not references  # whether a leaf of it is regular as seen from outside
         self.levels = 0  # its depth, with all that it refers to
         self.n_dimensions = 1  # its number of dimensions, with all that it refers to
-        self.is_wide = self.size >= WIDE  # whether numbers occur that are too large for arrays of 64 bits
+        self.is_wide = self.size >= WIDE  # whether numbers are too large to compute with in 64 bits
         self.has_function = False  # whether an offset calls a function of the program
         teams: list[Reference] = []
         if inside:

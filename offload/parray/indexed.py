@@ -59,8 +59,8 @@ class BoundedCache:
     def __init__(self, limit_nbytes: int = KEPT_NBYTES) -> None:
         self._limit_nbytes = limit_nbytes
         self._lock = threading.Lock()
-        self._found: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
-        self.nbytes = 0
+        self._found: OrderedDict[Any, tuple[Any, int]] = OrderedDict()  # value and size, the one used last at the end
+        self.nbytes = 0  # of all values
 
     def get(self, key: Any) -> Any:
         """Return what is kept, or None."""
@@ -145,9 +145,9 @@ class IndexedMove(NamedTuple):
 
     dst: Any
     src: Any
-    place: DevicePlace | None
-    other: DevicePlace | None
-    size: int
+    place: DevicePlace | None  # of ``dst``; None for the host
+    other: DevicePlace | None  # of ``src``; None for the host
+    size: int  # number of elements
     to: Offsets | None
     at: Offsets | None
     key: Any
@@ -252,8 +252,8 @@ class IndexedWork(Work):
     def __init__(self, dst: Any, src: Any, to: Any, at: Any) -> None:
         self._dst = dst
         self._src = src
-        self._to = to
-        self._at = at
+        self._to = to  # None if the elements of ``dst`` follow each other
+        self._at = at  # None if the elements of ``src`` follow each other
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         device = place.device

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Unknown(NamedTuple):
     """An integer to be found, ``low`` to ``high``, and the positive ``step`` that it is multiplied by."""
 
-    step: int
-    low: int
+    step: int  # at least 1
+    low: int  # at most ``high``
     high: int
 
 
@@ -79,7 +79,7 @@ class _Reduced:
     """A reduced basis, with its orthogonal one in integers: ``d`` are products of squares of lengths."""
 
     def __init__(self, basis: list[Vector]) -> None:
-        self.basis = basis
+        self.basis = basis  # its vectors, short and nearly orthogonal
         self.d = [1]  # d[k + 1] belongs to vector k
         self.parts: list[Vector] = []  # parts[k][j] / d[j + 1] is what vector k has of the orthogonal vector j
         k = 0

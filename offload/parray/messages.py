@@ -46,7 +46,7 @@ class Datatype:
 
     def __init__(self, views: Sequence[tuple[int, Any]]) -> None:
         made = [_vector(view) for _, view in views]
-        self.handle = MPI.Datatype.Create_struct([1] * len(made), [at for at, _ in views], made).Commit()
+        self.handle = MPI.Datatype.Create_struct([1] * len(made), [at for at, _ in views], made).Commit()  # of mpi4py
         for one in made:
             one.Free()
 
@@ -95,9 +95,10 @@ class End:
     ) -> None:
         self.place = None if storage is None else storage.place
         self.dtype = dtype
-        self.n_ranks = n_ranks
-        self.pieces = sorted(pieces, key=lambda piece: piece.peer)
-        self._types: list[Datatype] = []
+        self.n_ranks = n_ranks  # of the communicator
+        self.pieces = sorted(pieces, key=lambda piece: piece.peer)  # by rank
+        self._types: list[Datatype] = []  # kept as long as a call may use them
+        # of Ialltoallw: buffer, counts, offsets and datatypes
         self._arguments: list[Any] = [np.empty(0, np.uint8), [0] * n_ranks, [0] * n_ranks, [MPI.BYTE] * n_ranks]
         self.is_packed = bool(pieces) and (
             self.place is not None

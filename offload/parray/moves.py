@@ -41,8 +41,8 @@ class Move(NamedTuple):
 
     dst: Any
     src: Any
-    place: DevicePlace | None
-    other: DevicePlace | None
+    place: DevicePlace | None  # of ``dst``
+    other: DevicePlace | None  # of ``src``
 
 
 def clashing(targets: Iterable[Storage], sources: Iterable[Storage]) -> set[int]:
@@ -176,7 +176,7 @@ class MovesWork(Work):
 
     def __init__(self, moves: Sequence[Move], first: frozenset[int] = frozenset()) -> None:
         self._moves = moves
-        self._first = first
+        self._first = first  # those that read into temporaries
         place, other = moves[0].place, moves[0].other
         self.second = other.device if place is not None and other is not None and other is not place else None
 

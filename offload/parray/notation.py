@@ -40,9 +40,9 @@ _SHOWN: Final = 60  # Characters of a text that an error shows on either side of
 
 
 class _Token(NamedTuple):
-    kind: str
+    kind: str  # a group of `_TOKEN`, or "end"
     text: str
-    column: int
+    column: int  # from 0, for messages
 
 
 class _MistakeError(LayoutError):
@@ -81,10 +81,10 @@ class _Parser:
 
     def __init__(self, text: str, names: dict[str, Any]) -> None:
         self.text = text
-        self.names = names
-        self.level = 0
+        self.names = names  # values of the names in the text
+        self.level = 0  # of brackets
         self.tokens: list[_Token] = []
-        self.at = 0
+        self.at = 0  # the next token
         column = 0
         end = len(text.rstrip())
         while column < end:

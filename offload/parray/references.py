@@ -47,10 +47,10 @@ class Reference(ABC):
 
     counts: int = 0  # `MEMORY`, `THREADS` or both of a type; 0 of what is none
 
-    levels: int = 0
-    n_dimensions: int = 0
-    teams: tuple[Reference, ...] = ()
-    is_wide: bool = False
+    levels: int = 0  # its depth, with all that it refers to
+    n_dimensions: int = 0  # with all that it refers to
+    teams: tuple[Reference, ...] = ()  # the thread array whose numbers it gives
+    is_wide: bool = False  # whether numbers are too large to compute with in 64 bits
     has_function: bool = False  # Whether an offset asks a function of the program's
 
     def __repr__(self) -> str:
@@ -127,7 +127,7 @@ class TableReference(Reference):
     """Takes *i* to ``values[i]``."""
 
     values: tuple[int, ...]
-    _found: dict[str, Any] = field(default_factory=dict, init=False, compare=False)
+    _found: dict[str, Any] = field(default_factory=dict, init=False, compare=False)  # what is computed once, by name
 
     @property
     def length(self) -> int:
@@ -168,7 +168,7 @@ class TableReference(Reference):
 class Function(Reference):
     """Takes *i* to ``call(i)``; what that returns is not known before it is called."""
 
-    call: Callable[[Any], Any]
+    call: Callable[[Any], Any]  # pure
 
     @property
     def has_function(self) -> bool:  # type: ignore[override]

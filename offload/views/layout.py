@@ -24,16 +24,16 @@ _Adjacent = list[list[tuple[int, int]]]
 class Net(NamedTuple):
     """Nodes, by index, all joined with the same nodes of lower layers; both ascending."""
 
-    sources: tuple[int, ...]
+    sources: tuple[int, ...]  # above all targets
     targets: tuple[int, ...]
 
 
 class Hop(NamedTuple):
     """A piece of a net between two adjacent layers: every upper vertex is joined with every lower one."""
 
-    net: int
-    uppers: tuple[int, ...]
-    lowers: tuple[int, ...]
+    net: int  # its number
+    uppers: tuple[int, ...]  # vertices of the upper layer
+    lowers: tuple[int, ...]  # vertices of the lower layer
 
 
 @dataclass(slots=True)
@@ -43,11 +43,11 @@ class Layout:
     # Vertices below `node_count` are nodes of the graph; the others are places where a net passes a layer. `left` and
     # `width` are in the unit of the widths given to `place`. ``hops[k]`` lie below ``layers[k]``.
 
-    node_count: int
-    layers: list[list[int]]
-    hops: list[list[Hop]]
-    width: list[int]
-    left: list[float] = field(default_factory=list)
+    node_count: int  # vertices from here on are no nodes
+    layers: list[list[int]]  # the vertices of each, from left to right
+    hops: list[list[Hop]]  # below each layer
+    width: list[int]  # of each vertex
+    left: list[float] = field(default_factory=list)  # of each vertex, set by `place`
 
     def centre(self, vertex: int) -> float:
         """Return the middle of a vertex."""
@@ -250,12 +250,12 @@ class Track:
 
     # `link` is the column in which it is joined with its other half, where a hop had to be split.
 
-    hop: int
-    ups: tuple[int, ...]
-    downs: tuple[int, ...]
+    hop: int  # its number
+    ups: tuple[int, ...]  # columns that it meets above
+    downs: tuple[int, ...]  # columns that it meets below
     link: int | None = None
-    after: Track | None = None
-    row: int = 0
+    after: Track | None = None  # the other half, which must stand above
+    row: int = 0  # from the top
 
     @property
     def columns(self) -> list[int]:

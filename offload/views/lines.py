@@ -30,7 +30,7 @@ class Notifier:
 
     def __init__(self, level: int, number_of: Callable[[Any], int | None]) -> None:
         self._level = level
-        self._number_of = number_of
+        self._number_of = number_of  # the number of the device of an array
 
     def launch(self, directive: str, name: str, location: str, device_num: int, queue: int | None) -> None:
         """Tell of a body, or a graph, that a device task launches."""

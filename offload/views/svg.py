@@ -108,12 +108,12 @@ def _nets(edges: list[Edge]) -> list[tuple[Net, str]]:
 class _Raster:
     """Where the layers stand: in columns of ``rows`` layers each, ``pitch`` pixels apart, below ``head`` pixels."""
 
-    rows: int
-    pitch: float
-    head: int
+    rows: int  # layers in a column
+    pitch: float  # pixels from column to column
+    head: int  # pixels above the first layer
     column_width: float
-    width: float
-    height: int
+    width: float  # pixels of the drawing
+    height: int  # pixels of the drawing
 
     def top(self, layer: int) -> int:
         """Return the upper edge of the boxes of a layer."""

@@ -161,7 +161,7 @@ class _Canvas:
     """Cells with a character and a style each; a wide character is followed by an empty cell."""
 
     def __init__(self) -> None:
-        self.rows: list[dict[int, tuple[str, str]]] = []
+        self.rows: list[dict[int, tuple[str, str]]] = []  # by column, a character and its style
 
     def write(self, row: int, column: int, text: str, style: str) -> None:
         while len(self.rows) <= row:

@@ -54,23 +54,9 @@ class Binding:
     """
 
     __slots__ = (
-        "args",
-        "arrays",
-        "changed",
-        "copies",
-        "held",
-        "items",
-        "key",
-        "known",
-        "kwargs",
-        "objects",
-        "others",
-        "passed",
-        "privates",
-        "sections",
-        "settled",
-        "takes_device_arrays",
-    )
+        "args", "arrays", "changed", "copies", "held", "items", "key", "known", "kwargs", "objects", "others",
+        "passed", "privates", "sections", "settled", "takes_device_arrays",
+    )  # fmt: skip
 
     def __init__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], items: list[MapItem]) -> None:
         self.args = args  # the body's arguments in each slot that is in none of ``arrays``, ``copies`` and ``privates``

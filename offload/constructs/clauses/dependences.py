@@ -46,7 +46,7 @@ class Dependence:
     def __init__(self, type_: DependType, items: tuple[Any, ...], n_holders: int = 0) -> None:
         if n_holders and not items:
             raise DependError(f"depend({type_.value}) names no list item; name at least one")
-        self.type = type_
+        self.type = type_  # the dependence type
         # the type if consecutive tasks of it are one set; None for ``out`` and ``inout``, which order alike
         self.joins = None if type_ in _WRITERS else type_
         self.items = items  # the list items that have storage, which keeps it alive
@@ -265,7 +265,7 @@ class DepObj:
     is_symbolic = False
 
     def __init__(self, dependence: Dependence) -> None:
-        self._dependence: Dependence | None = dependence
+        self._dependence: Dependence | None = dependence  # None once it is destroyed
 
     def update(self, type: str) -> None:  # the word of the clause
         """Change the dependence type, for constructs that are encountered from now on.

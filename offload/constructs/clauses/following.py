@@ -65,8 +65,8 @@ class StandIn(Task):
     seen = True  # its failure needs no report: the tasks that follow it fail too
 
     def __init__(self, scope: Scope, what: Any) -> None:
-        self._scope = scope
-        self.what = what
+        self._scope = scope  # of the region that follows
+        self.what = what  # the task or event
         self.followed: Task | None = None  # the task; of an event, the task that has ended without it
         frame = scope.frame("depend")
         if isinstance(what, Event):

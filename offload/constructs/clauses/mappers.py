@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 class Modifiers(NamedTuple):
     """The modifiers of a list item; those of the object's clause and of its mapper's are united."""
 
-    always: bool = False
-    present: bool = False
-    close: bool = False
+    always: bool = False  # copy although the array is present
+    present: bool = False  # it is an error if the array is absent
+    close: bool = False  # a hint, without effect
 
     def __or__(self, other: Modifiers) -> Modifiers:
         return Modifiers(*(mine or theirs for mine, theirs in zip(self, other, strict=True)))
@@ -50,7 +50,7 @@ class Leaf(NamedTuple):
     """An array that a mapper maps, with the type and modifiers that it has in the end."""
 
     array: np.ndarray[Any, Any]
-    map_type: MapType
+    map_type: MapType  # as it is in the end
     modifiers: Modifiers
 
 
@@ -294,10 +294,10 @@ class _PartialPlace:
     __slots__ = ("_hosts", "_is_array", "_name", "_owner", "_whole")
 
     def __init__(self, whole: Host, hosts: list[Host], name: str, owner: str, *, is_array: bool) -> None:
-        self._whole = whole
-        self._hosts = hosts
-        self._name = name
-        self._owner = owner
+        self._whole = whole  # the attribute's array
+        self._hosts = hosts  # its mapped parts
+        self._name = name  # of the attribute, for messages
+        self._owner = owner  # of the object's class, for messages
         self._is_array = is_array
 
     def made(self, corresponding: Callable[[Host], Any], copies: dict[int, Any]) -> Any:
@@ -314,8 +314,9 @@ class _Container:
 
     def __init__(self, container: Any, places: dict[Any, _Place]) -> None:
         self._is_tuple = type(container) is tuple
+        # the contents when the construct was encountered
         self._kept = list(container) if self._is_tuple else container.copy()
-        self._places = places
+        self._places = places  # by index or key
 
     def made(self, corresponding: Callable[[np.ndarray[Any, Any]], Any], copies: dict[int, Any]) -> Any:
         if id(self) not in copies:
@@ -363,6 +364,7 @@ class _Finder:
         self.partly: list[str] = []
         self.is_possible = True  # whether all those attributes can have the form
         self._containers: dict[int, _Place | None] = {}  # by `id`
+        # of the mapped arrays, in the order of `Expansion.own`
         self._sections = [array_section(leaf.array) for leaf in expansion.own]
         held = [array_section(array) for array in _arrays(list(attributes.values()))]
         # A mapped section that neither is an attribute nor holds one: it is a part of one.

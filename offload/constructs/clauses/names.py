@@ -33,9 +33,9 @@ Step = str | CodeType | tuple[CodeType | None, ...]
 class SymbolicItem(NamedTuple):
     """A parsed string: a name, and what follows it: members, indices, sections."""
 
-    text: str
-    name: str
-    steps: tuple[Step, ...]
+    text: str  # as it was written
+    name: str  # the first name in it
+    steps: tuple[Step, ...]  # the members, indices and sections after it
 
     def is_part_of(self, value: Any) -> bool:
         """Tell whether the text, whose name means ``value``, names a section of that array, not what it holds."""
@@ -189,9 +189,9 @@ def _code(node: ast.expr) -> CodeType:
 class Starred(NamedTuple):
     """The ``*`` and ``**`` parameters of a function; ``first`` is the position of the first argument of ``*``."""
 
-    args: str | None
+    args: str | None  # the name of the ``*`` parameter
     first: int
-    kwargs: str | None
+    kwargs: str | None  # the name of the ``**`` parameter
 
 
 STARRED = "*"  # Under which the names of a call have that; no text can name it
@@ -206,9 +206,10 @@ class VisibleNames:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self._signature: inspect.Signature | None = None
+        self._signature: inspect.Signature | None = None  # None if the callable does not tell
         with suppress(TypeError, ValueError):
             self._signature = inspect.signature(function)
+        # of the parameters that may be passed by position
         self.positions = {
             name: number
             for number, (name, parameter) in enumerate(self.parameters.items())
@@ -218,6 +219,7 @@ class VisibleNames:
         args, named = by_kind.get(inspect.Parameter.VAR_POSITIONAL), by_kind.get(inspect.Parameter.VAR_KEYWORD)
         self.starred = Starred(args, len(self.positions), named) if args or named else None
         is_plain = self._signature is not None and len(self.positions) == len(self.parameters)
+        # None if a call cannot give all parameters by position
         self._positional = tuple(self.positions) if is_plain else None
 
     @property

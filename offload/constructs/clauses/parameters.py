@@ -48,7 +48,7 @@ class WholeParameters:
 
     def __init__(self, n_args: int | None, listed: Sequence[tuple[int, MapType, str, MapClause | None]]) -> None:
         self._n_args = n_args
-        self._listed = listed
+        self._listed = listed  # position, map type, text and clause of each item
 
     @classmethod
     def of(cls, clauses: Sequence[Any], visible: VisibleNames | None) -> WholeParameters | None:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 class ReductionItem(NamedTuple):
     """A list item with the name of its operator: an array, or a string that names one at the call."""
 
-    operator: str
-    item: Any
+    operator: str  # its name
+    item: Any  # an array, or a string that names one at the call
 
 
 def check_reduction(clause: str, value: Any) -> tuple[ReductionItem, ...]:
@@ -144,8 +144,8 @@ class Reduction:
         # of the original and of all private arrays, by which tasks name the reduction
         self.identities = {identity_of(original)}
         self.is_open = True  # whether its region has not ended
-        self._made: list[Any] = []
-        self._free: list[Any] = []
+        self._made: list[Any] = []  # all private arrays
+        self._free: list[Any] = []  # the pool: those that no task has now
 
     def take(self) -> Any:
         """Return a private array for one task: one that others have put something into, or a new one."""
@@ -235,8 +235,8 @@ class ReducedPart(NamedTuple):
     """A reduction that a task takes part in, and the arguments that it receives a private array for."""
 
     reduction: Reduction
-    positions: tuple[int, ...]
-    keywords: tuple[str, ...]
+    positions: tuple[int, ...]  # of arguments that become the private array
+    keywords: tuple[str, ...]  # of arguments that become the private array
 
 
 def parts_of(
@@ -329,6 +329,7 @@ class ReducingBody:
     def __init__(self, function: Callable[..., Any], parts: tuple[ReducedPart, ...], *, until_complete: bool) -> None:
         self._function = function
         self._parts = parts
+        # reduction, private array, and whether it goes back to the pool
         self._taken: list[tuple[Reduction, Any, bool]] = []
         self._until_complete = until_complete
 

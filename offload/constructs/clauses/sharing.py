@@ -64,10 +64,11 @@ class ArgumentRules:
         # parameters that clauses of another kind name, which ``defaultmap`` leaves alone
         self.excused: frozenset[str] = frozenset()
         self._names = names
-        self._positional = list(names.positions)
+        self._positional = list(names.positions)  # the names of the parameters, by position
+        # the clause and the item, one by one
         self._clauses = [(clause, item) for clause in SHARING for item in clauses.get(clause, ())]
-        self._mapped = list(_listed(clauses.get("map", ())))
-        self._behaviour: dict[str, str] = clauses.get("defaultmap", {})
+        self._mapped = list(_listed(clauses.get("map", ())))  # the items of map clauses
+        self._behaviour: dict[str, str] = clauses.get("defaultmap", {})  # by the category of variables
         of_one = names.starred.args if names.starred is not None else None  # elements are told apart at the call
         mapped = [parse_item(item) for item in self._mapped if isinstance(item, str)]
         seen = {item.name: "map" for item in mapped if item.name != of_one}

@@ -52,13 +52,13 @@ class Parts:
 
     def __init__(self, whole: Host, hosts: Sequence[Host], name: str, owner: str, corresponding: Corresponding) -> None:
         self.whole = whole
-        self.name = name
-        self.owner = owner
+        self.name = name  # of the attribute
+        self.owner = owner  # the name of the object's class
         self.is_measured = False  # whether the body has asked a `PartialArray` for its shape
         self.arrays = [corresponding(host) for host in hosts]  # while they live, nothing else gets the device's memory
         self._hosts = hosts
         self._sections = [array_section(host) for host in hosts]
-        self._corresponding = corresponding
+        self._corresponding = corresponding  # from a host array to the device's
 
     def find(self, view: Any) -> Any:
         """Return the body's form of a view of the host's array: a device array, or a `PartialView`.
@@ -134,7 +134,7 @@ class PartialView:
     __slots__ = ("_parts", "_view")
 
     def __init__(self, view: Host, parts: Parts) -> None:
-        self._view = view
+        self._view = view  # of the host's array
         self._parts = parts
 
     @property
@@ -256,8 +256,8 @@ class PartialArray:
     # This is a base class; the device's array class is the other one. An array without ``_parts`` behaves as any array
     # of the device: libraries give their results the class of their arguments.
 
-    _parts: Parts | None = None
-    _whole: Any = None
+    _parts: Parts | None = None  # None for any other array of this class
+    _whole: Any = None  # the host's array, or a view of all of it
 
     @property
     def __offload_whole__(self) -> Any:

@@ -47,19 +47,8 @@ class PageableCopy:
     """
 
     __slots__ = (
-        "_done",
-        "_keep",
-        "_staging",
-        "ahead",
-        "box",
-        "device",
-        "error",
-        "host",
-        "n_out",
-        "parts",
-        "stream",
-        "to_host",
-    )
+        "_done", "_keep", "_staging", "ahead", "box", "device", "error", "host", "n_out", "parts", "stream", "to_host",
+    )  # fmt: skip
 
     def __init__(
         self, staging: StagingThreads, dst: int, src: int, box: Box, stream: Any, *, to_host: bool, keep: object
