@@ -1,6 +1,6 @@
 """``--model P``: what the transform over ranks would take on P ranks of machines like this one, on paper.
 
-What `offload.cli.demo.mpi_model` takes is measured here, on the ranks of this job and all at once. Where the ranks
+This file measures the constants of `benchmarks.mpi.prediction`, on all ranks of this job at once. Where the ranks
 share the cores of one machine each constant has that in it, but not what they take from each other when all is under
 way; so the model is held against the transform itself first, on the ranks that there are.
 """
@@ -15,9 +15,9 @@ import numpy as np
 
 import offload as omp
 from benchmarks.harness.measuring import Section, Table, alternate
+from benchmarks.mpi.prediction import Machine, exchange_s, pass_s, predict
 from benchmarks.mpi.transform import DTYPE, SCHEDULES, Transform
 from offload import in_, out
-from offload.cli.demo.mpi_model import Machine, exchange_s, pass_s, predict
 
 if TYPE_CHECKING:
     from collections.abc import Callable

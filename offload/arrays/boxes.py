@@ -1,15 +1,9 @@
 """The plan of a strided copy: the fewest, longest rows that move it.
 
-Theory of operation
--------------------
-An element-wise copy between two strided arrays of one shape does not care in which order elements move, as long as
-both sides agree. So axes may be dropped (one element), turned round (on both sides), reordered, and merged
-where they continue each other on both sides. `collapse` does all four and leaves a `Box`: rows of bytes that are
-contiguous on both sides, and the axes over which rows repeat. One axis is a native 2-D copy, two a 3-D copy.
-The order is the destination's, because scattered writes cost more than scattered reads.
-
-`resolve_rect` turns the arguments of ``target_memcpy_rect`` into complete, checked ones. The C routine
-checks nothing but null pointers; here whatever would touch an element outside an array is refused.
+A copy may move elements in any order that both sides share. So `collapse` drops axes of one element, reverses axes on
+both sides, reorders them, and merges those that continue each other on both sides. The result is a `Box`: rows that are
+contiguous on both sides, and the axes over which they repeat. One axis is a native 2-D copy, two a 3-D copy. The order
+is the destination's, because scattered writes cost more than scattered reads.
 """
 
 from __future__ import annotations
@@ -25,27 +19,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-_BOXES = 1024
-"""Copies that are remembered: a program makes those of few shapes."""
+_BOXES = 1024  # Copies that are remembered: a program makes those of few shapes
 
 
 class Box(NamedTuple):
-    """A strided copy as rows.
+    """A strided copy as rows."""
 
-    Attributes
-    ----------
-    dst_offset_nbytes, src_offset_nbytes : int
-        Where the first row begins, from element ``(0, …, 0)`` of the array: 0 or negative.
-    row_nbytes : int
-        Bytes of a row, contiguous on both sides; 0 if there is nothing to copy.
-    dims : tuple of (int, int, int)
-        ``(count, dst_stride_nbytes, src_stride_nbytes)``, outermost first; every count > 1. A stride is negative
-        only where the other side's is positive.
-    """
-
-    dst_offset_nbytes: int
+    dst_offset_nbytes: int  # where the first row begins, from element ``(0, …, 0)`` of the array: 0 or negative
     src_offset_nbytes: int
-    row_nbytes: int
+    row_nbytes: int  # contiguous on both sides; 0 if there is nothing to copy
+    # ``(count, dst_stride_nbytes, src_stride_nbytes)``, outermost first; every count > 1. A stride is negative only
+    # where the other side's is positive.
     dims: tuple[tuple[int, int, int], ...]
 
     @property
@@ -65,17 +49,7 @@ class RectArgs(NamedTuple):
 
 
 def collapse(shape: Sequence[int], dst_strides: Sequence[int], src_strides: Sequence[int], itemsize: int) -> Box:
-    """Reduce a copy between two arrays of one shape.
-
-    Parameters
-    ----------
-    shape : sequence of int
-        Elements in each axis, each >= 0.
-    dst_strides, src_strides : sequence of int
-        Bytes, any sign, as long as ``shape``.
-    itemsize : int
-        Bytes of an element, the same on both sides.
-    """
+    """Reduce a copy between two arrays of one shape to a box. Strides have any sign, and axes may be empty."""
     return _collapse(tuple(shape), tuple(dst_strides), tuple(src_strides), itemsize)
 
 
@@ -119,19 +93,11 @@ def resolve_rect(
     """Fill in and check the arguments of ``target_memcpy_rect``; units are elements.
 
     The number of dimensions is the length of ``volume``, else of the destination's dimensions. Dimensions default to
-    the arrays' shapes, offsets to 0, the volume to the smaller of what both leave. Entries beyond that number are
-    ignored in every argument that was given.
+    the arrays' shapes, offsets to 0, and the volume to the smaller of the two remainders. Entries beyond that number
+    are ignored in every argument that was given. A volume with a 0 in it copies nothing.
 
-    Returns
-    -------
-    RectArgs
-        A volume with a 0 in it copies nothing.
-
-    Raises
-    ------
-    ClauseError
-        An argument is too short, negative or not integral; the two sides differ in their number of dimensions;
-        dimensions are larger than the array; offset and volume reach beyond the dimensions.
+    Raise `ClauseError` if an argument is too short, negative or not integral; if the sides differ in their number of
+    dimensions; if dimensions exceed the array; or if offset and volume exceed the dimensions.
     """
     dst_dims = _numbers("dst_dimensions", dst_dimensions, dst_shape)
     src_dims = _numbers("src_dimensions", src_dimensions, src_shape)

@@ -18,8 +18,7 @@ from offload.arrays.items import SCALARS, is_device_array, is_foreign, mapper_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-MOST_PARTS: Final = 100_000
-"""Parts of an argument that are looked at: a list of so many numbers takes 2 ms."""
+MOST_PARTS: Final = 100_000  # Parts of an argument that are looked at: a list of so many numbers takes 2 ms
 
 
 def parts_of(value: Any) -> Iterable[Any] | None:
@@ -39,14 +38,9 @@ def parts_of(value: Any) -> Iterable[Any] | None:
 
 
 def leaves_of(value: Any, most: int | None = None) -> Iterator[Any]:
-    """Yield the arrays, and the objects whose class has a mapper, in a value: itself, or what it holds as a container.
+    """Yield a value's arrays and objects whose class has a mapper: itself, or its parts if it is a container.
 
-    Parameters
-    ----------
-    value : object
-        A host or device array, a container of such, or anything else.
-    most : int, optional
-        Parts of containers to look at; by default all.
+    ``most`` limits the number of parts to look at; None is no limit.
     """
     seen: dict[int, object] = {}  # with the containers, whose ids stay theirs
     todo = [value]

@@ -1,13 +1,8 @@
-"""How a strided copy can be cut: calls of a driver, chunks; the work of kernels is `offload.arrays.units`.
+"""How a strided copy can be cut: calls of a driver, chunks; the work of kernels is in `offload.arrays.units`.
 
-Theory of operation
--------------------
-A `Box` says which rows of bytes go where. What moves it is a function from the geometry to numbers:
-
-* `calls` gives the *driver* as few 1-D, 2-D and 3-D copies as its rules allow.
-* `chunks` cuts a box into boxes of bounded size or extent, for buffers that are smaller than it.
-
-Each device chooses among them by its own measurements (`offload.devices.cuda.methods`).
+`calls` gives the driver as few 1-D, 2-D and 3-D copies as its rules allow. `chunks` cuts a box into boxes of bounded
+size or extent, for buffers that are smaller. Each device chooses by its own measurements
+(`offload.devices.cuda.methods`).
 """
 
 from __future__ import annotations
@@ -27,10 +22,9 @@ _MAX_PITCH = (1 << 31) - 1  # cudaDevAttrMaxPitch of every device since Fermi
 
 
 class DriverCopy(NamedTuple):
-    """A copy of the driver: ``planes`` of ``rows`` of ``row_nbytes``, from the box's first row on.
+    """A copy of the driver: ``planes`` of ``rows`` of ``row_nbytes``, from the box's first row on."""
 
-    Offsets, pitches (of rows) and heights (of planes, in rows) are of destination and source.
-    """
+    # Offsets, pitches (of rows) and heights (of planes, in rows) are of destination and source.
 
     dst_offset_nbytes: int
     src_offset_nbytes: int
@@ -57,11 +51,9 @@ def power_of(*numbers: int) -> int:
 
 
 def calls(box: Box) -> Iterator[DriverCopy]:
-    """Yield the driver's copies of a box, as few as its rules allow.
-
-    A 2-D copy needs rows that do not overlap, in ascending order on both sides; a 3-D copy also planes that are
-    a whole number of rows apart. Any two axes will do.
-    """
+    """Yield the driver's copies of a box, as few as its rules allow."""
+    # A 2-D copy needs rows that do not overlap, in ascending order on both sides; a 3-D copy also planes that are a
+    # whole number of rows apart. Any two axes will do.
     row, inner = box.row_nbytes, _native_axes(box)
     planes, dst_plane, src_plane = box.dims[inner[0]] if len(inner) > 1 else (1, 0, 0)
     count, dst_pitch, src_pitch = box.dims[inner[-1]] if inner else (1, row, row)
@@ -93,20 +85,10 @@ def _native_axes(box: Box) -> tuple[int, ...]:
 
 
 def chunks(box: Box, limit_nbytes: int, side: int = 0) -> Iterator[Box]:
-    """Yield boxes of bounded size, which together are ``box``, in the order of its axes.
-
-    An axis, or the row, is cut where what lies inside of it fits; the parts are of nearly equal size. A row is cut
-    at multiples of 64 bytes.
-
-    Parameters
-    ----------
-    box : Box
-        The copy.
-    limit_nbytes : int
-        Most bytes of a part, 64 or more.
-    side : int
-        0 to bound the bytes that are copied, 1 or 2 to bound the `hull` of the destination or the source.
-    """
+    """Yield boxes of bounded size, which together are ``box``, in the order of its axes."""
+    # An axis, or the row, is cut where one step of it fits; the parts are of nearly equal size. A row is cut at
+    # multiples of 64 bytes. A part has at most ``limit_nbytes`` >= 64; ``side`` is 0 to bound the bytes copied, 1 or 2
+    # to bound the `hull` of the destination or the source.
     inner, level = box.row_nbytes, len(box.dims)
     while level and (grown := _grown(inner, box.dims[level - 1], side)) <= limit_nbytes:
         level -= 1
@@ -143,10 +125,9 @@ def ordered_by(box: Box, side: int) -> Box:
 
 
 def packed(box: Box, side: int) -> Box:
-    """Return the copy between packed bytes, instead of the destination (1) or the source (2), and the other side.
-
-    The bytes of the box lie one after the other there, in the order of its axes. Axes are merged where that allows it.
-    """
+    """Return the copy between packed bytes, instead of the destination (1) or the source (2), and the other side."""
+    # The bytes of the box lie one after the other there, in the order of its axes. Axes are merged where that allows
+    # it.
     strides, step = [], box.row_nbytes
     for count, _, _ in reversed(box.dims):
         strides.append(step)
@@ -192,15 +173,10 @@ def within_hull(box: Box, side: int) -> Box:
 
 
 def is_within_region(first: int, end: int, region_of: Callable[[int], tuple[int, int] | None]) -> bool:
-    """Tell whether the bytes from ``first`` to before ``end`` lie in one region of memory.
+    """Tell whether the bytes from ``first`` to before ``end`` > ``first`` lie in one region of memory.
 
-    Parameters
-    ----------
-    first, end : int
-        Addresses, ``first < end``.
-    region_of : callable
-        Returns address and bytes of the region that an address lies in, None if it lies in none. If what it returns is
-        without the address, the extent is unknown, and the region of the last byte is taken for the same one.
+    ``region_of`` returns address and bytes of the region of an address, None if it is in none. If the returned region
+    lacks the address, its extent is unknown, and the region of the last byte counts as the same one.
     """
     region = region_of(first)
     if region is None:

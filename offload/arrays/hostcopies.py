@@ -22,35 +22,29 @@ from offload.arrays.items import address_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_LEAST_NBYTES = 1 << 18
-"""Below, a cache holds both sides."""
+_LEAST_NBYTES = 1 << 18  # Below, a cache holds both sides
 
 _LINE_NBYTES = 64
 _PAGE_NBYTES = 4096
 
+# Of a core. What is a power of two apart shares as many places of it as fit in at that distance.
 _CACHE_NBYTES = 1 << 20
-"""Of a core. What is a power of two apart shares as many places of it as fit in at that distance."""
 
-_COMPETING_LINES = 128
-"""Lines, a multiple of the page apart, from which the smallest cache keeps none."""
+_COMPETING_LINES = 128  # Lines, a multiple of the page apart, from which the smallest cache keeps none
 
-_MANY_PAGES = 3500
-"""Pages that are too many for a core to remember where they are, until they are used again."""
+_MANY_PAGES = 3500  # Pages that are too many for a core to remember where they are, until they are used again
 
-_LEAST_ALONG_SRC = 128
-"""Elements from which blocks are worth their calls."""
+_LEAST_ALONG_SRC = 128  # Elements from which blocks are worth their calls
 
 _ALONG_SRC = 512
+# Elements of a block along the destination, by their width; other widths as 8.
 _ALONG_DST = {1: 16, 2: 16, 4: 16, 8: 32}
-"""Elements of a block along the destination, by their width; other widths as 8."""
 
 _NUMBERS = {width: np.dtype(name) for width, name in ((8, "u8"), (4, "u4"), (2, "u2"), (1, "u1"))}
 
-_MOST_ELEMENT_NBYTES = 1 << 10
-"""Largest row that is one element to NumPy."""
+_MOST_ELEMENT_NBYTES = 1 << 10  # Largest row that is one element to NumPy
 
-_KEPT = 1024
-"""Shapes that are remembered, as `offload.arrays.boxes` does."""
+_KEPT = 1024  # Shapes that are remembered, as `offload.arrays.boxes` does
 
 
 class Blocks(NamedTuple):
@@ -68,9 +62,7 @@ def copyto(dst: np.ndarray[Any, Any], src: np.ndarray[Any, Any]) -> None:
         box = collapse(dst.shape, dst.strides, src.strides, dst.itemsize)
         cut = blocks(box)
         if cut is not None:
-            _copy_blocks(
-                HostMemory(address_of(dst), box, 1).whole(box), HostMemory(address_of(src), box, 2).whole(box), cut
-            )
+            copy_blocks(dst, src, box, cut)
             return
     np.copyto(dst, src)
 
@@ -95,7 +87,9 @@ def blocks(box: Box) -> Blocks | None:
     return Blocks(along_src, along_dst, _ALONG_SRC, _ALONG_DST.get(box.row_nbytes, _ALONG_DST[8]))
 
 
-def _copy_blocks(dst: np.ndarray[Any, Any], src: np.ndarray[Any, Any], cut: Blocks) -> None:
+def copy_blocks(dst: np.ndarray[Any, Any], src: np.ndarray[Any, Any], box: Box, cut: Blocks) -> None:
+    """Copy elements as `copyto` does, by blocks."""
+    dst, src = HostMemory(address_of(dst), box, 1).whole(box), HostMemory(address_of(src), box, 2).whole(box)
     if dst.dtype != src.dtype:  # numbers on the aligned side alone: NumPy would convert
         dst, src = (side.view(np.dtype((np.void, side.itemsize))) for side in (dst, src))
     axes = (cut.src_axis, cut.dst_axis)
@@ -110,16 +104,10 @@ def _copy_blocks(dst: np.ndarray[Any, Any], src: np.ndarray[Any, Any], cut: Bloc
 
 
 class HostMemory:
-    """What one side of a copy covers of the host's memory, to be packed and unpacked piece by piece.
+    """The host memory of one side of a copy, to be packed and unpacked piece by piece.
 
-    Parameters
-    ----------
-    address : int
-        Of element ``(0, …, 0)``. The memory is not kept alive.
-    box : Box
-        The copy.
-    side : int
-        1 where it is the destination, 2 where it is the source.
+    ``address`` is that of element ``(0, …, 0)``; the memory is not kept alive. ``side`` is 1 for the destination and 2
+    for the source.
     """
 
     __slots__ = ("_bytes", "_dtype", "_low", "_side")
@@ -162,11 +150,9 @@ class HostMemory:
 
 
 def _element(row_nbytes: int, alignment: int) -> np.dtype[Any]:
-    """Return what a row is to NumPy: one element, or several where it is long.
-
-    A row as one element of no type is copied up to twice as quickly as the numbers in it. Long ones are cut, since
-    NumPy keeps the GIL for up to 500 elements.
-    """
+    """Return what a row is to NumPy: one element, or several where it is long."""
+    # A row as one element of no type is copied up to twice as quickly as the numbers in it. Long ones are cut, since
+    # NumPy keeps the GIL for up to 500 elements.
     if row_nbytes in _NUMBERS and alignment % row_nbytes == 0:
         return _NUMBERS[row_nbytes]
     return np.dtype((np.void, row_nbytes if row_nbytes <= _MOST_ELEMENT_NBYTES else width_of(row_nbytes)))

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
 
+# By class and name, what `declare_mapper` declared: for the process, since classes are too.
 MAPPERS: dict[tuple[type, str], Callable[[Any], Any]] = {}
-"""By class and name, what `declare_mapper` declared: for the process, since classes are too."""
 
 
 def mapper_of(item: object, name: str | None = None) -> Callable[[Any], Any] | None:
@@ -33,11 +33,11 @@ def mapper_of(item: object, name: str | None = None) -> Callable[[Any], Any] | N
     return next((MAPPERS[cls, wanted] for cls in type(item).__mro__ if (cls, wanted) in MAPPERS), None)
 
 
+# Types whose values are neither arrays nor anything that has a mapper.
 SCALARS = frozenset({bool, int, float, complex, str, bytes, type(None), *np.sctypeDict.values()})
-"""Types whose values are neither arrays nor anything that has a mapper."""
 
+# Types whose values are locations of their own in ``depend``, if they can be hashed.
 VALUES = SCALARS | {tuple, frozenset, range}
-"""Types whose values are locations of their own in ``depend``, if they can be hashed."""
 
 
 class Token(NamedTuple):
@@ -51,8 +51,7 @@ def is_device_array(item: object) -> bool:
     return hasattr(item, "__offload_section__") or hasattr(item, "__cuda_array_interface__")
 
 
-_DLPACK_HOST = (1, 3)
-"""DLPack's device types whose arrays are the host's: kDLCPU and kDLCUDAHost."""
+_DLPACK_HOST = (1, 3)  # DLPack's device types whose arrays are the host's: kDLCPU and kDLCUDAHost
 
 _DLPACK_NAMES = {2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 13: "cuda", 14: "oneapi"}
 
@@ -89,20 +88,18 @@ def _asked(array: np.ndarray[Any, Any]) -> int:
     return address
 
 
-def _looked_up(array: np.ndarray[Any, Any]) -> int:
-    """Return the address as the array has it."""
-    return _read(id(array) + _HEAD_NBYTES).value
+def address_reader(head_nbytes: int = _HEAD_NBYTES) -> Callable[[np.ndarray[Any, Any]], int]:
+    """Return a function that reads addresses from arrays if it agrees with NumPy about some arrays; else NumPy's."""
 
+    def looked_up(array: np.ndarray[Any, Any]) -> int:
+        return _read(id(array) + head_nbytes).value
 
-def address_reader() -> Callable[[np.ndarray[Any, Any]], int]:
-    """Return what reads addresses: by a look into the array if that agrees with NumPy's word about some arrays."""
     whole = np.zeros((4, 6))
     arrays = (whole, whole[1:, 2:], whole[::-1, ::2], whole[:0], np.zeros(()), np.zeros(3, "u1").view(np.recarray))
-    return _looked_up if all(_looked_up(array) == _asked(array) for array in arrays) else _asked
+    return looked_up if all(looked_up(array) == _asked(array) for array in arrays) else _asked
 
 
-address_of = address_reader()
-"""Return the address of element ``(0, …, 0)`` of a host array, in bytes."""
+address_of = address_reader()  # Return the address of element ``(0, …, 0)`` of a host array, in bytes
 
 
 class _Asking:
@@ -119,11 +116,9 @@ class _Asking:
 
 
 def address_cell(array: np.ndarray[Any, Any]) -> Any:
-    """Return what has, as ``value``, the address of a host array as it is then, for as long as the array lives.
-
-    To make it takes as long as `address_of`, to read it a sixth of that.
-    """
-    return _read(id(array) + _HEAD_NBYTES) if address_of is _looked_up else _Asking(array)
+    """Return what has, as ``value``, the address of a host array as it is then, for as long as the array lives."""
+    # To make it takes as long as `address_of`, to read it a sixth of that.
+    return _Asking(array) if address_of is _asked else _read(id(array) + _HEAD_NBYTES)
 
 
 _new_tuple = tuple.__new__
@@ -132,10 +127,7 @@ _new_tuple = tuple.__new__
 def array_section(array: Any) -> Section:
     """Return the storage that a host or device array covers.
 
-    Raises
-    ------
-    ClauseError
-        ``array`` is no array, or an array of Python objects.
+    Raise `ClauseError` if ``array`` is no array, or an array of Python objects.
     """
     is_plain = array.__class__ is np.ndarray
     if is_plain or isinstance(array, np.ndarray):
@@ -167,12 +159,10 @@ def array_section(array: Any) -> Section:
 
 
 def locator(item: Any) -> Section | Token:
-    """Return what a ``depend`` item names: the storage of an array, or a location of its own.
+    """Return the location of a ``depend`` item: the storage of an array, or a location of its own.
 
-    Raises
-    ------
-    ClauseError
-        The item is neither an array nor hashable, or is an iterator, or an array of another library in host memory.
+    Raise `ClauseError` if the item is neither an array nor hashable, is an iterator, or is an array of another library
+    in host memory.
     """
     if item.__class__ not in VALUES:
         if isinstance(item, np.ndarray) or is_device_array(item):
@@ -231,10 +221,9 @@ def label(item: Any) -> str:
 
 
 class Label:
-    """What `label` says of an array, put together when somebody reads it: no task that succeeds needs it.
+    """What `label` says of an array, put together when somebody reads it: no task that succeeds needs it."""
 
-    It does not keep the array.
-    """
+    # The label does not keep the array.
 
     __slots__ = ("_dtype", "_name", "_shape")
 
@@ -346,5 +335,5 @@ class AllMemory:
         return "all_memory"
 
 
+# OpenMP's ``omp_all_memory``: in ``out`` and ``inout``, every storage location there is (5.2, 3.2.2).
 all_memory: Final = AllMemory()
-"""OpenMP's ``omp_all_memory``: in ``out`` and ``inout``, every storage location there is (5.2, 3.2.2)."""

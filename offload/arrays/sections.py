@@ -1,26 +1,9 @@
-"""What bytes a list item covers, and whether two items share one.
+"""The bytes that a list item covers, and whether two items share one.
 
-Theory of operation
--------------------
-A list item is an array or a view of one: an address, a shape, strides. Rules of the standard ask only
-about its *bytes*: do two items share one (`depend`), does one lie inside another (`map`). So an item is
-reduced to a `Section`, a canonical description of its set of bytes: the order of axes, their direction,
-axes of one element and repeated ones (stride 0) are gone, what is contiguous is one run, and axes that
-continue each other are one axis. Then equal sets are equal tuples, and the common question, "the same
-item again?", is a dictionary look-up.
-
-Every merge is exact. With ``k = outer.stride / inner.stride`` an integer, the sums of the two axes are one
-arithmetic progression if and only if ``k <= inner.count``; the run is the same rule with stride 1. This takes
-in adjacent axes (``k == count``), equal strides and sliding windows alike. The form is unique for every
-item in which each stride is at least the extent of what lies inside it, which is all that slicing,
-transposing and sliding windows make. Strides made by hand may interleave and have several forms; `overlaps`
-decides about those too, only the short cut by equality is lost.
-
-Two sections share a byte if and only if ``sum(x * stride)``, over the axes of both with the second's
-counted downwards, hits a window as wide as both runs together: a bounded linear Diophantine problem. It is
-searched depth first, largest stride first, pruned by what the remaining axes can still add and by their
-greatest common divisor. For sections of one array at most two values an axis survive the pruning. The
-problem is NP-hard in general, so the search is bounded, and a pair that it gives up on overlaps.
+A `Section` is a canonical description of a set of bytes, so equal sets are equal tuples. The form is unique for every
+item in which each stride is at least the extent of the axes inside it. Strides made by hand may have several forms;
+only the short cut by equality is lost for them. `overlaps` is exact within a bounded search, and then says yes. See
+docs/design/theory.md, "Sections".
 """
 
 from __future__ import annotations
@@ -35,35 +18,22 @@ if TYPE_CHECKING:
 
     Dims: TypeAlias = tuple[tuple[int, int], ...]
 
-HOST: Final = -1
-"""The host's address space."""
+HOST: Final = -1  # The host's address space
 
+# Nodes that `overlaps` visits before it gives up: 10 ms at most; pairs cut from one 4-D array needed 10 at most.
 SEARCH_LIMIT: Final = 10_000
-"""Nodes that `overlaps` visits before it gives up: 10 ms at most; pairs cut from one 4-D array needed 10 at most."""
 
-_LAYOUTS = 1024
-"""Layouts that are remembered: a program has arrays of few."""
+_LAYOUTS = 1024  # Layouts that are remembered: a program has arrays of few
 
 
 class Section(NamedTuple):
-    """The bytes that a list item covers, in canonical form; made by `section_of`.
+    """The bytes that a list item covers, in canonical form; made by `section_of`."""
 
-    Attributes
-    ----------
-    space : Hashable
-        The address space: `HOST` or a device's.
-    address : int
-        The lowest byte.
-    dims : tuple of (int, int)
-        ``(count, stride_nbytes)``, largest stride first; every count > 1, every stride > ``run_nbytes``.
-    run_nbytes : int
-        The innermost contiguous run; 0 for an item without elements, which has no ``dims``.
-    """
-
-    space: Hashable
-    address: int
+    space: Hashable  # the address space: `HOST` or a device's
+    address: int  # the lowest byte
+    # ``(count, stride_nbytes)``, largest stride first; every count > 1, every stride > ``run_nbytes``
     dims: tuple[tuple[int, int], ...]
-    run_nbytes: int
+    run_nbytes: int  # the innermost contiguous run; 0 for an item without elements, which has no ``dims``
 
     @property
     def nbytes(self) -> int:
@@ -97,18 +67,7 @@ def section_of(
 ) -> Section:
     """Return the section of an array.
 
-    Parameters
-    ----------
-    space : Hashable
-        The address space.
-    address : int
-        Address of element ``(0, …, 0)`` in bytes.
-    shape : sequence of int
-        Elements in each axis, each >= 0.
-    strides : sequence of int or None
-        Bytes, any sign, as long as ``shape``; None for a C-contiguous array.
-    itemsize : int
-        Bytes of an element.
+    ``address`` is that of element ``(0, …, 0)``. Strides are in bytes, of any sign; None means C-contiguous.
     """
     if strides is None:
         # This is on the path of every clause; the constructor of a named tuple costs as much as all the rest.
@@ -117,8 +76,8 @@ def section_of(
     return tuple.__new__(Section, (space, address + offset, dims, run))
 
 
-def overlaps(a: Section, b: Section) -> bool:
-    """Tell whether two sections share a byte; true as well if a search of `SEARCH_LIMIT` steps cannot decide."""
+def overlaps(a: Section, b: Section, limit: int = SEARCH_LIMIT) -> bool:
+    """Tell whether two sections share a byte; true as well if a search of ``limit`` steps cannot decide."""
     if a[0] != b[0] or not a[3] or not b[3]:
         return False
     if a[1] > b[1]:
@@ -142,7 +101,7 @@ def overlaps(a: Section, b: Section) -> bool:
         terms.append((stride, count))
         low += (count - 1) * stride
         high += (count - 1) * stride
-    return _reaches(terms, low, high)
+    return _reaches(terms, low, high, limit)
 
 
 def covers(outer: Section, inner: Section) -> bool:
@@ -173,27 +132,18 @@ def locate(
 ) -> tuple[int, tuple[int, ...]] | None:
     """Find a view within the packed copy of an array.
 
-    The array's elements are stored elsewhere without gaps, in C order of ``outer_shape``. The view's elements have
-    the same size as the array's; each must be one of them, at exactly its address, so a misaligned one is not.
+    The copy has the array's elements without gaps, in C order of ``outer_shape``. The view's elements have the same
+    size as the array's; each must be one of them, at exactly its address. Addresses are those of element ``(0, …, 0)``,
+    strides are in bytes of any sign.
+
+    Return the offset of the view's first element in the copy and its strides, both in **elements**; an axis of one
+    element has stride 1. Return None if an element of the view is not one of the array's, and for a view without
+    elements.
 
     Each address is written in digits, one for an axis of the array (largest stride first), and an axis of the view is
-    the difference between the digits of two neighbours. If the digits stay in range at both ends of every
-    axis of the view, they do in between: whatever is returned is right, for every array. It is complete for an
-    array whose rows do not interleave, except for views that no slicing of it makes and whose place in the packed copy
-    would have no strides.
-
-    Parameters
-    ----------
-    outer_shape, outer_strides, outer_address
-        The array: elements, bytes of any sign, address of element ``(0, …, 0)``.
-    address, shape, strides
-        The view, likewise.
-
-    Returns
-    -------
-    (int, tuple of int) or None
-        Offset of the view's first element in the packed copy and its strides, both in **elements**; an axis of one
-        element has stride 1. None if an element of the view is not one of the array's, and for a view without elements.
+    the difference between the digits of two neighbours. If the digits stay in range at both ends of every axis of the
+    view, they do in between: the result is right for every array. It is complete for an array whose rows do not
+    interleave, except for views that no slicing of it makes and whose place in the packed copy would have no strides.
     """
     if 0 in shape or 0 in outer_shape:
         return None
@@ -296,7 +246,7 @@ def _merge(axes: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def _reaches(terms: list[tuple[int, int]], low: int, high: int) -> bool:
+def _reaches(terms: list[tuple[int, int]], low: int, high: int, limit: int) -> bool:
     """Tell whether some ``sum(x[k] * stride[k])`` with ``0 <= x[k] < count[k]`` is in ``[low, high]``."""
     terms.sort()
     width, rest = _fold_run(terms, high - low + 1)
@@ -324,7 +274,7 @@ def _reaches(terms: list[tuple[int, int]], low: int, high: int) -> bool:
         first = max(0, -((extent[k] - low) // stride))
         last = min(count - 1, high // stride)
         steps += 1 + max(0, last - first)
-        if steps > SEARCH_LIMIT:
+        if steps > limit:
             return True
         stack += [(k, low - x * stride, high - x * stride) for x in range(first, last + 1)]
     return False

@@ -1,20 +1,9 @@
 """The work of the kernels that make strided copies.
 
-Theory of operation
--------------------
-`units` gives a kernel its work for a `Box`. Counting units, each thread finds its place by dividing the number of
-its unit by the count of each axis. 32-bit numbers and division by multiplication (Granlund and Montgomery,
-PLDI 1994) make that cheaper than the memory traffic, whatever the strides. Rows that are short become single elements
-as wide as the alignment allows (`UnitKind.FLAT`); longer ones are cut into segments, each for a group of lanes, which
-align themselves on the destination (`UnitKind.ROWS`), so that odd offsets cost next to nothing. Single elements whose
-neighbours differ on the two sides are read along the source and written along the destination (`UnitKind.TILES`).
-
-Memory is fetched 64 bytes at a time. Of short rows in the order of the destination, as where columns are dealt to
-owners, what is fetched with a row may be gone when it is asked for: 32 of 256 bytes were read at twice the price. So a
-short piece of the destination is followed by its neighbours in the source (`near`), and both sides move whole lines.
-
-Rejected: kernels specialised for each number of axes (no faster: the loop over axes is uniform), and 64-bit indices
-(a 64-bit division takes longer than the copy of its element).
+`units` gives a kernel its work for a `Box`: numbered units, from whose number a thread finds its place by division with
+32-bit numbers. Short rows become single elements (`UnitKind.FLAT`), longer ones segments (`UnitKind.ROWS`), and
+transpositions tiles (`UnitKind.TILES`). A short piece of the destination is followed by its neighbours in the source
+(`near`), because memory is fetched 64 bytes at a time. See docs/design/theory.md, "Kernels of strided copies".
 """
 
 from __future__ import annotations
@@ -32,23 +21,19 @@ if TYPE_CHECKING:
 
     Dim = tuple[int, int, int]
 
-WIDTHS = (16, 8, 4, 2, 1)
-"""Bytes that one load or store of a thread moves."""
+WIDTHS = (16, 8, 4, 2, 1)  # Bytes that one load or store of a thread moves
 
-SECTOR_NBYTES = 32
-"""What memory is read and written in."""
+SECTOR_NBYTES = 32  # What memory is read and written in
 
-TILE_LANES = 256
-"""Threads of a tile."""
+TILE_LANES = 256  # Threads of a tile
 
 
 class TurnedTile(NamedTuple):
-    """What the threads of a block turn round at once: ``along_src`` x ``along_dst`` squares.
+    """What the threads of a block turn round at once: ``along_src`` x ``along_dst`` squares."""
 
-    A square has ``word // width`` elements a side, so that whatever its elements, a thread moves words. The sides are
-    along the axis that is contiguous in the source, and the one in the destination. ``rates`` are about what arrays
-    that it fits reach of a contiguous copy, where each row begins at a sector of memory, and where not.
-    """
+    # A square has ``word // width`` elements a side, so that whatever its elements, a thread moves words. The sides are
+    # along the axis that is contiguous in the source, and the one in the destination. ``rates`` are about what arrays
+    # that it fits reach of a contiguous copy, where each row begins at a sector of memory, and where not.
 
     word: int
     along_src: int
@@ -56,6 +41,7 @@ class TurnedTile(NamedTuple):
     rates: tuple[float, float]
 
 
+# By the width of an element (H100, `benchmarks/run.py gpu --section parray` has the figures of what is chosen).
 TILES: dict[int, tuple[TurnedTile, ...]] = {
     16: (
         TurnedTile(16, 32, 32, (0.97, 0.98)),
@@ -101,56 +87,46 @@ TILES: dict[int, tuple[TurnedTile, ...]] = {
         TurnedTile(1, 8, 256, (0.36, 0.40)),
     ),
 }
-"""By the width of an element (H100, `benchmarks/run.py gpu --section parray` has the figures of what is chosen)."""
 
-_IDLE = 1 / 3
-"""What part of a tile is used counts with this power: threads without an element cost less than others."""
+_IDLE = 1 / 3  # What part of a tile is used counts with this power: threads without an element cost less than others
 
 _NARROW = 24
+# What single elements reach, by their width, where rows of the destination have no more than so many.
 _NARROW_RATES = {16: 0.91, 8: 0.91, 4: 0.85, 2: 0.47, 1: 0.24}
-"""What single elements reach, by their width, where rows of the destination have no more than so many."""
 
-MAX_UNITS = 1 << 31
-"""Units of one launch: what division by multiplication allows."""
+MAX_UNITS = 1 << 31  # Units of one launch: what division by multiplication allows
 
-MAX_AXES = 12
-"""Axes of one launch."""
+MAX_AXES = 12  # Axes of one launch
 
-ALIGNMENT = SECTOR_NBYTES
-"""All that a plan has to know of an address is where it lies between multiples of this."""
+ALIGNMENT = SECTOR_NBYTES  # All that a plan has to know of an address is where it lies between multiples of this
 
-_LEAST_EXTENT = 8
-"""Elements of a side from which tiles are worth it."""
+_LEAST_EXTENT = 8  # Elements of a side from which tiles are worth it
 
+# Bytes that never take more than `MAX_UNITS` threads: the smallest tile of single bytes takes the most a byte.
 _MAX_UNITS_NBYTES = MAX_UNITS * _LEAST_EXTENT**2 // TILE_LANES
-"""Bytes that never take more than `MAX_UNITS` threads: the smallest tile of single bytes takes the most a byte."""
 
-_MAX_ROW_NBYTES = (1 << 32) - 1
-"""Longest row of `UnitKind.ROWS`, which counts its bytes with 32 bits."""
+_MAX_ROW_NBYTES = (1 << 32) - 1  # Longest row of `UnitKind.ROWS`, which counts its bytes with 32 bits
 
 
+# About what is written in one piece before the neighbours in the source follow: 128 bytes to 1 KB are as fast.
 _NEAR_NBYTES = 256
-"""About what is written in one piece before the neighbours in the source follow: 128 bytes to 1 KB are as fast."""
 
+# Rows of such a piece: with fewer, it begins and ends within what is fetched too often.
 _LEAST_NEAR, _MOST_NEAR = 4, 64
-"""Rows of such a piece: with fewer, it begins and ends within what is fetched too often."""
 
+# Rows that are this far from each other, in the order of the copy, no longer find what was fetched with the other.
 _FAR_NBYTES = 32 << 10
-"""Rows that are this far from each other, in the order of the copy, no longer find what was fetched with the other."""
 
-_NEIGHBOUR_NBYTES = 128
-"""Rows whose beginnings are no farther apart, or twice their length, share what is fetched."""
+_NEIGHBOUR_NBYTES = 128  # Rows whose beginnings are no farther apart, or twice their length, share what is fetched
 
 
 class UnitKind(Enum):
     """What a unit of a kernel is."""
 
-    FLAT = "flat"
-    """An element of `Units.width` bytes, to which every address and stride is aligned."""
-    ROWS = "rows"
-    """A segment of a row, of `Units.segment_nbytes`, for `Units.lanes` threads; any alignment."""
+    FLAT = "flat"  # An element of `Units.width` bytes, to which every address and stride is aligned
+    ROWS = "rows"  # A segment of a row, of `Units.segment_nbytes`, for `Units.lanes` threads; any alignment
+    # A `TurnedTile` of elements of `Units.width` bytes, turned round in shared memory, for `Units.lanes` threads.
     TILES = "tiles"
-    """A `TurnedTile` of elements of `Units.width` bytes, turned round in shared memory, for `Units.lanes` threads."""
 
 
 class Axis(NamedTuple):
@@ -164,50 +140,26 @@ class Axis(NamedTuple):
 
 
 class Turned(NamedTuple):
-    """The two axes of a transposition: first the one that is contiguous in the destination, then that in the source.
+    """The two axes of a transposition: first the one that is contiguous in the destination, then that in the source."""
 
-    Attributes
-    ----------
-    tile : TurnedTile
-        What is turned round at once.
-    extents : (int, int)
-        Elements.
-    axes : (int, int)
-        Their places among the axes of the work.
-    """
-
-    tile: TurnedTile
-    extents: tuple[int, int]
-    axes: tuple[int, int]
+    tile: TurnedTile  # the block that is transposed at once
+    extents: tuple[int, int]  # in elements
+    axes: tuple[int, int]  # their places among the axes of the work
 
 
 class Units(NamedTuple):
-    """The work of a kernel.
+    """The work of a kernel."""
 
-    Attributes
-    ----------
-    kernel : UnitKind
-        What a unit is.
-    count : int
-        Number of units, 1 to `MAX_UNITS`.
-    width : int
-        Bytes of an element; 0 for `UnitKind.ROWS`.
-    lanes, segment_nbytes, row_nbytes : int
-        Threads of a unit; bytes of a unit and of a row, 0 unless for `UnitKind.ROWS`.
-    axes : tuple of Axis
-        Innermost first. For `UnitKind.ROWS` the first counts the segments of a row and moves nothing.
-    turned : Turned or None
-        For `UnitKind.TILES`, which two axes count tiles.
-    """
-
-    kernel: UnitKind
+    kernel: UnitKind  # the kind of unit
+    # number of units, 1 to `MAX_UNITS`
     count: int  # type: ignore[assignment]  # same
-    width: int
-    lanes: int
-    segment_nbytes: int
-    row_nbytes: int
+    width: int  # bytes of an element; 0 for `UnitKind.ROWS`
+    lanes: int  # threads of a unit; 0 unless for `UnitKind.ROWS`
+    segment_nbytes: int  # bytes of a unit; 0 unless for `UnitKind.ROWS`
+    row_nbytes: int  # 0 unless for `UnitKind.ROWS`
+    # innermost first; for `UnitKind.ROWS` the first counts the segments of a row and moves nothing
     axes: tuple[Axis, ...]
-    turned: Turned | None
+    turned: Turned | None  # for `UnitKind.TILES`: which two axes count tiles
 
 
 def divisor(count: int) -> tuple[int, int]:
@@ -217,17 +169,11 @@ def divisor(count: int) -> tuple[int, int]:
 
 
 def units(box: Box, dst: int, src: int, *, keeps_order: bool = False) -> Units | None:
-    """Return a kernel's work for a box with something in it, or None where it needs more than one launch.
+    """Return a kernel's work for a box with something in it, or None if it needs more than one launch.
 
-    Parameters
-    ----------
-    box : Box
-        The copy.
-    dst, src : int
-        Addresses of element ``(0, …, 0)`` on both sides, as `collapse` counts them; only what `ALIGNMENT`
-        leaves of them matters.
-    keeps_order : bool
-        Whether short rows are copied in the order of the box, whatever is near in the source: over a link.
+    ``dst`` and ``src`` are addresses of element ``(0, …, 0)``, as `collapse` counts them; only their remainders by
+    `ALIGNMENT` matter. ``keeps_order`` copies short rows in the order of the box, even if others are near in the
+    source: for a link.
     """
     row = box.row_nbytes
     if len(box.dims) >= MAX_AXES or row > _MAX_ROW_NBYTES:
@@ -261,10 +207,8 @@ def units(box: Box, dst: int, src: int, *, keeps_order: bool = False) -> Units |
 
 
 def near(box: Box) -> tuple[Dim, ...] | None:
-    """Return the axes of short rows, innermost first, so that neighbours in the source are near; see above.
-
-    None where a piece would not end where its axis does: `even` cuts that.
-    """
+    """Return the axes of short rows, innermost first, so that neighbours in the source are near; see above."""
+    # The result is None if a piece would not end where its axis does: `even` cuts such a box.
     dims = box.dims[::-1]
     found = _piece(box)
     if found is None:
@@ -335,8 +279,8 @@ def launches(box: Box, dst: int, src: int, *, keeps_order: bool = False) -> Iter
                 yield piece, work
 
 
+# Rows from which 8 threads a row are faster than elements of this width.
 _EIGHT_LANES_NBYTES = {16: 256, 8: 512, 4: 512, 2: 128, 1: 48}
-"""Rows from which 8 threads a row are faster than elements of this width."""
 
 
 def _lanes(row_nbytes: int, width: int) -> int:

@@ -22,10 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show the cache, or empty it and show what was in it; return the exit status.
 
-    Raises
-    ------
-    OSError, ExceptionGroup of OSError
-        The folder cannot be read; files cannot be removed.
+    Raise `OSError`, or an ``ExceptionGroup`` of them, if the folder cannot be read or files cannot be removed.
     """
     folder = diskcache.folder(os.environ)
     files = diskcache.clear(folder) if args.clear else diskcache.files(folder)

@@ -21,13 +21,7 @@ if TYPE_CHECKING:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show a runtime that is made here; return the exit status.
-
-    Raises
-    ------
-    ClauseError, DeviceUnavailableError
-        There is no such runtime.
-    """
+    """Show a runtime that is made here; return the exit status."""
     with open_runtime(args.devices, os.environ) as runtime:
         facts: dict[str, Any] = {
             "version": omp.__version__,

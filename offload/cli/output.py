@@ -60,13 +60,7 @@ def any_text() -> Iterator[None]:
 
 
 def flush() -> None:
-    """Write what the standard output holds back.
-
-    Raises
-    ------
-    OSError
-        It cannot be written: nobody reads it any more, or there is no space.
-    """
+    """Flush the standard output; raise `OSError` if its reader has gone, or there is no space."""
     if sys.stdout is not None:
         sys.stdout.flush()
 

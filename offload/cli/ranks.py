@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from mpi4py import MPI
 
+# How long a launcher may take to read what a rank has written: MPICH's drops the rest when the job is aborted.
 _FORWARDED_S = 0.1
-"""How long a launcher may take to read what a rank has written: MPICH's drops the rest when the job is aborted."""
 
 
 @contextmanager

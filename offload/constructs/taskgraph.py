@@ -6,9 +6,8 @@ import functools
 import inspect
 import threading
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from offload.arrays.containers import MOST_PARTS
 from offload.constructs.call import DirectiveFunction, decorate
@@ -31,8 +30,7 @@ if TYPE_CHECKING:
     from offload.runtime.runtime import Runtime
     from offload.tasks.region import Region
 
-_MOST_RECORDS = 8
-"""Records of one construct: as many as API.md says."""
+_MOST_RECORDS = 8  # Records of one construct: as many as API.md says
 
 
 def _check_graph_id(value: Any) -> Hashable:
@@ -140,12 +138,9 @@ class TaskgraphFunction(DirectiveFunction):
         return self._records.shown()
 
     def _record(self, scope: Scope, frame: Region, key: Key) -> Replay | None:
-        """Run the body and return its record; None if it cannot be replayed, or a task has failed.
+        """Run the body and return its record, or None if it cannot be replayed or a task has failed.
 
-        Raises
-        ------
-        UsageError
-            The body, or a task, has changed an argument that is a copy of the caller's.
+        Raise `UsageError` if the body or a task has changed an argument that is a copy of the caller's.
         """
         graph = TaskGraph(scope.runtime)
         args, kwargs = key.given
@@ -182,10 +177,8 @@ class TaskgraphFunction(DirectiveFunction):
 
 
 def _bound_to(function: Any) -> tuple[Any, ...]:
-    """Return the objects that a callable has besides its arguments: a method's, a partial function's.
-
-    A task that is the region itself looks into its own object when it runs.
-    """
+    """Return the objects that a callable has besides its arguments: a method's, a partial function's."""
+    # A task that is the region itself looks into its own object when it runs.
     if isinstance(function, functools.partial):
         return (*_bound_to(function.func), *function.args, *function.keywords.values())
     if hasattr(function, "__self__"):
@@ -271,31 +264,15 @@ class _Records:
             self._found = [(key, record) for key, record in self._found if record.runtime is not runtime]
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What a task graph keeps of a call.
-
-    Attributes
-    ----------
-    graph_id : hashable
-    n_tasks : int
-        Tasks of a replay, where they go to streams and workers one by one.
-    is_captured : bool
-        Whether the last replay was one graph of the device.
-    why_not : str
-        Why the last replay was none; empty where it was, and before the first.
-    n_captured : int
-        How often the region has been captured: once, and again when what it uses was elsewhere.
-    nbytes : int
-        Bytes of device memory that belong to the graph.
-    """
+class Record(NamedTuple):
+    """The state of a task graph's record, for users."""
 
     graph_id: Hashable
-    n_tasks: int
-    is_captured: bool
-    why_not: str
-    n_captured: int
-    nbytes: int
+    n_tasks: int  # tasks of a replay, if they go to streams and workers one by one
+    is_captured: bool  # whether the last replay was one graph of the device
+    why_not: str  # why the last replay was not a graph; empty if it was, and before the first
+    n_captured: int  # how often the region has been captured: once, and again when its storage has moved
+    nbytes: int  # device memory that belongs to the graph
 
 
 def taskgraph(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:

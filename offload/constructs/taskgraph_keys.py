@@ -1,24 +1,8 @@
-"""Keys: which calls of a task graph stand for each other, and what the body is given that is recorded.
+"""Keys: which calls of a task graph share a record, and the arguments of the body that is recorded.
 
-Theory of operation
--------------------
-A record stands for its arguments as they were: arrays and device arrays for their storage, anything else for its value.
-The caller may change a list afterwards, and the tasks of the record may change what they are given. So when a call is
-to be recorded, what has a value of its own and can change is copied, twice: the body gets one copy, the key keeps the
-other, to compare later calls with, and to see that the first is as it was.
-
-*By value* are containers, dataclasses with ``eq``, and any other object that a copy of it equals, each with what is in
-it. *By reference* are arrays, and objects that equal themselves alone: plain instances, functions, iterators, what
-cannot be copied, what ``==`` gives no truth value for, and what has a finalizer, which its copies would run as well.
-Their state is theirs, as everywhere in Python.
-
-Arrays that such objects hold belong to the key as well (`offload.constructs.taskgraph_reach`). If the body or a task
-gives an object other arrays, the call is not recorded: a replay runs no line of the body.
-
-Whether the body's copy is as it was is a question of all attributes, also of those that ``==`` does not look at.
-
-Rejected: to give the body the caller's objects and compare those again at a replay (another thread, or the caller after
-``nogroup``, could change them while tasks read them); to write changes back (a replay could not).
+Arrays count by their storage, and so do objects that equal only themselves, by identity. Other arguments count by
+value, and are copied twice: the body gets one copy; the key keeps the other, to compare later calls with, and to see
+whether the first has changed. See docs/design/theory.md, "Keys of task graphs".
 """
 
 from __future__ import annotations
@@ -43,17 +27,9 @@ if TYPE_CHECKING:
 
 
 class Key:
-    """What a record is kept under; it keeps the arguments, so that no storage of theirs names something new.
+    """The key of a record; it keeps the arguments, so no other object can take the address of their storage.
 
-    Attributes
-    ----------
-    given : tuple of (tuple, dict)
-        What the body is called with: the arguments, or where those may change a copy.
-
-    Raises
-    ------
-    TooMuchError
-        The arguments reach too many objects.
+    Raise `TooMuchError` if the arguments reach too many objects.
     """
 
     __slots__ = (
@@ -72,6 +48,7 @@ class Key:
         self._runtime = runtime
         self._bound = bound
         self.graph_id = graph_id
+        # the body's arguments, as (args, kwargs): copies of those that may change
         self._args = self.given = args, kwargs
         self._signed = _signed_call(args, kwargs)
         self._layouts: list[Any] = []
@@ -140,11 +117,9 @@ class Key:
         return f"argument {name}, a {type(kwargs[name]).__name__}," if name else "an argument"
 
     def is_plainly(self, runtime: Runtime, graph_id: Hashable, args: tuple[Any, ...]) -> bool:
-        """Tell whether positional arguments are those of the key, where that can be told without signing them.
-
-        Arrays have to be the same objects. Their memory is the same then: this refers to them, so that they cannot be
-        resized.
-        """
+        """Tell whether positional arguments are those of the key, where that can be told without signing them."""
+        # Arrays have to be the same objects. Their memory is the same then: this refers to them, so that they cannot be
+        # resized.
         mine = self._args[0]
         if runtime is not self._runtime or not self._is_plain or len(args) != len(mine) or graph_id != self.graph_id:
             return False
@@ -190,10 +165,9 @@ def _is_same(value: Any, other: Any) -> bool:
 
 
 class _Value:
-    """An argument that is no array: equal to one of its type that it is identical with, or the same as.
+    """An argument that is no array: equal to one of its type that it is identical with, or the same as."""
 
-    One that is ``alone`` is equal to itself only.
-    """
+    # One that is ``alone`` is equal to itself only.
 
     __slots__ = ("_is_alone", "_value")
 
@@ -225,11 +199,9 @@ def _signed_call(args: tuple[Any, ...], kwargs: dict[str, Any], alone: Container
 
 
 def _signed(value: Any, alone: Container[int] = ()) -> Any:
-    """Return what two arguments have in common that stand for each other, as it is now.
-
-    Objects are referred to: of what the caller may change a copy is signed (`Key.keep`). Those whose `id` is in
-    ``alone`` equal nothing but themselves.
-    """
+    """Return what two arguments have in common that stand for each other, as it is now."""
+    # Objects are referred to: of what the caller may change a copy is signed (`Key.keep`). Those whose `id` is in
+    # ``alone`` equal nothing but themselves.
     if isinstance(value, np.ndarray):
         address = value.__array_interface__["data"][0]
         return type(value), address, value.shape, value.strides, value.dtype, value.flags.writeable
@@ -265,16 +237,10 @@ _CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, np.dty
 
 
 class _Copies:
-    """Copies of arguments, and of what is in them; what occurs twice is copied once.
-
-    Attributes
-    ----------
-    alone : set of int
-        By `id`, objects that cannot be copied, or do not equal their copies.
-    """
+    """Copies of arguments and of their contents; an object that occurs twice is copied once."""
 
     def __init__(self) -> None:
-        self.alone: set[int] = set()
+        self.alone: set[int] = set()  # ids of objects that cannot be copied, or do not equal their copies
         self._made: dict[int, tuple[Any, Any]] = {}  # with the original, whose id stays its own
 
     def beside(self, others: _Copies) -> Iterator[tuple[Any, Any]]:

@@ -1,27 +1,8 @@
 """Storage that the arguments of a task graph reach through objects: a part of the key of its records.
 
-Theory of operation
--------------------
-The body of a task graph takes arrays out of the objects that it is given, and the recorded tasks keep those arrays. The
-program may give the objects other arrays between two calls. The key of a record therefore has every array that the
-arguments reach, with the path to it. Paths lead through attributes, slots, class attributes, items, the object of a
-method, the arguments of a partial function, and the variables of a closure. If a path ends in another array, the call
-does not find the record.
-
-*Identity.* An object on a path counts by identity, also a list or a dict. A recorded task may have been given that very
-object; the program may change it after the arguments have come to hold an equal one. By contents count tuples, frozen
-sets, methods, and the objects that the key copies (see `offload.constructs.taskgraph_keys`).
-
-*Pruning.* Only paths to arrays count. A list of log lines may grow, and a number may change.
-
-*Bound.* Each call with such objects looks through them. A call whose arguments reach more than `MOST_PARTS` objects is
-not recorded.
-
-Modules, the globals of functions, and objects of the library and of the standard library are not looked into, except
-containers. An array that a body finds there is the recording's.
-
-Rejected: to have the numbers in objects in the key too (a counter would have every call recorded); to look at the
-arrays of the recorded tasks instead (a body that chooses among arrays may find another one).
+The key has every array that the arguments reach, with the path to it. Objects on a path count by identity; tuples,
+frozen sets, methods, and the objects that the key copies count by contents. Only paths to arrays count. A call that
+reaches more than `MOST_PARTS` objects is not recorded. See docs/design/theory.md, "Arrays that task graphs reach".
 """
 
 from __future__ import annotations
@@ -61,32 +42,28 @@ _OPAQUE = (ModuleType, CodeType, FrameType, Enum, np.dtype, np.generic, np.ufunc
 
 _METHODS = (MethodType, BuiltinFunctionType)
 
-_FIXED = (tuple, frozenset, *_METHODS)
-"""Objects that have the same parts as long as they live."""
+_FIXED = (tuple, frozenset, *_METHODS)  # Objects that have the same parts as long as they live
 
+# Classes whose objects have items and no attributes.
 _CONTAINERS = {tuple, frozenset, list, set, dict, deque, np.ndarray}
-"""Classes whose objects have items and no attributes."""
 
+# Attributes of a class that hold no arrays themselves.
 _OF_CLASSES = (FunctionType, classmethod, staticmethod, property, GetSetDescriptorType, MemberDescriptorType)
-"""Attributes of a class that hold no arrays themselves."""
 
+# Modules of the standard library whose objects hold objects of the program.
 _OPEN = {
     *("_collections", "_functools", "_thread", "_weakrefset", "array", "builtins", "collections", "concurrent"),
     *("ctypes", "functools", "itertools", "mmap", "multiprocessing", "operator", "queue", "types", "weakref"),
 }
-"""Modules of the standard library whose objects hold objects of the program."""
 
-_CLOSED = sys.stdlib_module_names - _OPEN
-"""Libraries into whose objects nobody looks: loggers, threads, event loops."""
+_CLOSED = sys.stdlib_module_names - _OPEN  # Libraries into whose objects nobody looks: loggers, threads, event loops
 
-_NO_CLASSES = sys.stdlib_module_names | {"numpy", "offload"}
-"""Libraries whose classes hold no arrays of the program."""
+_NO_CLASSES = sys.stdlib_module_names | {"numpy", "offload"}  # Libraries whose classes hold no arrays of the program
 
+# Attributes of arrays that are not NumPy's.
 _SAYINGS = ("__offload_section__", "__cuda_array_interface__", "__dlpack__")
-"""Attributes of arrays that are not NumPy's."""
 
-_NUMBERS_AS_ONE = 64
-"""Numbers in a list that are passed over in the time that one object takes."""
+_NUMBERS_AS_ONE = 64  # Numbers in a list that are passed over in the time that one object takes
 
 
 class TooMuchError(Exception):
@@ -96,28 +73,16 @@ class TooMuchError(Exception):
 class _How(IntEnum):
     """How an object that is reached becomes a part of the key."""
 
-    SIGNED = auto()
-    """By value, with the arrays in it: the key compares those itself."""
-    COPIED = auto()
-    """By value: the key has a copy, which holds the arrays themselves."""
-    SHARED = auto()
-    """By identity."""
+    SIGNED = auto()  # By value, with the arrays in it: the key compares those itself
+    COPIED = auto()  # By value: the key has a copy, which holds the arrays themselves
+    SHARED = auto()  # By identity
 
 
 class GraphReach:
     """The arrays that arguments reach through objects, and the paths to them, as they are now.
 
-    Parameters
-    ----------
-    args : tuple
-        The arguments, which the key compares by value.
-    bound : tuple
-        Objects that the body has besides its arguments.
-
-    Raises
-    ------
-    TooMuchError
-        They reach too much.
+    The key compares ``args`` by value; ``bound`` are objects that the body has besides its arguments. Raise
+    `TooMuchError` if they reach too much.
     """
 
     __slots__ = ("_arrays", "_classes", "_copied", "_found_in", "_kept", "_n_left", "_objects", "_todo")
@@ -222,10 +187,9 @@ def _storage_of(value: Any, *, is_shared: bool) -> Any:
 
 
 def _foreign_storage_of(value: Any) -> Any:
-    """Return what identifies an array of a device or of another library; None for any other object.
-
-    The class says whether an object is one. To ask the object may run code of the program: ``__getattr__`` of a proxy.
-    """
+    """Return what identifies an array of a device or of another library; None for any other object."""
+    # The class says whether an object is one. To ask the object may run code of the program: ``__getattr__`` of a
+    # proxy.
     kind, own = type(value), getattr(value, "__dict__", ())
     if not any(hasattr(kind, name) or name in own for name in _SAYINGS):
         return None

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 Kind: TypeAlias = Literal["so", "cubin"]
 
+# How this module names its files: whatever else is in a folder that a program names is left alone.
 _NAME = re.compile(r"[0-9a-f]{64}\.(so|cubin|sha256)(\.[0-9a-f]{8}\.part)?")
-"""How this module names its files: whatever else is in a folder that a program names is left alone."""
 
 
 def folder(environ: Mapping[str, str]) -> Path:
@@ -40,30 +40,16 @@ def folder(environ: Mapping[str, str]) -> Path:
     return base / "offload" / "loops"
 
 
+# Where Linux has the open files of a process, as links that lead to them and not to their names.
 OPEN_FILES: Final = Path("/proc/self/fd")
-"""Where Linux has the open files of a process, as links that lead to them and not to their names."""
 
 
 @contextlib.contextmanager
 def held(where: Path, open_files: Path = OPEN_FILES) -> Iterator[Path]:
-    """Yield a path that leads to a folder for as long as the block lasts, whoever renames folders above it.
+    """Yield a path to a folder that stays valid in this process for the block, even if folders above it are renamed.
 
-    Parameters
-    ----------
-    where : Path
-        A folder that is the user's alone.
-    open_files : Path
-        Where the system has links to the open files of the process, if it has any.
-
-    Yields
-    ------
-    Path
-        To be used in this process.
-
-    Raises
-    ------
-    OSError
-        The folder cannot be opened, or others may change it.
+    The folder must belong to the user alone: raise `OSError` if it cannot be opened, or others may change it.
+    ``open_files`` is where the system has links to the open files of the process, if it has any.
     """
     if not hasattr(os, "O_DIRECTORY"):  # no POSIX: the system's own rules hold
         yield where
@@ -105,12 +91,9 @@ def store(where: Path, key: str, kind: Kind, contents: bytes, open_files: Path =
 
 
 def files(where: Path) -> dict[Path, int]:
-    """Return what is kept there, also what writers have left unfinished, with its size in bytes.
+    """Return the kept files, with those that writers left unfinished, and their sizes in bytes.
 
-    Raises
-    ------
-    OSError
-        The folder is there, and cannot be read.
+    Raise `OSError` if the folder exists but cannot be read.
     """
     found = {}
     with contextlib.suppress(FileNotFoundError), os.scandir(where) as entries:
@@ -122,14 +105,9 @@ def files(where: Path) -> dict[Path, int]:
 
 
 def clear(where: Path) -> dict[Path, int]:
-    """Remove what is kept there, and return it, as `files` does. Processes keep what they have loaded.
+    """Remove the kept files and return them, as `files` does. Processes keep what they have loaded.
 
-    Raises
-    ------
-    OSError
-        The folder is there, and cannot be read.
-    ExceptionGroup
-        Of the `OSError` of each file that cannot be removed; the others are.
+    Raise an ``ExceptionGroup`` with the `OSError` of each file that cannot be removed; the others are removed.
     """
     kept = files(where)
     failures = []

@@ -6,24 +6,14 @@ import os
 
 
 class Host:
-    """The initial device.
-
-    Attributes
-    ----------
-    number : int
-        Its device number, the number of non-host devices.
-    kind : str
-        ``"host"``.
-    name : str
-        The machine's.
-    """
+    """The initial device."""
 
     __slots__ = ("kind", "name", "number")
 
     def __init__(self, number: int) -> None:
-        self.number = number
+        self.number = number  # the number of non-host devices
         self.kind = "host"
-        self.name = os.uname().nodename if hasattr(os, "uname") else "host"
+        self.name = os.uname().nodename if hasattr(os, "uname") else "host"  # the machine's
 
     def synchronize(self) -> None:
         """Do nothing: the host has no streams."""

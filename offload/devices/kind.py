@@ -102,13 +102,7 @@ class Kind(ABC):
 
 
 def parse_nbytes(text: str, name: str) -> int:
-    """Return a number of bytes written as ``1000000``, ``64M`` or ``2GiB`` (powers of 1024).
-
-    Raises
-    ------
-    ClauseError
-        ``text`` is no such number, or 0.
-    """
+    """Return a number of bytes written as ``1000000``, ``64M`` or ``2GiB`` (powers of 1024); it must be at least 1."""
     match = _SIZE.fullmatch(text)
     number = float(match[1]) * _UNITS[match[2].lower()] if match else 0
     nbytes = int(number) if number < 2**63 else 0

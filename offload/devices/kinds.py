@@ -22,12 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from importlib.metadata import EntryPoints
 
-ENTRY_POINTS = "offload.devices"
-"""The group of entry points whose names are kinds of devices."""
+ENTRY_POINTS = "offload.devices"  # The group of entry points whose names are kinds of devices
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+# Words that mean something else where kinds and OpenACC's types of devices are named.
 _TAKEN = frozenset({"none", "host", "default", "not_host"})
-"""Words that mean something else where kinds and OpenACC's types of devices are named."""
 
 _kinds: dict[str, Kind] = {kind.name: kind for kind in (CudaKind(), SimKind())}
 
@@ -59,14 +58,10 @@ def register(kind: Kind) -> None:
 
 
 def find(name: str) -> Kind | None:
-    """Return the kind of a name, in lower case; None if there is none, also among the entry points.
+    """Return the kind of a name, in lower case, or None; entry points count.
 
-    Raises
-    ------
-    DeviceUnavailableError
-        There is an entry point of that name which cannot be loaded.
-    ClauseError
-        It has no kind of that name.
+    Raise `DeviceUnavailableError` if the entry point cannot be loaded, and `ClauseError` if it has no kind of that
+    name.
     """
     kind = _kinds.get(name)
     if kind is not None or not _NAME.fullmatch(name):

@@ -15,18 +15,10 @@ from offload.errors import RegionClosedError
 
 
 class Retired(NamedTuple):
-    """What has become of an allocation.
+    """The end of an allocation."""
 
-    Attributes
-    ----------
-    what : object
-        What messages call it: the list item that was mapped, or the block that was allocated.
-    routine : str
-        The routine that freed it; empty where its mapping has ended.
-    """
-
-    what: object
-    routine: str = ""
+    what: object  # the name for messages: the mapped list item, or the allocated block
+    routine: str = ""  # the routine that freed it; empty if its mapping has ended
 
     def error(self, array: Any) -> RegionClosedError:
         """Return the error for an operation on ``array``, which lies in the allocation."""
@@ -62,5 +54,5 @@ class _Array:
 
 _ALONE = _Array()
 
+# What `sys.getrefcount` says of an attribute to which one object refers: of the memory of an array that is alone.
 REFERENCES_ALONE: Final = getrefcount(_ALONE.memory)
-"""What `sys.getrefcount` says of an attribute to which one object refers: of the memory of an array that is alone."""

@@ -1,15 +1,9 @@
-"""Which work goes to which stream of a device.
+"""The stream on which a piece of work goes.
 
-A `Lane` is a stream with what the runtime knows of it: how many pieces of work have been put there, and up to where it
-has waited for other lanes. A task is launched on the lane of a predecessor that nobody has followed there yet: then
-nothing has to be waited for. So a chain stays on its lane, also where it shares that with others, and what fans out is
-spread. Any other task takes the lane that has been idle longest; a new one is opened only while that is not known to
-have done its work, so that a program that waits for each of its tasks has one stream. While a task is being launched
-its lane is its own, so that two launches never mix on one stream.
-
-Copies in, kernels and copies out of one task are in order anyway, so that they share a lane; those of different tasks
-overlap as the hardware has engines for them. Rejected: streams for copies of their own, with two more events and two
-more waits a task.
+A task is launched on the lane of a predecessor that no other task has followed there yet, because then it need not
+wait. Any other task takes the lane that has been idle longest; a new one is opened only while that is not known to be
+done. A launch owns its lane, so two launches never mix on one stream. Copies and kernels of one task share a lane. See
+docs/design/theory.md, "Lanes".
 """
 
 from __future__ import annotations
@@ -27,11 +21,10 @@ if TYPE_CHECKING:
 
     from offload.devices.base import Device
 
+# Lanes over which unrelated tasks are spread: more than the copy engines and queues that overlap in practice.
 POOL_SIZE = 8
-"""Lanes over which unrelated tasks are spread: more than the copy engines and queues that overlap in practice."""
 
-POOL_LIMIT = 64
-"""Lanes that may be in use at a time, when launches are held up."""
+POOL_LIMIT = 64  # Lanes that may be in use at a time, when launches are held up
 
 
 @contextmanager
@@ -48,26 +41,16 @@ _new = object.__new__
 
 
 class Point:
-    """A place in a lane: everything put there up to ``sequence``.
-
-    Attributes
-    ----------
-    event : object
-        What was recorded there; None once the gate has found that the lane has passed it.
-    is_followed : bool
-        Whether a task has been launched on the lane because of this point.
-    item : object
-        The gate's.
-    """
+    """A place in a lane: everything put there up to ``sequence``."""
 
     __slots__ = ("event", "is_followed", "item", "lane", "sequence")
 
     def __init__(self, lane: Lane, sequence: int, event: Any) -> None:
         self.lane = lane
         self.sequence = sequence
-        self.event = event
-        self.is_followed = False
-        self.item: Any = None
+        self.event = event  # recorded there; None once the gate has found that the lane has passed it
+        self.is_followed = False  # whether a task has been launched on the lane because of this point
+        self.item: Any = None  # the gate's
 
 
 class Lane:
@@ -81,21 +64,9 @@ class Lane:
     """
 
     __slots__ = (
-        "__weakref__",
-        "_free",
-        "_waited",
-        "device",
-        "end",
-        "joined",
-        "lock",
-        "number",
-        "of_queue",
-        "passed",
-        "pool",
-        "sequence",
-        "spare",
-        "stream",
-    )
+        "__weakref__", "_free", "_waited", "device", "end", "joined", "lock", "number", "of_queue", "passed", "pool",
+        "sequence", "spare", "stream",
+    )  # fmt: skip
 
     def __init__(
         self, device: Device, stream: Any, number: int, pool: StreamPool | None = None, *, of_queue: bool = False
@@ -115,11 +86,9 @@ class Lane:
         self.spare: Any = None
 
     def mark(self) -> Point:
-        """Record an event at the tail of the stream and return the place.
-
-        No lock is taken, which would cost as much as all else here. Where another thread has marked the lane meanwhile,
-        the event is recorded once more, so that events and sequences are in one order.
-        """
+        """Record an event at the tail of the stream and return the place."""
+        # No lock is taken, which would cost as much as all else here. Where another thread has marked the lane
+        # meanwhile, the event is recorded once more, so that events and sequences are in one order.
         point = _new(Point)  # without a call of `Point.__init__`, which takes as long again
         point.lane = self
         point.is_followed = False
@@ -132,11 +101,9 @@ class Lane:
                 return point
 
     def wait_for(self, points: Iterable[Point]) -> None:
-        """Hold what follows on this lane until the points have passed; enqueue only the waits that are needed.
-
-        None is for this lane itself, whose work runs in order; of several points on another lane only the
-        latest, and none that an earlier wait has covered.
-        """
+        """Hold what follows on this lane until the points have passed; enqueue only the waits that are needed."""
+        # This lane's own work runs in order and needs no wait. Of several points on another lane only the latest needs
+        # one, unless an earlier wait has covered it.
         latest: dict[Lane, Point] | None = None
         for point in points:
             lane = point.lane
@@ -180,10 +147,8 @@ class Lane:
             return False
 
     def note_passed(self, point: Point | None, start_s: float) -> tuple[float, float]:
-        """Note that a launch is complete, to its point; return when it began, at ``start_s`` or later, and ended.
-
-        It began when the one before it on the lane had ended, if that was later.
-        """
+        """Note that a launch is complete, to its point; return when it began, at ``start_s`` or later, and ended."""
+        # It began when the one before it on the lane had ended, if that was later.
         sequence, ended_s = self.passed
         end_s = perf_counter()  # after those were read, which other threads note
         if point is None or point.sequence < sequence:  # the device is lost, or a later one was noticed before

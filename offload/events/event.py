@@ -59,17 +59,9 @@ class Event:
     """
 
     __slots__ = (
-        "__weakref__",
-        "_failure",
-        "_followers",
-        "_fulfilled",
-        "_is_awaited",
-        "_is_stale",
-        "_lock",
-        "_promise",
-        "_task",
-        "_value",
-    )
+        "__weakref__", "_failure", "_followers", "_fulfilled", "_is_awaited", "_is_stale", "_lock", "_promise",
+        "_task", "_value",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -245,13 +237,7 @@ class Event:
                 raise
 
     def attach(self, task: Any) -> None:
-        """Bind the event to its task.
-
-        Raises
-        ------
-        EventError
-            It has one.
-        """
+        """Bind the event to its task; raise `EventError` if it has one."""
         with self._lock:
             if self._task is not None:
                 task = self._task()
@@ -369,13 +355,7 @@ def fulfill_event(event: Event) -> None:
 
 
 def check_event(value: Any) -> Event | None:
-    """Return the event of a ``detach=`` argument.
-
-    Raises
-    ------
-    EventError
-        It is none.
-    """
+    """Return the event of a ``detach=`` argument; raise `EventError` if it is not an event."""
     if value is not None and not isinstance(value, Event):
         raise EventError(f"detach: {value!r:.60} is not an event; make one with offload.Event()")
     return value

@@ -1,34 +1,9 @@
-"""The gate: finds out which device work has passed, and says so to the host.
+"""The gate: finds out which device work has passed, and informs the host.
 
-Theory of operation
--------------------
-Whoever wants to know about a point in a stream adds it with an item to be told. The points of one *lane* (a stream and
-what the runtime knows of it) pass in order. A stream callback posts one wake-up, with
-no Python in it, and the one completer thread then asks the events how far each stream has got. One
-callback is outstanding on a lane: it is enqueued at the tail and covers every item before it; when that point has
-passed and there are more, the next is enqueued at what is then the tail. A stream that is kept busy so
-pays for one callback per wake-up, not for one per task (a callback after every kernel costs 21 µs a kernel,
-one after every tenth costs nothing that can be seen).
-
-While nobody on the host waits, there is no callback at all: the completer asks a few hundred times a second, so that
-tasks are let go. It is not woken for that: when nothing is left it goes on looking for a while before it sleeps until
-it is called, since a wake-up in the middle of a series of launches costs those a change of threads. Somebody who waits
-for everything makes the gate *hurry*: then each busy lane has its callback. A point that somebody waits for is
-*watched*, and its lane has one too.
-
-A callback is not all that the completer relies on then. One at the tail comes late for a point far ahead of it; to
-be woken by the driver was seen to take 0.1 to 0.2 ms where to look by itself took 0.05; and CUDA makes no
-callback after an error, but the events of a failed device raise, and every item of it fails. So it looks every 100 µs,
-and every millisecond once that has been in vain for some time.
-
-A launch adds its point without the lock where nobody waits, by one step of the lane's deque: it has the lane until
-then, so that no other thread adds to that. All else is done under the lock, and counts with points that are added
-meanwhile. A lane without points has no deque. Where a point has been added to one just taken away, it has either been
-told before, or is added anew.
-
-Where threads that wait look themselves, a callback is worth what it costs only once those looks have become rare: it
-takes longer than they do, holds the stream up, and wakes the completer just when the thread that waits needs the GIL.
-So there is none before; and while others look, the completer does so every millisecond.
+The points of a lane pass in order. A stream callback posts one wake-up; the completer thread then asks the events how
+far each stream has got. A lane has at most one callback, at its tail, and only if a thread waits for one of its points
+(*watched*) or for everything (*hurry*). Otherwise the completer polls. A launch adds its point without the lock: it
+owns the lane until then. All else happens under the lock. See docs/design/theory.md, "The gate".
 """
 
 from __future__ import annotations
@@ -46,17 +21,13 @@ if TYPE_CHECKING:
     from offload.events.wakeup import Wakeup
 
 _WATCH_S, _LONG_WATCH_S = 100e-6, 1e-3
-_LONG = 200
-"""Looks in vain from which on a wait is a long one."""
+_LONG = 200  # Looks in vain from which on a wait is a long one
 
-_IDLE_S = 4e-3
-"""Between two looks when nobody waits: rare enough to leave the GIL to whoever launches."""
+_IDLE_S = 4e-3  # Between two looks when nobody waits: rare enough to leave the GIL to whoever launches
 
-_FRAMES = 16
-"""Python's frames that telling an item takes, with some to spare."""
+_FRAMES = 16  # Python's frames that telling an item takes, with some to spare
 
-_IDLE_LOOKS = 25
-"""Looks that find nothing before the completer sleeps until it is called."""
+_IDLE_LOOKS = 25  # Looks that find nothing before the completer sleeps until it is called
 
 
 class GateItem(Protocol):
@@ -71,41 +42,21 @@ class GateItem(Protocol):
 
 
 class GatePoint(Protocol):
-    """A place on a lane.
+    """A place on a lane."""
 
-    Attributes
-    ----------
-    event : object
-        What was recorded there; None once it has passed.
-    item : GateItem or None
-        What the gate tells that it has passed; None before and after.
-    sequence : int
-        The order of the points of a lane.
-    """
-
-    event: Any
-    item: Any
+    event: Any  # recorded there; None once it has passed
+    item: Any  # the one to inform when it has passed; None before and after
     lane: Any
-    sequence: int
+    sequence: int  # the order of the points of a lane
 
 
 class Gate:
-    """One completer thread and the items that it looks after.
+    """One completer thread and its items."""
 
-    Parameters
-    ----------
-    wakeup : Wakeup
-        What callbacks post.
-    others_look : bool
-        Whether threads that wait look themselves.
-    close_s : float
-        How long closing waits for events that no task waits for: every task is complete by then.
-    """
-
-    def __init__(self, wakeup: Wakeup, *, others_look: bool = False, close_s: float = 5.0) -> None:
-        self.close_s = close_s
-        self._wakeup = wakeup
-        self._others_look = others_look
+    def __init__(self, wakeup: Wakeup, *, others_look: bool = False) -> None:
+        self.close_s = 5.0  # how long closing waits for events that no task waits for: every task is complete by then
+        self._wakeup = wakeup  # callbacks post it
+        self._others_look = others_look  # whether waiting threads look themselves
         self._lanes: dict[Any, deque[GatePoint]] = {}
         self._armed: dict[Any, GatePoint] = {}
         self.watched: dict[GatePoint, None] = {}  # points that somebody on the host waits for, the oldest first
@@ -192,10 +143,8 @@ class Gate:
         return called
 
     def glance(self) -> bool:
-        """Tell the oldest item that somebody waits for, if its point has passed and it is quiet; return whether.
-
-        For a thread that launches: the completer would have to get the GIL from it.
-        """
+        """Tell the oldest item that somebody waits for, if its point has passed and it is quiet; return whether."""
+        # A thread that launches calls this, because the completer would have to get the GIL from it.
         item: GateItem | None = None
         try:
             with self._lock:
@@ -254,11 +203,9 @@ class Gate:
                 return
 
     def look(self) -> bool:
-        """Tell every item that has passed; return whether the gate is closed and nothing is left.
-
-        The completer does so; so may a thread that waits, which then need not be woken. Whoever tells items runs what
-        they have to run, callbacks of tasks for one. One that waits in a callback tells those that are left.
-        """
+        """Tell every item that has passed; return whether the gate is closed and nothing is left."""
+        # The completer does so; so may a thread that waits, which then need not be woken. Whoever tells items runs what
+        # they have to run, callbacks of tasks for one. One that waits in a callback tells those that are left.
         with self._lock:
             self._n_looks += 1
             for lane, points in list(self._lanes.items()):
@@ -271,10 +218,9 @@ class Gate:
         return finished
 
     def arrives(self, point: GatePoint) -> bool:
-        """Tell the items of a lane up to a point that has been added, if it has passed; return whether it has.
-
-        For a thread that waits for that point alone, and as `look`: the lane is asked once, and the others not at all.
-        """
+        """Tell the items of a lane up to a point that has been added, if it has passed; return whether it has."""
+        # For a thread that waits for that point alone, and as `look`: the lane is asked once, and the others not at
+        # all.
         event, lane = point.event, point.lane
         try:
             # Where the event has been recorded anew meanwhile, and has passed again, the point has passed too.
@@ -376,10 +322,7 @@ class Gate:
     def close(self) -> list[str]:
         """Let the completer end once every item has passed, and wait for it, but not for ever.
 
-        Returns
-        -------
-        list of str
-            The streams that did not get on; their items are forgotten.
+        Return the streams that made no progress; their items are forgotten.
         """
         with self._lock:
             self._closed = True
@@ -397,10 +340,8 @@ class Gate:
 
 
 def _count_passed(has_passed: Callable[[Any], bool], points: deque[GatePoint]) -> int:
-    """Return how many of the first points have passed, by few questions: all, or else by doubling and halving.
-
-    Others may be added meanwhile.
-    """
+    """Return how many of the first points have passed, by few questions: all, or else by doubling and halving."""
+    # Others may be added meanwhile.
     n_points = len(points)
     if has_passed(points[n_points - 1].event):
         return n_points

@@ -41,18 +41,7 @@ class Awaited(Protocol):
 
 
 class OpenRequest:
-    """An open request: the ``at``-th of those that fulfil an event.
-
-    Attributes
-    ----------
-    has_status : bool
-        Whether it is a message, and its status says something.
-    pickled : object or None
-        Where mpi4py receives a pickled object, which it forgets where another request fails; once `measure` has found
-        out.
-    n_bytes : int
-        How many its buffers have; once `measure` has found out.
-    """
+    """An open request: the ``at``-th of those that fulfil an event."""
 
     __slots__ = ("at", "has_status", "n_bytes", "of", "pickled", "request")
 
@@ -61,9 +50,11 @@ class OpenRequest:
         self.at = at
         self.request = request
         brings = of.brings
+        # whether it is a message, so that its status is meaningful
         self.has_status = not is_collective(request) if brings is None else brings
+        # mpi4py's holder of a pickled object, which it forgets if another request fails; set by `measure`
         self.pickled: Any = None
-        self.n_bytes = 0
+        self.n_bytes = 0  # of its buffers; set by `measure`
 
     def measure(self) -> None:
         """Find out `n_bytes` and `pickled`, while it is open: mpi4py keeps the buffers as long."""

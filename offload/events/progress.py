@@ -1,24 +1,8 @@
-"""The progress of requests of MPI: one thread a process, which tests those that are open.
+"""The progress of requests of MPI: one thread of the process, which tests the open ones.
 
-Theory of operation
--------------------
-MPI makes progress when somebody calls it, so that to look is to move data as well. Open requests stand in one list,
-and one ``Testsome`` asks for all of them (0.4 µs for one, 19 for 1,024; `Test` takes 0.25 for each). Whoever looks
-holds the lock of the list; the events of what has completed are told outside of it. A request that is named goes into
-a queue first, since a poll that moves data takes milliseconds, and naming a request never blocks.
-
-Between polls in which nothing happens the thread naps, as `offload.events.pace` says; while nothing is open it sleeps.
-A thread that waits for tasks looks, too (`Engine.attend_to`): it goes on sooner than this thread could wake it. While
-data moves there are many polls at a time, and one thread that polls: another would only take the core from it, and
-waits for its turn.
-
-``Testsome`` that meets a failed request raises, and loses which requests have completed, as does mpi4py's where an
-object cannot be made of what has come. Those that are null now are the ones, in the order of the statuses. Persistent
-requests do not become null, and are asked one by one. So is every request where Open MPI goes on after
-the failure of a rank (``--with-ft ulfm``): its ``Testsome`` frees requests then of which it tells no status.
-
-Rejected: spinning (it takes the cores from the ranks that one waits for; ``OFFLOAD_MPI_POLL=spin`` asks for it), MPI's
-continuations (in no wheel yet), a blocking ``Waitsome`` (it spins in C, and a new request does not end it).
+Open requests stand in one list, and one ``Testsome`` asks for all. The thread that looks holds the lock of the list,
+and reports completed requests outside of it. New requests wait in a queue, so naming one never blocks. Waiting threads
+look too. See docs/design/theory.md, "Requests of MPI".
 
 MPI 4.1, 3.7.3 "Communication Completion", 3.7.5 "Multiple Completions", 11.6 "MPI and Threads".
 """
@@ -49,22 +33,20 @@ if TYPE_CHECKING:
     from offload.events.open_request import Attentive, Awaited
     from offload.events.wakeup import Wakeup
 
+# Whether ``mpiexec --with-ft ulfm`` of Open MPI has started this process.
 _OUTLIVES_RANKS = os.environ.get("OMPI_MCA_mpi_ft_enable", "0") not in {"0", "false"}  # noqa: SIM112  # Open MPI's
-"""Whether ``mpiexec --with-ft ulfm`` of Open MPI has started this process."""
 
+# Not persistent requests, nor what is no request of MPI's but tested as one.
 _TESTED_TOGETHER = set() if _OUTLIVES_RANKS else {MPI.Request, MPI.Grequest}
-"""Not persistent requests, nor what is no request of MPI's but tested as one."""
 
 _NAP_AT_THE_END_S = 2e-4
 
+# How long a thread that looks waits for the one that polls while data moves: it would take the core from it.
 _TURN_S = 1e-3
-"""How long a thread that looks waits for the one that polls while data moves: it would take the core from it."""
 
-_GRAIN_S = 1e-7
-"""Shorter than the poll of any library: what seems to take less is the clock of the thread."""
+_GRAIN_S = 1e-7  # Shorter than the poll of any library: what seems to take less is the clock of the thread
 
-_MANY = 32
-"""Requests that are asked for to know what it takes."""
+_MANY = 32  # Requests that are asked for to know what it takes
 
 
 class Progress:
@@ -96,12 +78,9 @@ class Progress:
             raise _not_free(request, what)
 
     def add(self, of: Awaited) -> None:
-        """Look after the requests of an event; tell it at once if all are complete.
+        """Watch the requests of an event; tell it at once if all are complete.
 
-        Raises
-        ------
-        EventError, UsageError
-            As `Requests.subscribe`; or the process ends.
+        Raise as `Requests.subscribe` does, and if the process ends.
         """
         opened = [OpenRequest(of, at, request) for at, request in enumerate(of.requests)]
         with self._lock:
@@ -332,10 +311,8 @@ class Progress:
         return found
 
     def _sort_out(self, statuses: Sequence[MPI.Status] | None) -> list[tuple[OpenRequest, bool]]:
-        """Find out which requests have completed in a poll that has raised, and ask each of the others.
-
-        There are no statuses where somebody else has waited for all of them.
-        """
+        """Find out which requests have completed in a poll that has raised, and ask each of the others."""
+        # There are no statuses where somebody else has waited for all of them.
         n_null = sum(one.request == MPI.REQUEST_NULL for one in self._open)
         are_told = statuses is not None and len(statuses) == n_null
         of_null = iter(statuses or ())
@@ -371,10 +348,8 @@ def _not_free(request: MPI.Request, what: str) -> EventError:
 
 
 def _idle_poll_s() -> tuple[float, float]:
-    """Return the processor time of a poll that moves nothing, and what each request adds to it.
-
-    Generalised requests are asked for, which nobody completes meanwhile.
-    """
+    """Return the processor time of a poll that moves nothing, and what each request adds to it."""
+    # Generalised requests are asked for, which nobody completes meanwhile.
     requests = [MPI.Grequest.Start() for _ in range(_MANY)]
     shortest_s = [inf, inf]
     for _ in range(_MANY):
@@ -389,11 +364,11 @@ def _idle_poll_s() -> tuple[float, float]:
     return shortest_s[0] - each_s, each_s
 
 
+# What it takes to read the clock of a thread, which is as long as to ask for a request.
 _clock_s = min(-(thread_time() - thread_time()) for _ in range(10))
-"""What it takes to read the clock of a thread, which is as long as to ask for a request."""
 
+# Measured before the first request is open, if that is possible: any poll moves the data of all requests.
 _idle_poll = _idle_poll_s() if MPI.Is_initialized() and not MPI.Is_finalized() else None
-"""Measured before the first request is open, if that is possible: any poll moves the data of all requests."""
 
 
 progress = Progress()
@@ -410,13 +385,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _spins() -> bool:
-    """Tell whether the thread is never to nap.
-
-    Raises
-    ------
-    UsageError
-        ``OFFLOAD_MPI_POLL`` has a value that means nothing.
-    """
+    """Tell whether the thread must never nap; raise `UsageError` for a wrong value of ``OFFLOAD_MPI_POLL``."""
     value = os.environ.get("OFFLOAD_MPI_POLL", "")
     if value not in {"", "spin"}:
         raise UsageError(f"OFFLOAD_MPI_POLL={value!r}: give 'spin', for a thread that never naps, or nothing")

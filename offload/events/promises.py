@@ -17,17 +17,7 @@ class Promised(Protocol):
 
 
 class Promise:
-    """A source's word that it will fulfil an event: good for one round of it, and one call.
-
-    Attributes
-    ----------
-    source : Source, str or None
-        Who gave it, kept alive by it; None when it has been kept.
-    point : object or None
-        Where on which stream it is kept.
-    value : object
-        What the source has brought.
-    """
+    """A source's promise to fulfil an event: for one round of the event, and one call."""
 
     __slots__ = ("_event", "point", "source", "value")
 
@@ -35,9 +25,9 @@ class Promise:
 
     def __init__(self, event: Promised, source: Source | str) -> None:
         self._event: Promised | None = event
-        self.source: Source | str | None = source
-        self.point: Any = None
-        self.value: Any = None
+        self.source: Source | str | None = source  # kept alive by its promise; None when it has been kept
+        self.point: Any = None  # the place on a stream where it is kept
+        self.value: Any = None  # the result of the source
 
     def passed(self, error: BaseException | None) -> None:
         """Keep the promise, or with an error break it."""
@@ -57,8 +47,5 @@ class Source(Protocol):
     def subscribe(self, promise: Promise) -> None:
         """Have the promise kept when the source completes; never block.
 
-        Raises
-        ------
-        EventError
-            The source can never complete.
+        Raise `EventError` if the source can never complete.
         """

@@ -28,34 +28,13 @@ class Told(Protocol):
 class Requests:
     """One request or several, which fulfil an event together.
 
-    Parameters
-    ----------
-    source : mpi4py.MPI.Request, or a list or tuple of those
-    engine : Attentive or None
-        That of the event's task.
-    name : object
-        What errors and stories call the operation: its ``str`` when they do.
-    brings : bool, optional
-        Whether they bring something beside what is in their buffers; None: messages do.
-
-    Raises
-    ------
-    UsageError
-        As `check_mpi`.
+    ``engine`` is that of the event's task. Errors call the operation ``str(name)``. ``brings`` tells whether the
+    requests have a result besides their buffers; None: messages do. Raise `UsageError` as `check_mpi` does.
     """
 
     __slots__ = (
-        "_error",
-        "_is_several",
-        "_n_left",
-        "_name",
-        "_promise",
-        "_since_s",
-        "_values",
-        "brings",
-        "engine",
-        "requests",
-    )
+        "_error", "_is_several", "_n_left", "_name", "_promise", "_since_s", "_values", "brings", "engine", "requests",
+    )  # fmt: skip
 
     def __init__(
         self, source: Any, engine: Attentive | None = None, name: object = "", *, brings: bool | None = None
@@ -79,10 +58,7 @@ class Requests:
     def subscribe(self, promise: Told) -> None:
         """Have the promise kept when all requests are complete.
 
-        Raises
-        ------
-        EventError
-            One is open for another event, or is named twice.
+        Raise `EventError` if one is open for another event, or is named twice.
         """
         self._since_s = perf_counter()
         self._promise = promise

@@ -1,15 +1,9 @@
-"""What can fulfil an event: streams of the devices of a runtime, futures, and requests (`offload.events.requests`).
+"""The sources of an event: streams of the devices of a runtime, futures, and requests (`offload.events.requests`).
 
-Theory of operation
--------------------
-A source is subscribed to once, with a *promise* (`offload.events.promises`), which it keeps by one call of ``passed``:
-from whichever thread completes the source, or at once if it is complete. A promise that nobody waits for any more
-ignores the call, so that a source is never unsubscribed from.
-
-Nothing is imported to recognise a source: an object can be an instance of a class only if its module is loaded.
-
-A task has no part here, since events know no tasks, and since a hand-over of its failure needs somebody to decide
-whether it has been seen then: `Task.as_future` does.
+A source is subscribed to once, with a *promise* (`offload.events.promises`). It keeps the promise by one call of
+``passed``, from any thread, or at once if it is complete. A promise that is no longer needed ignores the call, so there
+is no unsubscribing. Nothing is imported to recognise a source: an object can be an instance of a class only if its
+module is loaded. Events know no tasks; `Task.as_future` makes a source of a task.
 """
 
 from __future__ import annotations
@@ -25,8 +19,8 @@ if TYPE_CHECKING:
     from offload.events.gate import Gate
     from offload.events.promises import Promise, Source
 
+# How long a Dask client may take to say why a future failed. It knows already; only one that is closing does not.
 _ANSWER_S = 5.0
-"""How long a Dask client may take to say why a future failed. It knows already; only one that is closing does not."""
 
 
 class Streams(Protocol):
@@ -47,15 +41,10 @@ def look_in(current: Callable[[], Streams]) -> None:
 
 
 def find_source(task: Any, source: Any) -> Source:
-    """Return the source that an object is; a stream is looked for in the task's runtime, else in the current one.
+    """Return an object's source; look for a stream in the task's runtime, else in the current one.
 
-    Raises
-    ------
-    EventError
-        The object is no future, no request of MPI, and no stream of a device of that runtime; or a stream that captures
-        a CUDA graph.
-    UsageError
-        It is a request, and MPI cannot be called here (`offload.events.requests.check_mpi`).
+    Raise `EventError` if the object is no future, no request of MPI, and no stream of a device of that runtime, or if
+    its stream captures a CUDA graph; `UsageError` if MPI cannot be called here (`offload.events.requests.check_mpi`).
     """
     if _is_a(source, "concurrent.futures", "Future"):
         return ConcurrentFuture(source)
@@ -177,14 +166,10 @@ class DistributedFuture:
 
 
 def put_on(lane: Any, what: str, put: Callable[..., Any], *args: Any) -> Any:
-    """Call what puts an event, or a wait for one, on a stream that a user gave; return what it returns.
+    """Call ``put``, which puts an event, or a wait for one, on a stream of the user's; return its result.
 
-    Raises
-    ------
-    DeviceLostError
-        Work on the device has failed.
-    EventError
-        The device is sound, so it is the stream that is none of it: a handle does not say whose it is.
+    Raise `DeviceLostError` if work on the device has failed; else `EventError`, because the stream is not the device's:
+    a handle does not say whose it is.
     """
     try:
         return put(*args)

@@ -9,23 +9,20 @@ from mpi4py import MPI
 
 from offload.errors import TransportError, UsageError
 
+# The thread levels that do not do.
 _LEVELS = {
     MPI.THREAD_SINGLE: "MPI_THREAD_SINGLE",
     MPI.THREAD_FUNNELED: "MPI_THREAD_FUNNELED",
     MPI.THREAD_SERIALIZED: "MPI_THREAD_SERIALIZED",
 }
-"""The thread levels that do not do."""
 
 _is_forked = False
-_is_ready = False
-"""Whether MPI was found to be as needed, in this process: then all that can change is that it ends."""
+_is_ready = False  # Whether MPI was found to be as needed, in this process: then all that can change is that it ends
 
 
 def check_mpi(what: str) -> None:
-    """Raise `UsageError` if MPI cannot be called from several threads, or not at all.
-
-    MPI 4.1, 11.6.2 "Clarifications"; ``what`` begins the message.
-    """
+    """Raise `UsageError` if MPI cannot be called from several threads, or not at all."""
+    # MPI 4.1, 11.6.2 "Clarifications"; ``what`` begins the message.
     global _is_ready  # noqa: PLW0603  # the process's one state
     if _is_ready and not MPI.Is_finalized():
         return
@@ -45,8 +42,8 @@ def check_mpi(what: str) -> None:
     _is_ready = True
 
 
+# The classes of errors that follow the failure of a rank; mpi4py says unknown for what a library does not have.
 _OF_FAILED_RANKS = {MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING, MPI.ERR_REVOKED} - {MPI.ERR_UNKNOWN}
-"""The classes of errors that follow the failure of a rank; mpi4py says unknown for what a library does not have."""
 
 
 def transport_error(error: MPI.Exception, operation: str) -> TransportError:

@@ -48,8 +48,7 @@ class LockWakeup:
         self._lock.acquire(timeout=-1 if timeout_s is None else timeout_s)
 
 
-_PR_SET_TIMERSLACK = 29
-"""An operation of ``prctl``; its argument is in nanoseconds."""
+_PR_SET_TIMERSLACK = 29  # An operation of ``prctl``; its argument is in nanoseconds
 
 
 class _Timespec(ctypes.Structure):
@@ -57,10 +56,9 @@ class _Timespec(ctypes.Structure):
 
 
 class SemaphoreWakeup:
-    """A POSIX semaphore, which C code may post without the GIL: ``sem_post(address)`` (Linux).
+    """A POSIX semaphore, which C code may post without the GIL: ``sem_post(address)`` (Linux)."""
 
-    The semaphore is never destroyed: a driver may post it late, at shutdown. It takes 32 bytes.
-    """
+    # The semaphore is never destroyed: a driver may post it late, at shutdown. It takes 32 bytes.
 
     _keep: list[ctypes.Array[ctypes.c_char]] = []  # noqa: RUF012  # shared on purpose: outlives every instance
 

@@ -1,16 +1,8 @@
-"""Ordered tasks on a few streams: which stream each goes to, and what it has to wait for there.
+"""Ordered tasks on a few streams: the stream of each, and its waits there.
 
-Theory of operation
--------------------
-Work on one stream is in order, so that only dependences between streams need waits. Each task has a *clock*: for each
-stream the last position there that is known to be before it. A task goes to a stream whose last task is before it
-anyway, if possible that of a predecessor; so a stream is shared only by tasks that follow each other, and nothing is
-ordered that need not be. Where there is none, it takes a new stream; only where there are as many as allowed, the one
-that came last longest ago.
-
-Of its predecessors a task waits for those, the latest first, that its clock does not have already; each wait brings
-with it all that was before. What is waited for later comes earlier in the order of generation, and so cannot make an
-earlier wait superfluous: no wait can be left out.
+Each task has a *clock*: for each stream the last position there that is known to be before it. A task goes to a stream
+whose last task is before it anyway, else to a new one, and waits for the predecessors that its clock lacks. No wait can
+be left out. See docs/design/theory.md, "Branches".
 """
 
 from __future__ import annotations
@@ -29,14 +21,9 @@ class Step(NamedTuple):
 
 
 def branches(before: Sequence[Sequence[int]], limit: int) -> list[Step]:
-    """Return the steps of tasks in an order of generation.
+    """Return the steps of tasks in an order of generation, on at most ``limit`` >= 1 streams.
 
-    Parameters
-    ----------
-    before : sequence of sequences of int
-        For each task the positions of its predecessors, each less than its own.
-    limit : int
-        Streams at most, at least 1.
+    ``before`` has for each task the positions of its predecessors, each less than its own.
     """
     steps: list[Step] = []
     clocks: list[dict[int, int]] = []

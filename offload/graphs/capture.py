@@ -1,27 +1,9 @@
 """Capture: a recorded region whose tasks are all work of one device, as one graph of that device.
 
-Theory of operation
--------------------
-*Once the bodies run.* At the first replay each task is begun, run and ended as on a lane, in the order of generation,
-while its stream is being captured: what it enqueues becomes nodes. A few streams stand for the branches of the region
-(`offload.graphs.branches`), dependences between them are event waits, which become edges.
-
-*The data environment* of a capture is one of its own (`offload.graphs.rehearsal`). Storage that was mapped outside is
-used where it is, its addresses are in the nodes. Each replay looks whether it is still there, and the region is
-captured again if not. What the region maps itself, and what bodies allocate, is the graph's own memory.
-
-*Whether it is worth it* only the future tells: a capture takes as long as it saves in `_WORTH` replays. A few are made
-at once. When none of them has served so many, the region is carried out on streams until what it uses has been in the
-same place for as many replays. So a program whose mappings move at each replay captures no more, one whose mappings
-stay has its graph again, and none takes more than about twice the time that it would with foresight.
-
-*From then on* a replay is one task, which launches the graph. It follows on its stream the last writes of the storage
-that it uses, and is a user and writer of that for those who come later, as the tasks would be. It also follows, and
-is followed by, copies back to host memory that the region maps itself. It belongs to its region as any task does, so
-that waits, failures and cancellations are the same.
-
-*What cannot be captured* is carried out on streams as before, and `Capture.why_not` says why. A capture that fails has
-enqueued nothing: bodies that ran have left no work.
+At the first replay the bodies run once, while their streams are captured, in a rehearsal (`offload.graphs.rehearsal`).
+From then on a replay is one task, which launches the graph. The region is captured again if its storage has moved, and
+replayed on streams while that happens too often (`_WORTH`), or if it cannot be captured (`Capture.why_not`). A capture
+that fails has enqueued nothing. See docs/design/theory.md, "Capture".
 """
 
 from __future__ import annotations
@@ -55,18 +37,17 @@ if TYPE_CHECKING:
     from offload.tasks.recipe import Recipe
     from offload.tasks.task import Task
 
+# Branches of a graph that run at the same time at most. To launch a graph costs 1.6 µs for each on an H200.
 MOST_STREAMS = 64
-"""Branches of a graph that run at the same time at most. To launch a graph costs 1.6 µs for each on an H200."""
 
-_DISTURBED = 3
-"""Captures that other threads have ended, after which no more are tried."""
+_DISTURBED = 3  # Captures that other threads have ended, after which no more are tried
 
+# Replays that a capture has to serve. It takes 4 to 5 ms on an H200; to carry out some twenty tasks one by one takes
+# 0.3 ms longer than to launch them as a graph.
 _WORTH = 16
-"""Replays that a capture has to serve. It takes 4 to 5 ms on an H200; to carry out some twenty tasks one by one takes
-0.3 ms longer than to launch them as a graph."""
 
+# Captures in a row that served fewer, after which the next one waits: programs map in passing before they begin.
 _IN_VAIN = 3
-"""Captures in a row that served fewer, after which the next one waits: programs map in passing before they begin."""
 
 _MOVES = (
     f"what it uses was mapped elsewhere too often; map that around the replays: once it has been in the same place for "
@@ -105,45 +86,16 @@ def obstacle(recipes: Sequence[Recipe]) -> str:
 
 
 class Capture:
-    """The graph of a record: made at the first replay, and again when what it uses is elsewhere.
+    """The graph of a record: made at the first replay, and again if its storage has moved.
 
-    Parameters
-    ----------
-    before : sequence of sequences of int
-        For each task of the record the positions of its predecessors.
-    refusal : str
-        What `obstacle` says.
-    steps : object
-        What the tasks are made of, whose host arrays a graph in flight needs.
-    queues : set of Queue
-        As below.
-
-    Attributes
-    ----------
-    refusal : str
-        Why replays will never be a graph; empty while nothing is known against it.
-    n_captured : int
-        How often the region has been captured.
-    queues : set of Queue
-        The async queues that operations in it belong to: a replay belongs to them all.
+    ``before`` has for each task the positions of its predecessors; ``steps`` holds the recipes, whose host arrays a
+    graph in flight needs.
     """
 
     __slots__ = (
-        "_before",
-        "_lock",
-        "_n_disturbed",
-        "_n_in_vain",
-        "_n_launched",
-        "_n_steady",
-        "_noted",
-        "_places",
-        "_steps",
-        "n_captured",
-        "place",
-        "queues",
-        "refusal",
-        "work",
-    )
+        "_before", "_lock", "_n_disturbed", "_n_in_vain", "_n_launched", "_n_steady", "_noted", "_places", "_steps",
+        "n_captured", "place", "queues", "refusal", "work",
+    )  # fmt: skip
 
     def __init__(self, before: Sequence[Sequence[int]], refusal: str, steps: object, queues: set[Queue]) -> None:
         self._before = before
@@ -155,10 +107,10 @@ class Capture:
         self._noted: Noted | None = None
         self._places: tuple[object, ...] = ()  # has been where it is
         self._steps = steps
-        self.n_captured = 0
+        self.n_captured = 0  # how often the region has been captured
         self.place: DevicePlace | None = None
-        self.queues = queues
-        self.refusal = refusal
+        self.queues = queues  # the async queues of operations in it: a replay belongs to them all
+        self.refusal = refusal  # why replays will never be a graph; empty while no reason is known
         self.work: GraphWork | None = None
 
     @property
@@ -167,12 +119,9 @@ class Capture:
         return self.refusal or (_MOVES if self.work is None and self._n_in_vain >= _IN_VAIN else "")
 
     def ready(self, scope: Scope, make: Callable[[], Sequence[Task]]) -> GraphWork | None:
-        """Return what a replay launches; None where the tasks go to streams one by one.
+        """Return the work that launches a replay, or None if the tasks go to streams one by one.
 
-        Parameters
-        ----------
-        make : callable
-            Returns the tasks, which will never be entered; it is called where the region is captured.
+        ``make`` is called for a capture; it returns the tasks, which are never entered.
         """
         work = self.work
         if work is not None and work.is_unchanged():
@@ -224,13 +173,7 @@ class Capture:
 def _captured(
     scope: Scope, place: DevicePlace, tasks: Sequence[Task], before: Sequence[Sequence[int]], made_of: object
 ) -> GraphWork:
-    """Carry tasks out under capture, and return what launches the graph.
-
-    Raises
-    ------
-    NotCapturableError
-        Why there is none.
-    """
+    """Carry tasks out under capture, and return the work that launches the graph."""
     launched = [task for task in tasks if isinstance(task, DeviceTask)]
     kept = [made_of, *(value for task in launched for value in _reached(task))]
     takes_device_arrays = any(task.work is None or task.work.takes_device_arrays for task in launched)
@@ -286,10 +229,7 @@ def _with_exclusions(tasks: Sequence[Task], before: Sequence[Sequence[int]]) -> 
 def _carry_out(scope: Scope, task: DeviceTask, place: Any, lane: Lane) -> None:
     """Enqueue the work of a task.
 
-    Raises
-    ------
-    NotCapturableError
-        It cannot be captured, or has failed: on streams it will fail for whoever waits.
+    Raise `NotCapturableError` if the task cannot be captured or fails; on streams it will fail for its waiter.
     """
     work = task.work
     staged: list[Any] = []  # which the captured device refuses
@@ -323,19 +263,13 @@ def _carry_out(scope: Scope, task: DeviceTask, place: Any, lane: Lane) -> None:
 
 
 class _CapturedDevice:
-    """A device while its work is captured.
-
-    Attributes
-    ----------
-    why_not : str
-        What it has refused.
-    """
+    """A device while its work is captured."""
 
     def __init__(self, place: DevicePlace, capture: GraphCapture | None) -> None:
         self._device = place.device
         self._place = place
         self._capture: Any = capture
-        self.why_not = ""
+        self.why_not = ""  # the operation that it has refused
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._device, name)
@@ -357,12 +291,9 @@ class _CapturedDevice:
         return False
 
     def copy(self, dst: Any, src: Any, stream: Any) -> Any:
-        """Copy what a graph can copy again and again.
+        """Copy if a graph can repeat the copy.
 
-        Raises
-        ------
-        NotCapturableError
-            One side is in pageable memory, or on another device, or has replicas.
+        Raise `NotCapturableError` if one side is in pageable memory, on another device, or has replicas.
         """
         for array in (dst, src):
             if not isinstance(array, np.ndarray):
@@ -399,13 +330,7 @@ class _CapturedEnvironment(DataEnvironment):
 
 
 def _reached(task: DeviceTask) -> list[object]:
-    """Return what a body reaches by itself, whose addresses are in what it has enqueued.
-
-    Raises
-    ------
-    NotCapturableError
-        That cannot be told.
-    """
+    """Return the objects that a body reaches by itself; their addresses are in its enqueued work."""
     if task.body is None:
         return []
     args = *task.args, *(task.kwargs or {}).values()

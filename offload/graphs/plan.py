@@ -1,14 +1,8 @@
-"""Compiling: a recorded region as what is needed to make its tasks once more, for `offload.graphs.replay`.
+"""The compilation of a recorded region into the data that `offload.graphs.replay` needs to make its tasks again.
 
-Theory of operation
--------------------
-Positions of nodes stand for tasks, since each replay makes its own. A *plain* node, a host task with nothing but a
-body, is wired by its position; the engine wires any other, such as device work. Waits become edges: a fence
-comes before all that was generated after it, so that its edge to a node is left out where another predecessor lies
-behind the fence; and a wait that joins few with few is no task at all but their edges.
-
-A taskgroup in the region is a group of each replay, and its end a task: it is complete when no task of the group is
-left, descendants included. One at whose end nothing is left to do is none: its tasks are in the one around.
+Positions of nodes stand for tasks. A *plain* node, a host task with nothing but a body, is wired by its position; the
+engine wires any other. Waits become edges. A taskgroup is a group of each replay, and its end a task, if there is
+something to do at its end. See docs/design/theory.md, "Plans and replays".
 """
 
 from __future__ import annotations
@@ -33,44 +27,23 @@ if TYPE_CHECKING:
 
 
 class ReplayPlan:
-    """How a recorded graph is made again.
-
-    Attributes
-    ----------
-    makers : list of callable
-        For each task the function that makes it in a region; `_made_later` if that needs more.
-    steps : list of tuple
-        Tasks that need more, each with what makes it.
-    counters : list of tuple
-        Tasks with predecessors that the engine does not wire, each with what its counters begin as.
-    after : list of list of int
-        For each task those that it releases, as far as the engine does not wire them.
-    special : list of tuple
-        Tasks that the engine wires, each with its predecessors.
-    sources : list of int
-        Tasks without predecessors, as far as the engine does not wire them.
-    queued : list of tuple
-        Tasks that are operations of async queues, each with its queue.
-    regions : dict
-        What the tasks inherit, as number of a group and default device, with its number.
-    regions_of : list of int
-        Which of them each task inherits.
-    outer_groups : list of int
-        For each group but the first the number of the one around it.
-    """
+    """The data from which a recorded graph's tasks are made again. Tasks are named by their positions."""
 
     def __init__(self, graph: TaskGraph, group: Group | None) -> None:
         self._graph = graph
+        # for each task the function that makes it in a region; `_made_later` if it needs more
         self.makers: list[Callable[[Region], Task]] = []
-        self.steps: list[tuple[int, Any]] = []
+        self.steps: list[tuple[int, Any]] = []  # tasks that need more than a region, each with its maker
+        # tasks with predecessors that the engine does not wire, each with the first values of its counters
         self.counters: list[tuple[int, bytearray]] = []
-        self.after: list[list[int]] = []
-        self.special: list[tuple[int, tuple[int, ...]]] = []
-        self.sources: list[int] = []
-        self.queued: list[tuple[int, Queue]] = []
+        self.after: list[list[int]] = []  # for each task the tasks that it releases, except those that the engine wires
+        self.special: list[tuple[int, tuple[int, ...]]] = []  # tasks that the engine wires, each with its predecessors
+        self.sources: list[int] = []  # tasks without predecessors, except those that the engine wires
+        self.queued: list[tuple[int, Queue]] = []  # tasks that are operations of async queues, each with its queue
+        # number of a group and default device, which tasks inherit -> number of the pair
         self.regions: dict[tuple[int, int], int] = {}
-        self.regions_of: list[int] = []
-        self.outer_groups: list[int] = []
+        self.regions_of: list[int] = []  # the number of the pair that each task inherits
+        self.outer_groups: list[int] = []  # for each group but the first the number of the group around it
         self._is_plain: list[bool] = []
         self._default_device = 0
         self._counters_for: dict[int, bytearray] = {}
@@ -240,10 +213,9 @@ class _EndStep:
 
 
 class _GroupEnd(Task):
-    """The end of a taskgroup in a replay: complete when no task of the group is left.
+    """The end of a taskgroup in a replay: complete when no task of the group is left."""
 
-    It hands the failures on that nobody has seen, and then what comes after it does not run.
-    """
+    # It hands the failures on that nobody has seen, and then what comes after it does not run.
 
     __slots__ = ("_group", "_is_listed", "_tokens")
 

@@ -25,8 +25,7 @@ from offload.graphs.rehearsal import NotCapturableError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_MOST = 10_000
-"""Objects to look at: more than the closure of a body has, less than a replay saves in time."""
+_MOST = 10_000  # Objects to look at: more than the closure of a body has, less than a replay saves in time
 
 _LIBRARIES = sys.stdlib_module_names | {"cupy", "cupy_backends", "cupyx", "numba", "numpy", "offload", "scipy"}
 
@@ -41,32 +40,28 @@ _KERNELS = {
     "vectorize",
 }
 
+# Classes, by their library, whose objects are compiled code.
 _CODE = {
     "cupy": _KERNELS,
     "cupyx": {"_JitRawKernel"},
     "numba": {"CUDADispatcher"},
     "numpy": {"_ArrayFunctionDispatcher", "ufunc"},
 }
-"""Classes, by their library, whose objects are compiled code."""
 
-_PLANS = {"cupy": {"Plan1d", "PlanNd", "XtPlanNd"}}
-"""Likewise, whose objects have device memory that stays theirs."""
+_PLANS = {"cupy": {"Plan1d", "PlanNd", "XtPlanNd"}}  # Likewise, whose objects have device memory that stays theirs
 
 _VALUES = (int, float, complex, str, bytes, Enum, np.dtype, np.generic, slice, range)
 
 _CONTAINERS = (tuple, list, set, frozenset, deque)
 
+# A name, its value, and the names of attributes that the code which uses it mentions.
 _Found = tuple[str, Any, frozenset[str]]
-"""A name, its value, and the names of attributes that the code which uses it mentions."""
 
 
 def reached(function: object, args: Iterable[object]) -> list[object]:
-    """Return what must live as long as the addresses that a body has enqueued: device arrays, kernels, FFT plans.
+    """Return the objects that must live as long as a body's enqueued addresses: device arrays, kernels, FFT plans.
 
-    Raises
-    ------
-    NotCapturableError
-        The body, or one of its arguments, reaches an object that may hold device arrays and cannot be looked into.
+    Raise `NotCapturableError` if an object may hold device arrays and cannot be looked into.
     """
     todo: list[_Found] = [("the body", function, frozenset())]
     todo += [("an argument", value, frozenset()) for value in args]

@@ -24,24 +24,16 @@ if TYPE_CHECKING:
     from offload.tasks.region import Group
     from offload.tasks.site import Site
 
-_wait_numbers = count(1)
-"""Keys are unique in the process: Dask computes several graphs as one."""
+_wait_numbers = count(1)  # Keys are unique in the process: Dask computes several graphs as one
 
 
 class Recorder:
-    """Builds the graph of what one region generates.
-
-    Attributes
-    ----------
-    executes : bool
-        Whether what is generated runs as usual.
-    runs_again : bool
-        Whether the graph is to run by itself, so that nothing in it may wait for what is outside of it.
-    """
+    """Builds the graph of the tasks that one region generates."""
 
     def __init__(self, graph: TaskGraph, *, executes: bool, runs_again: bool) -> None:
         self.graph = graph
-        self.executes = executes
+        self.executes = executes  # whether the tasks run as usual
+        # whether the graph is to run by itself; then nothing in it may wait for something outside
         self.runs_again = runs_again
         self._node_of: dict[Task, Node] = {}
         self._tracker = Tracker(handles_of=partial(nodes_followed, self._node_of))

@@ -1,14 +1,8 @@
-"""A present table for a rehearsal: it begins as a real one is, and notes what of it decided what happened.
+"""The present table of a rehearsal: it begins as the real one, and notes on which of its state the region depends.
 
-Theory of operation
--------------------
-A captured region is repeated without asking the present table again. That is right as long as every look-up would have
-the same outcome, and as long as a repetition finds the table as the one before did. So the constructs of the region are
-carried out on a `ShadowTable`, which has the entries of the real one. It notes each of these that an item was found in,
-and the sections that were absent; and it refuses what is not the same each time: a region that ends a mapping made
-outside of it, or leaves one behind.
-
-An entry that has gone and come again at the same address of the device is as good as the one that was noted.
+A captured region is repeated without asking the present table again. So a `ShadowTable` notes each entry in which an
+item was found, and the sections that were absent. It refuses a region that ends a mapping made outside, or leaves one.
+An entry that has gone and come again at the same address of the device is as good as the noted one.
 """
 
 from __future__ import annotations
@@ -29,73 +23,40 @@ if TYPE_CHECKING:
 
 
 class NotCapturableError(Exception):
-    """Why a region cannot be repeated as it was carried out; said to users, not raised to them.
-
-    Attributes
-    ----------
-    is_passing : bool
-        Whether another try is worth it.
-    """
+    """The reason why a region cannot be captured; shown to users, never raised to them."""
 
     def __init__(self, message: str, *, is_passing: bool = False) -> None:
         super().__init__(message)
-        self.is_passing = is_passing
+        self.is_passing = is_passing  # whether another try is worth it
 
 
 @dataclass(slots=True, eq=False)
 class Use:
-    """What a region does with storage that was present before it.
+    """The use of storage that was present before the region."""
 
-    Attributes
-    ----------
-    section : Section
-        Of the entry.
-    generation : int
-        Of the entry.
-    buffer : Section
-        Where the corresponding storage lies.
-    writes : bool
-        Whether copies to it are part of the region.
-    follows_users : bool
-        Whether what the region does there comes after all that uses it, as a copy in either direction may have to.
-    changes : bool
-        Whether the region may change what it holds, be it by copies or by bodies.
-    """
-
-    section: Section
-    generation: int
-    buffer: Section
-    writes: bool = False
+    section: Section  # of the entry
+    generation: int  # of the entry
+    buffer: Section  # the corresponding storage
+    writes: bool = False  # whether copies to it are part of the region
+    # whether the region's access there follows all other uses, as copies in either direction may have to
     follows_users: bool = False
-    changes: bool = False
+    changes: bool = False  # whether the region may change the contents, by copies or by bodies
 
 
 class Noted:
-    """What has to be as it was.
-
-    Attributes
-    ----------
-    uses : list of Use
-        The storage that was present.
-    absent : list of Section
-        Of which nothing was.
-    copied_back : list of Section
-        Parts of these that the region copies to the host.
-    """
+    """The state of memory that a captured graph depends on."""
 
     __slots__ = ("_version", "absent", "copied_back", "uses")
 
     def __init__(self, uses: list[Use], absent: list[Section], copied_back: list[Section]) -> None:
-        self.uses = uses
-        self.absent = absent
-        self.copied_back = copied_back
+        self.uses = uses  # the storage that was present
+        self.absent = absent  # sections of which nothing was present
+        self.copied_back = copied_back  # parts of these that the region copies to the host
         self._version = -1
 
     def holds(self, table: PresentTable, place_of: Callable[[Entry], Section]) -> bool:
-        """Tell whether a table has what was noted; ``place_of`` says where the storage of an entry lies.
-
-        Costs nothing where the table has not changed since it was last found so.
-        """
+        """Tell whether a table has what was noted; ``place_of`` says where the storage of an entry lies."""
+        # Costs nothing where the table has not changed since it was last found so.
         version = table.version
         if version == self._version:
             return True
@@ -136,15 +97,10 @@ class _ShadowEntry(Entry):
 
 
 class ShadowTable(PresentTable):
-    """The present table of a rehearsal.
+    """The present table of a rehearsal, which begins as ``table``."""
 
-    Parameters
-    ----------
-    table : PresentTable
-        What it begins as; the caller keeps others from changing that meanwhile.
-    place_of : callable
-        Says where the storage of an entry lies.
-    """
+    # The caller keeps others from changing ``table`` meanwhile. ``place_of`` returns where the storage of an entry
+    # lies.
 
     __slots__ = ("_copied_back", "_missing", "_outside", "_place_of", "_uses")
 
@@ -182,12 +138,9 @@ class ShadowTable(PresentTable):
         ends_region: bool = False,
         finalizes: bool = False,
     ) -> Plan:
-        """Plan likewise.
+        """Plan the exit.
 
-        Raises
-        ------
-        NotCapturableError
-            The construct ends a mapping, or takes a reference, that was there before the region.
+        Raise `NotCapturableError` if it ends a mapping, or takes a reference, that existed before the region.
         """
         plan = super().exit(items, counter, ends_region=ends_region, finalizes=finalizes)
         for item, entry in zip(plan.items, plan.entries, strict=True):
@@ -217,13 +170,7 @@ class ShadowTable(PresentTable):
         return copies
 
     def noted(self) -> Noted:
-        """Return what the region depended on, at its end.
-
-        Raises
-        ------
-        NotCapturableError
-            It has left a mapping behind.
-        """
+        """Return the state that the region depended on; raise `NotCapturableError` if it has left a mapping behind."""
         for entry in self.entries():
             if self._outside.get(entry) != (entry.dynamic, entry.structured):
                 raise NotCapturableError(f"it leaves {entry.label} mapped that it maps")

@@ -1,19 +1,9 @@
 """Replay: the tasks of a recorded region made again, without its body and without the tracker.
 
-Theory of operation
--------------------
-*Counting.* Nothing runs while a replay is wired, so that a task has one counter a predecessor and none for a producer
-(see `offload.tasks.engine`), and no list is looked at twice. Plain tasks are wired from lists of positions. Where a
-special task takes part (on a stream, or with an event), the engine wires, as it does for tasks that are generated.
-
-*Events* serve one task at a time, so that a replay first waits until no task is left of the run before it, and then
-arms them again. Without events any number of replays may be in flight.
-
-*Graphs.* Where all tasks are work of one device, a replay is one task that launches them as a graph
-(`offload.graphs.capture`).
-
-Rejected: tasks kept from one replay to the next (they are what a user holds, and two replays would need two sets);
-counting down without tasks (a failure, a cancellation and a hang are told by tasks).
+Nothing runs while a replay is wired, so a task has one counter for each predecessor and none for a producer. The engine
+wires only special tasks (on a stream, or with an event). A replay with events first waits until the previous run has no
+task left. A region that is work of one device is one task, which launches its graph (`offload.graphs.capture`). See
+docs/design/theory.md, "Plans and replays".
 """
 
 from __future__ import annotations
@@ -48,34 +38,15 @@ if TYPE_CHECKING:
     from offload.tasks.task import Task
 
 
-_MANY = 1024
-"""Tasks from which on the cyclic collector is held while they are made."""
+_MANY = 1024  # Tasks from which on the cyclic collector is held while they are made
 
 
 class Replay:
-    """What a region generated, ready to be generated again.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        What was recorded; not kept.
-    group : Group or None
-        The taskgroup that the region was in.
-    site : Site
-        The construct.
-    name : str or None
-        Its label.
-
-    Attributes
-    ----------
-    is_broken : bool
-        Whether a task of the recording failed, so that the region has to be recorded again.
-    capture : Capture
-        The device's graph of the region, or why there is none.
-    """
+    """The tasks of a region, ready to be generated again; ``graph`` is not kept."""
 
     def __init__(self, graph: TaskGraph, group: Group | None, site: Site, name: str | None) -> None:
         self.runtime = graph.runtime
+        # whether a task of the recording failed; the region must then be recorded again
         self.is_broken = any(node.state in ("failed", "not run", "cancelled") for node in graph.nodes)
         self._events: list[Event] = graph.events
         self._lock = threading.Lock()  # two replays do not both find the events free
@@ -96,6 +67,7 @@ class Replay:
         self._name = name
         refusal = obstacle(recipes_of(graph))
         queues = {queue for _, queue in plan.queued}
+        # the device's graph of the region, or why there is none
         self.capture = Capture(() if refusal else _predecessors(plan), refusal, (self._makers, self._steps), queues)
 
     @property
@@ -127,15 +99,9 @@ class Replay:
             self._throttle(scope, frame)
 
     def start_graph(self, scope: Scope, frame: Region, *, waits: bool) -> bool:
-        """Launch the region as a graph of its device, if it is one; return whether it is.
-
-        It is one task, the only one of its taskgroup, so that no region has to be begun and ended for that.
-
-        Parameters
-        ----------
-        waits : bool
-            Whether there is a taskgroup, and the calling thread waits for it.
-        """
+        """Launch the region as a graph of its device, if it is one; return whether it is."""
+        # The graph is one task, the only one of its taskgroup, so no region has to be begun and ended. ``waits`` tells
+        # whether there is a taskgroup, and the calling thread waits for it.
         if self.capture.refusal:
             return False
         engine = self.runtime.engine
@@ -165,10 +131,7 @@ class Replay:
     def start(self, scope: Scope, frame: Region, *, waits: bool) -> None:
         """Generate the tasks again in a region, and start them one by one.
 
-        Parameters
-        ----------
-        waits : bool
-            Whether the calling thread then waits for them, and so runs some.
+        If ``waits``, the calling thread then waits for them, and so runs some.
         """
         engine = self.runtime.engine
         is_started = False
@@ -289,10 +252,9 @@ def _predecessors(plan: ReplayPlan) -> list[tuple[int, ...]]:
 
 
 class _NoCollection:
-    """Holds the cyclic collector for some milliseconds: it would look at new tasks again and again and find nothing.
+    """Holds the cyclic collector for some milliseconds: it would look at new tasks again and again and find nothing."""
 
-    It is on again when the last of several threads leaves, unless it was off before the first came.
-    """
+    # It is on again when the last of several threads leaves, unless it was off before the first came.
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

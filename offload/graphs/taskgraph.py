@@ -96,25 +96,15 @@ class WaitRun:
 
 
 class Again:
-    """What it takes to make the task of a node again: its recipe, and what the region has added.
-
-    Attributes
-    ----------
-    recipe : Recipe
-    inherited : Inherited
-        What the recorded task inherited.
-    mutexes : tuple of Mutex
-        What the tasks may have in turn with others.
-    sources : tuple of Node or None
-        The nodes of the tasks that ``recipe.values`` names; None for a task that is no node.
-    """
+    """The data from which the task of a node is made again: its recipe, and the additions of the region."""
 
     __slots__ = ("inherited", "mutexes", "recipe", "sources")
 
     def __init__(self, recipe: Recipe, inherited: Inherited) -> None:
         self.recipe = recipe
-        self.inherited = inherited
-        self.mutexes: tuple[Mutex, ...] = ()
+        self.inherited = inherited  # by the recorded task
+        self.mutexes: tuple[Mutex, ...] = ()  # which the tasks hold in turn with others
+        # nodes of the tasks that ``recipe.values`` names; None for a task that is no node
         self.sources: tuple[Node | None, ...] = ()
 
     def make(self, frame: Region) -> Task:
@@ -248,13 +238,7 @@ class TaskGraph(Graph):
             self._computing.release()
 
     def arm(self) -> None:
-        """Make the graph ready for a computation whose end nobody will tell.
-
-        Raises
-        ------
-        UsageError
-            The graph is being computed.
-        """
+        """Make the graph ready for a computation whose end nobody announces; raise `UsageError` if one is under way."""
         with self.running():
             return
 

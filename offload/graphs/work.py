@@ -24,16 +24,8 @@ class GraphWork(Work):
     """Launch a graph on a lane: a work which any number of tasks share."""
 
     __slots__ = (
-        "_entries",
-        "_findings",
-        "_kept",
-        "_place",
-        "_place_of",
-        "_version",
-        "graph",
-        "noted",
-        "takes_device_arrays",
-    )
+        "_entries", "_findings", "_kept", "_place", "_place_of", "_version", "graph", "noted", "takes_device_arrays",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -77,16 +69,10 @@ class GraphWork(Work):
         return True
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        """Enqueue the graph behind what the tasks of the region would follow.
+        """Enqueue the graph after everything that the tasks of the region would follow.
 
-        Raises
-        ------
-        PutOffError
-            Another thread is just enqueuing a copy to storage that the graph uses, on the device or on the host.
-        UsageError
-            Another thread has ended a mapping since the replay began.
-        DeviceLostError
-            The launch failed.
+        Raise `PutOffError` if another thread is enqueuing a copy to storage that the graph uses, on the device or the
+        host, and `UsageError` if another thread has ended a mapping since the replay began.
         """
         ledger = place.ledger
         with place.lock:  # also, a graph is launched by one thread at a time

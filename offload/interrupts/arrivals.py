@@ -1,17 +1,9 @@
 """How interruptions arrive: one handler for all signals, and one way to send an exception to a thread.
 
-*Signals.* The functions of the module `signal` call ``_signal``, a global name of that module. `Signals` takes its
-place when the main thread first uses the library. From then on, CPython calls `_arrive` for every signal for which the
-program has a handler. `signal.getsignal` still returns the program's handler, and `signal.signal` the former one. So
-`asyncio.run`, notebooks and pytest find the handlers that they expect. Code in C may install handlers past this.
-
-*Sent exceptions.* `install` replaces ``ctypes.pythonapi.PyThreadState_SetAsyncExc``. An exception for a thread under a
-shield waits. Code in C goes past this, and so does a function object that the program took from `ctypes` before.
-
-*Why CPython never raises a sent exception under a shield.* The thread that sends has the GIL while it looks at the
-other thread's shield and calls CPython. The other thread raises the exception as soon as it gets the GIL back, with one
-exception: an operator that has released the GIL meanwhile. So a thread calls a function before it raises a shield
-(`offload.interrupts.shields.receive`), and at the end of a body.
+`Signals` replaces ``_signal`` in the module `signal` when the main thread first uses the library. CPython then calls
+`_arrive` for every signal with a handler of the program. `signal.getsignal` and `signal.signal` still return the
+program's handlers. `install` replaces ``ctypes.pythonapi.PyThreadState_SetAsyncExc``: an exception for a thread under a
+shield waits. Code in C goes past both. See docs/design/theory.md, "Shields".
 """
 
 from __future__ import annotations
@@ -30,25 +22,18 @@ from offload.interrupts.shields import Shielded, current, note_raised, threads
 if TYPE_CHECKING:
     from types import FrameType
 
+# Modules whose functions CPython calls where an object goes, and drops their exceptions.
 _DROPPING: Final = frozenset({"weakref", "_weakrefset"})
-"""Modules whose functions CPython calls where an object goes, and drops their exceptions."""
 
-_SENT: Final = "sent"
-"""The key of `Shielded.pending` for an exception that was sent; signals have their numbers."""
+_SENT: Final = "sent"  # The key of `Shielded.pending` for an exception that was sent; signals have their numbers
 
 
 class Signals:
-    """Stands in for ``_signal`` in the module `signal`.
-
-    Attributes
-    ----------
-    handlers : dict of int to callable
-        The program's handlers, which `_arrive` calls.
-    """
+    """Replaces ``_signal`` in the module `signal`."""
 
     def __init__(self, real: Any) -> None:
         self._real = real
-        self.handlers: dict[int, Any] = {}
+        self.handlers: dict[int, Any] = {}  # the program's handlers, which `_arrive` calls
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
@@ -134,10 +119,9 @@ def _is_library_on(frame: FrameType | None) -> bool:
 
 
 class SetAsyncExc:
-    """Stands in for ``PyThreadState_SetAsyncExc`` in `ctypes.pythonapi`.
+    """Stands in for ``PyThreadState_SetAsyncExc`` in `ctypes.pythonapi`."""
 
-    Programs may set ``argtypes`` and ``restype``, as on a function of `ctypes`. They have no effect.
-    """
+    # Programs may set ``argtypes`` and ``restype``, as on a function of `ctypes`. They have no effect.
 
     def __init__(self) -> None:
         self._real = ctypes.pythonapi["PyThreadState_SetAsyncExc"]

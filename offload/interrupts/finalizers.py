@@ -1,23 +1,9 @@
 """Constructs that finalizers call: the library carries them out later, when none of its steps is half done.
 
-Theory of operation
--------------------
-A finalizer (``__del__``, a callback of a weak reference, the end of a suspended generator) runs wherever its object
-dies. The cyclic collector starts at any allocation, so that it may be anywhere: in the library with a lock in hand, in
-the middle of `ContextVar.set`, which CPython 3.11 does not survive if the same is done inside of it, in a target body.
-An object that the library held last, as the argument of a task, dies in the library's own steps, on the completer for
-one, which must not wait.
-
-So a construct that is called by a finalizer is *put off* if the collector runs on the thread, or the thread is at work
-for the library (`offload.interrupts.shields.is_at_work`), or it runs a target body. Safe points carry out what has been
-put off, in order: the beginning and the end of a construct, a thread that waits and looks for a task, a routine that
-asks, the end of a runtime. Workers do it only for what somebody may wait for, the fulfilment of an event: a program
-that collects and then looks would else find what has not quite happened. A finalizer that runs at once, as at ``del x``
-in the program, is like any other code.
-
-`is_at_work` is only the cheap question. A callback of a task is the program's code too, so the frames on the stack
-decide. A block cannot be put off, nor what waits or answers: those are refused there. A signal handler never runs in
-the middle of the library's own steps (`offload.interrupts.shields`), so it is like any other code.
+A construct of a finalizer is *put off* if the collector runs on the thread, the thread is at work for the library
+(`offload.interrupts.shields.is_at_work`), or it runs a target body. Safe points carry out these calls in order: the
+beginning and the end of a construct, a thread that looks for a task, a routine that asks, the end of a runtime. A
+block, a wait and a query cannot be put off; they are refused. See docs/design/theory.md, "Finalizers".
 """
 
 from __future__ import annotations
@@ -40,8 +26,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 
-_MOMENT_S = 0.01
-"""Between two looks whether another thread has got further."""
+_MOMENT_S = 0.01  # Between two looks whether another thread has got further
 
 
 class Collector:
@@ -54,8 +39,7 @@ class Collector:
     again.
     """
 
-    start: object = None
-    """What CPython says of the collection that runs; None while none does."""
+    start: object = None  # What CPython says of the collection that runs; None while none does
     stop: object
 
     def watch(self) -> None:
@@ -76,30 +60,19 @@ collector.watch()
 
 
 class PutOff:
-    """The calls that finalizers have made and nobody has carried out yet.
+    """The calls of finalizers that no thread has carried out yet."""
 
-    One thread at a time carries them out, so that they keep their order, and none in the midst of another.
-
-    Attributes
-    ----------
-    calls : deque of (callable, object)
-        The oldest first, each with the runtime that it is for, if it is for one.
-    has_ended : bool
-        Whether the process ends, so that there is no later.
-    is_urgent : bool
-        Whether somebody may wait for one of them, who would not come by here.
-    stirs : set of callable
-        Each wakes a thread of a runtime that has nothing to do.
-    """
+    # One thread at a time carries them out, so they keep their order, and none runs in the middle of another.
 
     __slots__ = ("_is_taken", "_running", "calls", "has_ended", "is_urgent", "stirs")
 
     def __init__(self) -> None:
+        # the oldest first, each with the runtime that it is for, if any
         self.calls: deque[tuple[Callable[[], object], object]] = deque()
         self._running: tuple[int, object] = (0, None)  # the thread that is at it, and for which runtime
-        self.has_ended = False
-        self.is_urgent = False
-        self.stirs: set[Callable[[], None]] = set()
+        self.has_ended = False  # whether the process ends, so that there is no later
+        self.is_urgent = False  # whether a thread that does not pass here may wait for one of them
+        self.stirs: set[Callable[[], None]] = set()  # each wakes a thread of a runtime that has nothing to do
         self._is_taken = threading.Lock()
 
     @property
@@ -110,10 +83,7 @@ class PutOff:
     def add(self, call: Callable[[], object], runtime: object = None, *, is_urgent: bool = False) -> None:
         """Put off a call; if it is urgent, wake a thread that carries it out.
 
-        Raises
-        ------
-        RuntimeClosedError
-            The process ends, and there is no later.
+        Raise `RuntimeClosedError` if the process ends, because there is no later.
         """
         if self.has_ended:
             raise RuntimeClosedError("the process ends: what a finalizer asks for now cannot be done any more")
@@ -124,13 +94,8 @@ class PutOff:
                 stir()
 
     def carry_out(self) -> None:
-        """Carry out what there is, unless another call is at it; a failure is shown as that of a thread is.
-
-        Raises
-        ------
-        BaseException
-            An interruption of the program has ended one of them; the others are due still.
-        """
+        """Carry out the calls, unless another call is doing so; show a failure as a thread's."""
+        # An interruption of the program that ends one of them is raised; the others remain to be carried out.
         calls, taken = self.calls, self._is_taken
         with Shield():
             while calls and not collector.is_here and taken.acquire(blocking=False):
@@ -213,12 +178,9 @@ def catch_up() -> None:
 
 
 def refuse_inside(what: object) -> None:
-    """Refuse what waits or answers in a finalizer that came where a construct would be put off.
+    """Refuse a wait or an answer in a finalizer that came where a construct would be put off.
 
-    Raises
-    ------
-    UsageError
-        The cyclic collector runs the finalizer, or it came in the middle of the library's own steps.
+    Raise `UsageError` if the cyclic collector runs the finalizer, or it came in the middle of the library's own steps.
     """
     if not (collector.start or is_at_work()):
         return

@@ -20,23 +20,20 @@ Steps = TypeVar("Steps", bound="Callable[..., object]")
 
 _PACKAGE = __name__.partition(".")[0]
 _USERS = tuple(f"{_PACKAGE}.{name}" for name in ("__main__", "cli"))
+# Packages whose frames lie between a program and the library: of a ``with`` block, a pool, a loop.
 _CARRIERS = frozenset(
     {"asyncio", "concurrent", "contextlib", "dask", "distributed", "functools", "multiprocessing", "threading"}
 )
-"""Packages whose frames lie between a program and the library: of a ``with`` block, a pool, a loop."""
 
-_MODULES = 1024
-"""Modules that are remembered: a program has few, unless it makes them."""
+_MODULES = 1024  # Modules that are remembered: a program has few, unless it makes them
 
 
 _calling_program: set[CodeType] = set()
 
 
 def calls_program(function: Steps) -> Steps:
-    """Mark a function of the library that calls the program's code in the library's own steps: a body or a callback.
-
-    There the program's code begins anew: what is further out on the stack has no part in what it does.
-    """
+    """Mark a function of the library that calls the program's code in the library's own steps: a body or a callback."""
+    # There the program's code begins anew: what is further out on the stack has no part in what it does.
     _calling_program.add(function.__code__)
     return function
 
@@ -55,16 +52,9 @@ def is_own(module: object) -> bool:
 
 
 def caller(depth: int = 1) -> FrameType:
-    """Return where the program has called the library: the innermost frame that is the program's.
-
-    Where no frame is, as in a callback of a loop, in a thread of a pool and at the interpreter's end, it is the
-    outermost one.
-
-    Parameters
-    ----------
-    depth : int
-        Where to begin: 1 is the function that calls this one, 2 the function that has called that one.
-    """
+    """Return where the program has called the library: the innermost frame that is the program's."""
+    # If there is none, as in a callback of a loop, in a thread of a pool and at the interpreter's end, return the
+    # outermost frame. A ``depth`` of 1 begins at the function that calls this one.
     frame = sys._getframe(depth)  # noqa: SLF001  # what `inspect` and `logging` use
     try:  # every construct that is a call comes by here: to ask `is_between` of each frame takes twice as long
         while _passages[frame.f_globals["__name__"]] and (outer := frame.f_back) is not None:
@@ -76,14 +66,10 @@ def caller(depth: int = 1) -> FrameType:
 
 
 def warn(message: str, category: type[Warning], location: str = "") -> None:
-    """Warn of something, at the line of the program that has called the library.
+    """Issue a warning at the line of the program that has called the library.
 
-    Parameters
-    ----------
-    message, category
-        As of `warnings.warn`.
-    location : str
-        ``file:line``, where no line of the program is being run; by default, as in Python, that is ``sys:1``.
+    ``location`` is a ``file:line`` to name if no line of the program is running; the default is ``sys:1``, as in
+    Python.
     """
     frame = caller()
     if is_between(frame):
@@ -113,5 +99,4 @@ def is_between(frame: FrameType) -> bool:
     return found
 
 
-_passages: dict[object, bool] = {}
-"""What `is_between` has found, by the names of modules."""
+_passages: dict[object, bool] = {}  # What `is_between` has found, by the names of modules

@@ -1,20 +1,9 @@
-"""Shields: nothing from outside comes in between the library's own steps.
+"""Shields: no interruption comes in between the library's own steps.
 
-Theory of operation
--------------------
-Python runs a signal handler on the main thread between nearly any two instructions, and raises there what the handler
-raises: a `KeyboardInterrupt`, a time limit. ``PyThreadState_SetAsyncExc`` raises in any thread. Between two steps that
-belong together, such an exception would lose a task that has left the queue, or free a buffer that a stream reads.
-
-A thread raises a *shield* while it carries out the library's steps. The shield notes an interruption that arrives
-meanwhile in `Shielded.pending`. A wait delivers it between two steps (`Shield.check`), else the end of the outermost
-shield does. A body is the program's code: there an interruption is delivered at once. `offload.interrupts.arrivals`
-makes every signal handler, and every exception that is sent to a thread, arrive here.
-
-To raise and to lower a shield is a handful of assignments. CPython runs handlers, raises sent exceptions and switches
-threads at calls and backward jumps only, so nothing comes in between two assignments.
-
-Shields also tell finalizers whether the thread is at work for the library (`offload.interrupts.finalizers`).
+A thread raises a *shield* while it carries out the library's steps. The shield notes an interruption in
+`Shielded.pending`; a wait delivers it between two steps (`Shield.check`), else the end of the outermost shield does. In
+a body an interruption is delivered at once. Raising a shield costs a few assignments: CPython runs handlers, raises
+sent exceptions and switches threads at calls and backward jumps only. See docs/design/theory.md, "Shields".
 """
 
 from __future__ import annotations
@@ -33,20 +22,10 @@ Steps = TypeVar("Steps", bound="Callable[..., object]")
 
 
 class ShieldPlace(Protocol):
-    """What a thread is doing under a shield.
+    """The state of a thread under a shield."""
 
-    Attributes
-    ----------
-    in_body : bool
-        Whether the code that runs is a body's.
-    parker : Parker
-        What the thread may be parked on.
-    may_generate : bool
-        Whether constructs are allowed in the body that runs.
-    """
-
-    in_body: bool
-    parker: Any
+    in_body: bool  # whether the code that runs is a body's
+    parker: Any  # the thread may be parked on it
 
     @property
     def may_generate(self) -> bool: ...
@@ -73,16 +52,15 @@ class Shielded:
     __slots__ = ("__weakref__", "is_library", "pending", "place", "raised", "sent")
 
     def __init__(self) -> None:
-        self.place: Any = None
-        """Of the innermost shield; None if no shield is up."""
+        self.place: Any = None  # Of the innermost shield; None if no shield is up
+        # How to deliver each interruption that waits, the oldest first. A signal that came twice is in it once.
         self.pending: dict[Any, Callable[[], object]] = {}
-        """How to deliver each interruption that waits, the oldest first. A signal that came twice is in it once."""
+        # Type and `id` of the last exception that an interruption has raised.
         self.raised: tuple[type[BaseException], int] | None = None
-        """Type and `id` of the last exception that an interruption has raised."""
+        # An exception that CPython is to raise, or has raised, while no shield was up or a body ran.
         self.sent: type[BaseException] | None = None
-        """An exception that CPython is to raise, or has raised, while no shield was up or a body ran."""
+        # Whether the thread is the library's own: nobody waits there, and what is sent concerns bodies only.
         self.is_library = False
-        """Whether the thread is the library's own: nobody waits there, and what is sent concerns bodies only."""
 
     @property
     def is_open(self) -> bool:
@@ -91,18 +69,18 @@ class Shielded:
         return place is None or place.in_body
 
 
+# The records of all threads that have used the library, by `threading.get_ident`.
 threads: WeakValueDictionary[int, Shielded] = WeakValueDictionary()
-"""The records of all threads that have used the library, by `threading.get_ident`."""
 
+# Called when the main thread first uses the library; `offload.interrupts.arrivals` sets it.
 at_first: Callable[[], None] | None = None
-"""Called when the main thread first uses the library; `offload.interrupts.arrivals` sets it."""
 
 _quiet = _Quiet()
 _local = threading.local()
 _AGAIN = object()
 
+# What a shield finds: the record of its thread, the place around it, and whether the code in its own was a body's.
 Saved = tuple[Shielded, Any, bool]
-"""What a shield finds: the record of its thread, the place around it, and whether the code in its own was a body's."""
 
 
 def raise_shield(place: ShieldPlace) -> Saved:
@@ -128,22 +106,10 @@ def lower_shield(place: ShieldPlace, saved: Saved) -> None:
 
 
 class Shield:
-    """Says that a block is the library's own steps, so that interruptions wait, but in the bodies that it runs.
+    """Marks a block as the library's own steps: interruptions wait until its end, but not in the bodies that it runs.
 
-    Parameters
-    ----------
-    place : ShieldPlace, optional
-        The scope of the calling thread, where the block may wait or run bodies.
-
-    Attributes
-    ----------
-    thread : Shielded
-        Its ``pending`` says whether there is something for `check`.
-
-    Raises
-    ------
-    BaseException
-        At the end of the block: what an interruption raises that has arrived meanwhile.
+    ``place`` is the scope of the calling thread; the block needs it to wait or to run bodies. The end of the block
+    raises the exception of an interruption that has arrived meanwhile.
     """
 
     __slots__ = ("_place", "_saved", "thread")
@@ -153,7 +119,7 @@ class Shield:
 
     def __enter__(self) -> Self:
         self._saved = raise_shield(self._place)
-        self.thread = self._saved[0]
+        self.thread = self._saved[0]  # its ``pending`` says whether `check` has work
         return self
 
     def __exit__(
@@ -295,8 +261,8 @@ class Late:
     __slots__ = ("is_due",)
 
     def __init__(self) -> None:
+        # Whether one has come since `deliver` was last called; a shield may have delivered it meanwhile.
         self.is_due = False
-        """Whether one has come since `deliver` was last called; a shield may have delivered it meanwhile."""
 
     def deliver(self) -> None:
         """Deliver what is pending on the calling thread, if it is the main one and under no shield."""
@@ -311,17 +277,14 @@ late = Late()
 
 
 def in_one_piece(function: Steps) -> Steps:
-    """Mark a short function that may run outside of shields: a signal that comes in it is delivered at its end.
-
-    So the last thing that the function does is a look at `late`. The mark is for the ends of blocks, which nobody would
-    carry out once more, for what bodies call, and where a shield would cost too much.
-    """
+    """Mark a short function that may run outside of shields: a signal that comes in it is delivered at its end."""
+    # So the last thing that the function does is a look at `late`. The mark is for the ends of blocks, which nobody
+    # would carry out once more, for what bodies call, and where a shield would cost too much.
     pieces.add(function.__code__)
     return function
 
 
-pieces: set[CodeType] = set()
-"""The code of functions so marked."""
+pieces: set[CodeType] = set()  # The code of functions so marked
 
 
 def make_room(n_frames: int) -> None:

@@ -18,22 +18,16 @@ if TYPE_CHECKING:
 
     from offload.mpi.operations import Operation
 
+# Of NumPy's types those that are MPI's as well, where their bytes are in this machine's order.
 _NUMBERS = "?bhilqBHILQefdgFDG"
-"""Of NumPy's types those that are MPI's as well, where their bytes are in this machine's order."""
 
 _OF_LISTS = frozenset({"Ialltoallw", "Ineighbor_alltoallw"})
+# Of the buffers of a call with two messages, the argument that says with whom.
 _PEERS = {"sendbuf": ("dest",), "recvbuf": ("source",)}
-"""Of the buffers of a call with two messages, the argument that says with whom."""
 
 
 def communicator(name: str, comm: Any) -> MPI.Comm:
-    """Return the communicator of a construct, by default `MPI.COMM_WORLD`.
-
-    Raises
-    ------
-    ClauseError
-        It is something else.
-    """
+    """Return the communicator of a construct, by default `MPI.COMM_WORLD`; raise `ClauseError` for anything else."""
     if comm is None:
         return MPI.COMM_WORLD
     if not isinstance(comm, MPI.Comm):
@@ -92,22 +86,19 @@ def _are_counts(value: Any) -> bool:
         return False
 
 
+# Of each parameter that is no buffer, what tells whether a value is right, and what is allowed.
 _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(["dest", "source", "root", "tag", "sendtag", "recvtag"], (_is_integer, "an integer")),
     "op": (_is_operation, "an operation of mpi4py, such as MPI.SUM"),
     "recvcounts": (_are_counts, "None, or a sequence of integers, one for each rank"),
 }
-"""Of each parameter that is no buffer, what tells whether a value is right, and what is allowed."""
 
 
 # -- buffers -------------------------------------------------------------------------------------------
 def array_of(operation: Operation, parameter: str, *, has_depend: bool) -> Any:
-    """Return the array of a buffer specification of mpi4py's; None where it has none, or mpi4py alone knows it.
+    """Return the array of a buffer specification of mpi4py; None if it has none, or only mpi4py can tell.
 
-    Raises
-    ------
-    ClauseError
-        It cannot be one.
+    Raise `ClauseError` if the array cannot be a buffer.
     """
     value = operation.named.get(parameter)
     if isinstance(value, np.ndarray) or is_device_array(value):
@@ -202,10 +193,8 @@ def _may_be_none(operation: Operation, parameter: str) -> bool:
 
 
 def is_direct(operation: Operation, parameter: str, array: np.ndarray[Any, Any]) -> bool:
-    """Tell whether the library takes an array of the host itself: its elements lie in C's order, or are pickled.
-
-    A datatype that the program has made describes memory, so it gets contiguous memory of Fortran's order as well.
-    """
+    """Tell whether the library takes an array of the host itself: its elements lie in C's order, or are pickled."""
+    # A datatype that the program has made describes memory, so it gets contiguous memory of Fortran's order as well.
     flags = array.flags
     if flags.c_contiguous or parameter == "obj":
         return True

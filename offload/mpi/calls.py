@@ -32,17 +32,16 @@ if TYPE_CHECKING:
 
 
 class CallRecipe(Recipe):
-    """What the tasks of a call of MPI are made of: each calls once more, in its turn.
+    """What the tasks of a call of MPI are made of: each calls once more, in its turn."""
 
-    Under Dask, which starts nodes in an order of its own, all turns are reserved before the first node is started.
-    """
+    # Under Dask, which starts nodes in an order of its own, all turns are reserved before the first node is started.
 
     __slots__ = ("_reserved", "operation")
 
     def __init__(self, site: Site, operation: Operation, label: str | None, priority: int) -> None:
         super().__init__(site, label=label, priority=priority)
         self.operation = operation
-        self._reserved: MPICall | None = None
+        self._reserved: MPICall | None = None  # a call whose turn is taken before its task is made
 
     @property
     def is_plain(self) -> bool:
@@ -97,53 +96,32 @@ class CallTask(Task):
 
 
 class MPICall:
-    """One call, from its construct to the end of its request.
+    """One call, from its construct to the end of its request."""
 
-    It is the event of its task as well, and less than an `Event`: nobody else knows it, so that nobody can fulfil it
-    before, name it in ``depend``, or have it serve several rounds of a graph.
-
-    Attributes
-    ----------
-    is_fulfilled : bool
-        Whether it has ended.
-    failure : BaseException or None
-        What it has ended with.
-    value : object
-        What the request has brought, where that is asked for.
-    """
+    # It is the event of its task as well, but less than an `Event`: no one else has it, so no one can fulfil it first,
+    # name it in ``depend``, or use it for several rounds of a graph.
 
     __slots__ = (
-        "_is_awaited",
-        "_lock",
-        "_operation",
-        "_order",
-        "_requests",
-        "_task",
-        "_transfer",
-        "_turn",
-        "failure",
-        "is_fulfilled",
-        "value",
-    )
+        "_is_awaited", "_lock", "_operation", "_order", "_requests", "_task", "_transfer", "_turn", "failure",
+        "is_fulfilled", "value",
+    )  # fmt: skip
 
-    point = None
-    """On no stream."""
+    point = None  # On no stream
 
-    is_promised = True
-    """By the request."""
+    is_promised = True  # By the request
 
     def __init__(self, operation: Operation, gate: Gate) -> None:
         self._operation = operation
-        self._transfer = operation.transfer(gate)
+        self._transfer = operation.transfer(gate)  # its copies, if arrays are staged
         self._turn = Turn(self)
-        self._order: Order | None = None
+        self._order: Order | None = None  # of its communicator; None before the turn is taken
         self._task: ref[Task] | None = None
-        self._requests: Requests | None = None
+        self._requests: Requests | None = None  # what it has started
         self._lock = threading.Lock()
         self._is_awaited = False  # the body has ended, and the task waits
-        self.is_fulfilled = False
-        self.failure: BaseException | None = None
-        self.value: Any = None
+        self.is_fulfilled = False  # whether it has ended
+        self.failure: BaseException | None = None  # the error with which it has ended
+        self.value: Any = None  # the result of the request, if it is asked for
 
     def __str__(self) -> str:
         if self._requests is not None:
@@ -160,13 +138,7 @@ class MPICall:
         task.special = True
 
     def take_turn(self) -> None:
-        """Take the turn, unless it was reserved.
-
-        Raises
-        ------
-        UsageError
-            As `Operation.check`.
-        """
+        """Take the turn, unless it was reserved. Raise as `Operation.check` does."""
         if self._order is None:
             self._operation.check()
             self._order = self._operation.enter(self._turn)
@@ -252,10 +224,8 @@ class MPICall:
 
     # -- its end -------------------------------------------------------------------------------------
     def body_finished(self, task: Task) -> bool:
-        """Note that the body of the task has ended well; return whether the call had ended before.
-
-        Only a task that waits is detached, and whoever ends the call completes it: nobody sees it so before that.
-        """
+        """Note that the body of the task has ended well; return whether the call had ended before."""
+        # Only a task that waits is detached, and whoever ends the call completes it: nobody sees it so before that.
         with self._lock:
             if not self.is_fulfilled:
                 self._is_awaited = True

@@ -291,13 +291,7 @@ _CLAUSES = {BufferAccess.READ: in_, BufferAccess.WRITE: out, BufferAccess.UPDATE
 
 
 def _derived(operation: Operation, buffers: Buffers | None) -> Sequence[Dependence]:
-    """Return the dependences of an operation on its buffers.
-
-    Raises
-    ------
-    ClauseError
-        They are not known.
-    """
+    """Return the dependences of an operation on its buffers; raise `ClauseError` if they are not known."""
     if buffers is None:
         raise ClauseError(
             f"mpi.call: which buffers {operation.name} reads and writes is not known; give depend=, as in "
@@ -307,12 +301,9 @@ def _derived(operation: Operation, buffers: Buffers | None) -> Sequence[Dependen
 
 
 def _buffers(operation: Operation, *, has_depend: bool) -> Buffers:
-    """Return each array of a known operation, its parameter, and what is done with it.
+    """Return each array of a known operation, its parameter, and its use.
 
-    Raises
-    ------
-    ClauseError
-        One is no array, or cannot be sent or received.
+    Raise `ClauseError` if one is no array, or cannot be sent or received.
     """
     named, found = operation.named, []
     for parameter, access in operation.known.buffers if operation.known is not None else ():
@@ -328,13 +319,10 @@ def _buffers(operation: Operation, *, has_depend: bool) -> Buffers:
 
 
 def _staging(runtime: Runtime, operation: Operation, buffers: Buffers | None, directive: str) -> BufferStaging | None:
-    """Return what there is to do for the arrays that an operation does not take as they are; None for none.
+    """Return the staging of the arrays that an operation does not take unchanged; None if there are none.
 
-    Raises
-    ------
-    ClauseError
-        Device arrays are on several devices, or not on one of this runtime; or it is not known what the method does
-        with them.
+    Raise `ClauseError` if device arrays are on several devices, or not on one of this runtime, or if the method's use
+    of them is not known.
     """
     if buffers is None:
         check_unknown(operation)
@@ -353,11 +341,10 @@ def _staging(runtime: Runtime, operation: Operation, buffers: Buffers | None, di
 
 
 def _staged(operation: Operation, parameter: str, array: Any, access: BufferAccess) -> BufferAccess:
-    """Return what a call does with the memory that it gets for an array.
-
-    What it may leave as it is, in whole or in part, is to be there before, as it is copied back: a rank that is not the
-    root, gaps between blocks, a neighbour that is none. All of the others' is written, and of a message what has come.
-    """
+    """Return what a call does with the memory that it gets for an array."""
+    # What it may leave as it is, in whole or in part, is to be there before, as it is copied back: a rank that is not
+    # the root, gaps between blocks, a neighbour that is none. All of the others' is written, and of a message what has
+    # come.
     if not is_written(operation, parameter, access):
         return BufferAccess.READ
     if access is BufferAccess.WRITE and not (operation.named[parameter] is array and _fills(operation, array)):

@@ -1,14 +1,4 @@
-"""What is known of mpi4py's methods: which of their arguments they read and write, and what they are in order with.
-
-Attributes
-----------
-METHODS : dict
-    Of each method that returns a request: what kind it is, and its parameters, as mpi4py 4.1 has them.
-FILLING : frozenset
-    The methods that write all of an array that is given as it is: it has to be as long as what is sent to the rank.
-ROOTED : dict
-    Of each method that has a root, the buffer that only the root reads or writes.
-"""
+"""mpi4py's methods: the arguments that they read and write, and the calls with which they are in order."""
 
 from __future__ import annotations
 
@@ -39,26 +29,14 @@ class BufferAccess(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method of a communicator.
+    """A method of a communicator."""
 
-    Attributes
-    ----------
-    parameters : tuple of str
-        In order.
-    buffers : tuple
-        Each parameter that is a buffer, and what is done with it.
-    sends, receives : bool
-        Whether it has a message to a rank, or from one.
-    required, all_names : frozenset of str
-        The names of arguments that it cannot be called without, and of all that it takes.
-    """
-
-    parameters: tuple[str, ...]
-    buffers: tuple[tuple[str, BufferAccess], ...]
-    sends: bool
-    receives: bool
-    required: frozenset[str]
-    all_names: frozenset[str]
+    parameters: tuple[str, ...]  # in order
+    buffers: tuple[tuple[str, BufferAccess], ...]  # each parameter that is a buffer, and its use
+    sends: bool  # whether it has a message to a rank
+    receives: bool  # whether it has a message from a rank
+    required: frozenset[str]  # the arguments that a call must have
+    all_names: frozenset[str]  # the arguments that a call may have
 
     @classmethod
     def of(cls, kind: MethodKind, parameters: Sequence[str]) -> Method:
@@ -92,6 +70,7 @@ def _table(lines: str) -> dict[str, Method]:
     return methods
 
 
+# of each method that returns a request: its kind and its parameters, as in mpi4py 4.1
 METHODS = _table(
     """
     Isend                  | SEND             | buf dest tag
@@ -130,8 +109,10 @@ METHODS = _table(
     """
 )
 
+# methods that write all of an unstaged array: it has to be as long as the data sent to the rank
 FILLING = frozenset({"Iallreduce", "Iscan", "Ialltoall", "Iallgather"})
 
+# of each method that has a root, the buffer that only the root reads or writes
 ROOTED = {
     "Ibcast": None,
     "Igather": "recvbuf",

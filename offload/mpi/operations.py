@@ -23,45 +23,31 @@ if TYPE_CHECKING:
     from offload.mpi.order import Turn
     from offload.mpi.staging import BufferStaging
 
-_COLLECTIVE = "collective operations"
-"""What they are in order with, on one communicator."""
+_COLLECTIVE = "collective operations"  # What they are in order with, on one communicator
 
 
 class Operation:
-    """A method that is called and returns a request, or a list of requests.
-
-    Attributes
-    ----------
-    comm : mpi4py.MPI.Comm or None
-        Whose method it is.
-    known : Method or None
-        What is known of the method; None where it is not in the table.
-    named : dict
-        The arguments by their parameters, where it is.
-    method : callable
-        The method itself.
-    staging : BufferStaging or None
-        What there is to do for arrays among them that the method does not take as they are.
-    """
+    """A method to call that returns a request, or a list of requests."""
 
     __slots__ = ("args", "comm", "known", "kwargs", "method", "name", "named", "staging")
 
-    matches_later = False
-    """Whether others that are in order with it have to wait until it has found its message."""
+    matches_later = False  # Whether others that are in order with it have to wait until it has found its message
 
-    way_out = "go on with a new communicator"
-    """What to do where one before it was left out."""
+    way_out = "go on with a new communicator"  # What to do where one before it was left out
 
     def __init__(self, method: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self.method = method
         self.args = args
         self.kwargs = kwargs
-        self.name: str = getattr(method, "__name__", "") or repr(method)
+        self.name: str = getattr(method, "__name__", "") or repr(method)  # for messages
         owner = getattr(method, "__self__", None)
+        # the communicator of the method, if it is one's
         self.comm: MPI.Comm | None = owner if isinstance(owner, MPI.Comm) else None
+        # its row in the table of methods; None if it has none
         self.known = known = METHODS.get(self.name) if self.comm is not None else None
+        # the arguments by parameter, if the method is known
         self.named = known.named(args, kwargs) if known is not None else {}
-        self.staging: BufferStaging | None = None
+        self.staging: BufferStaging | None = None  # for arrays that the method does not take unchanged
 
     def __str__(self) -> str:
         """Return it as errors and stories name it: ``Irecv from 1, tag 7, on MPI_COMM_WORLD``."""
@@ -169,11 +155,10 @@ def _start(requests: MPI.Prequest | Sequence[MPI.Prequest]) -> Any:
 
 
 class ObjectReceive(Operation):
-    """The receive of a pickled object, whose size is known when it has come.
+    """The receive of a pickled object, whose size is known when it has come."""
 
-    It is looked for by matched probes, as ``comm.irecv`` would have a buffer of 32 KiB for it. So what is in order with
-    it has to wait until it has found its message.
-    """
+    # It is looked for by matched probes, as ``comm.irecv`` would have a buffer of 32 KiB for it. So what is in order
+    # with it has to wait until it has found its message.
 
     __slots__ = ()
 
@@ -196,8 +181,8 @@ class Arrival:
         self._comm = comm
         self._source = source
         self._tag = tag
-        self._matched = matched
-        self._request: MPI.Request | None = None
+        self._matched = matched  # called when the message has been found
+        self._request: MPI.Request | None = None  # of the receive, from then on
 
     def test(self, status: MPI.Status) -> tuple[bool, Any]:
         if self._request is None:

@@ -1,20 +1,9 @@
-"""The order in which calls of MPI are issued: that of their constructs.
+"""The order in which calls of MPI are issued: the order of their constructs.
 
-Theory of operation
--------------------
-Collective operations match by the order of calls on a communicator, and messages between two ranks with one tag by the
-order of sends and of receives. Tasks become ready in another order on each rank. So each call has a *turn*, taken where
-its construct is encountered, and is issued when it has *arrived* (its task has begun) and no turn that it comes after
-is open. Nothing else is ordered: neither completion, nor what has other keys. A receive with a wildcard comes after
-every receive before it, and before every later one. A call that waits for its turn holds no thread: the one that issues
-a call goes on with those that have arrived behind it.
-
-A turn that is *left out*, since its task does not run or its call has raised, would have each later call match another
-one than the program means. So each call that comes after it is left out as well, now and later. The tasks of a runtime
-whose end was interrupted do not run, and nobody hears of it: the next call that enters behind one finds out.
-
-This file knows no MPI. Rejected: the dependences of tasks for this (they order completion: one exchange after the
-other, where several are to be under way).
+Each call has a *turn*, taken at its construct. It is issued when it has *arrived* (its task has begun) and no turn
+before it is open. A waiting call holds no thread: the thread that issues a call goes on with those after it that have
+arrived. After a call that is *left out*, later ones are left out too, because they would match the wrong partner. This
+file knows no MPI. See docs/design/theory.md, "The order of calls".
 
 MPI 4.1, 3.5 "Semantics of Point-to-Point Communication", 6.12 "Nonblocking Collective Operations".
 """
@@ -40,30 +29,18 @@ class Ordered(Protocol):
 
 
 class Turn:
-    """The place of a call in an order.
-
-    Attributes
-    ----------
-    call : Ordered or None
-        None once it is over, since the last turns are kept.
-    before : dict
-        The turns that it comes after and that are open.
-    has_arrived : bool
-        Whether the call may be issued for what it does itself.
-    is_over : bool
-        Whether it has been issued, or has failed.
-    left_out : str
-        What was left out first, and keeps it from being issued; empty where nothing does.
-    """
+    """The place of a call in an order."""
 
     __slots__ = ("after", "before", "call", "has_arrived", "is_over", "left_out", "places")
 
     def __init__(self, call: Ordered) -> None:
-        self.call: Ordered | None = call
+        self.call: Ordered | None = call  # None once it is over, because the last turns are kept
         self.places: list[tuple[dict[Hashable, Turn], Hashable]] = []  # where it is the last, or was
-        self.before: dict[Turn, None] = {}
-        self.after: list[Turn] = []
+        self.before: dict[Turn, None] = {}  # the open turns that it follows
+        self.after: list[Turn] = []  # the turns that follow it
+        # has_arrived: the call itself is ready to be issued; is_over: it has been issued, or has failed
         self.has_arrived = self.is_over = False
+        # the first call that was left out and keeps this one from being issued; empty if there is none
         self.left_out = ""
 
 
@@ -71,7 +48,7 @@ class Order:
     """The turns of one communicator."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # guards the turns and the tables
         self._last: dict[Hashable, Turn] = {}  # by key
         self._last_received: dict[Hashable, Turn] = {}  # since the last receive with a wildcard
         self._wildcard: dict[Hashable, Turn] = {}  # the last one of those, if there is one
@@ -79,12 +56,10 @@ class Order:
     def enter(
         self, turn: Turn, keys: Iterable[Hashable], *, receives: Hashable = None, is_wildcard: bool = False
     ) -> None:
-        """Give a call its turn, behind those that have entered with one of the ``keys``.
+        """Give a call its turn, after those that have entered with one of the ``keys``.
 
-        Parameters
-        ----------
-        receives : hashable, optional
-            The key among receives, if it is one; one that ``is_wildcard`` is in order with them all.
+        ``receives`` is the key among receives, if the call is one; if it ``is_wildcard``, it is in order with all
+        receives.
         """
         with self._lock:
             for key in keys:

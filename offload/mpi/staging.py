@@ -1,26 +1,8 @@
-"""Arrays that a call of MPI cannot take as they are: device arrays, and views of the host that are not contiguous.
+"""Arrays that a call of MPI cannot take: device arrays, and views of the host that are not contiguous.
 
-Device arrays are given to a library that is aware of them, else copied through memory of the host.
-
-Theory of operation
--------------------
-A staged call stays one task. Its body enqueues copies to page-locked memory of what the call reads; when the device has
-got there, the call has arrived at its turn. When its request is complete, what it has written is copied back, and the
-task is complete when the device has got there again. No thread is held at any time, and a message is one message,
-whatever its size: the other side may be any program of MPI.
-
-A message may be shorter than its buffer, and a collective operation may leave parts of one as they are. Of a message
-only what has come is copied back; where else a call may not write all, the array is copied there before.
-
-Each call has memory of its own, as much as it needs: bounded buffers deadlock where both sides have filled theirs with
-sends. On CUDA it comes from CuPy's pool of page-locked memory and goes back there.
-
-A library that is aware gets a contiguous array itself. Any other view takes the same way as a staged one, through
-memory of the device: one strided copy packs it there. A view of the host that is not contiguous is packed into memory
-of the host, and unpacked from it, by the thread that would otherwise enqueue the copies.
-
-Rejected: tasks of their own for the copies. The task that the program has would fail with a `DependError` where with an
-aware library it is a `TransportError`, and the graph would not be the same.
+A library that is aware of device arrays gets them; others get copies in host memory. A staged call stays one task: its
+body enqueues the copies of its input, it arrives at its turn when they are done, and it is complete when its output has
+been copied back. Each call has memory of its own. See docs/design/theory.md, "Staged buffers".
 
 MPI 4.1 says how a library tells which kinds of memory it takes ("Memory Allocation Kinds"; section number unchecked).
 """
@@ -52,21 +34,14 @@ if TYPE_CHECKING:
 
 
 class BufferStaging:
-    """The arrays of an operation that are copied before its call or after it, if the library does not take them itself.
-
-    Parameters
-    ----------
-    place : DevicePlace or None
-        Where the device arrays are; None where all arrays are the host's.
-    buffers : sequence
-        Of each the parameter, the array, and what is done with it: `WRITE` where that is all of it, or a message.
-    """
+    """The arrays of an operation that are copied before or after its call, if the library does not take them."""
 
     __slots__ = ("buffers", "is_aware", "place")
 
     def __init__(self, place: DevicePlace | None, buffers: Sequence[tuple[str, Any, BufferAccess]]) -> None:
-        self.place = place
-        self.buffers = buffers
+        self.place = place  # of the device arrays; None if all arrays are the host's
+        self.buffers = buffers  # each one's parameter, array and use: `WRITE` if that is all of it, or a message
+        # the library takes memory of the device
         self.is_aware = place is not None and place.device.kind == "cuda" and is_gpu_aware()
 
     def given(self, array: Any) -> Any:
@@ -83,22 +58,16 @@ class BufferStaging:
 
 
 class BufferCopies:
-    """The copies of one call.
-
-    Attributes
-    ----------
-    arrays : dict
-        What the call gets for each parameter whose array is staged.
-    """
+    """The copies of one call."""
 
     __slots__ = ("_after", "_gate", "_staging", "arrays")
 
     def __init__(self, staging: BufferStaging, gate: Gate) -> None:
         self._staging = staging
-        self._gate = gate
+        self._gate = gate  # finds out when the copies have passed
         place = staging.place
         self._after = place.device.caller_event() if place is not None else None  # the caller's stream may fill them
-        self.arrays: dict[str, Any] = {}
+        self.arrays: dict[str, Any] = {}  # the call's argument for each parameter whose array is staged
 
     def bring(self, told: Callable[[BaseException | None], None]) -> None:
         """Copy what the call reads, or enqueue that; call ``told`` when it is done, or with what went wrong."""
@@ -177,7 +146,7 @@ class _Told:
     is_quiet = False
 
     def __init__(self, told: Callable[[BaseException | None], None]) -> None:
-        self._told = told
+        self._told = told  # called with an error or None
 
     def passed(self, error: BaseException | None) -> None:
         self._told(error)

@@ -19,10 +19,9 @@ from offload.parray.copying import copy
 from offload.parray.dimensions import dim
 from offload.parray.notation import parse
 from offload.parray.plans import Box, Plan, plan
-from offload.parray.ranks import ranks
 from offload.parray.references import disp, func, wrap
 from offload.parray.storage import view as _view
-from offload.parray.teams import for_each
+from offload.parray.teams import for_each, ranks
 from offload.parray.thread_arrays import threads
 from offload.parray.tiles import Tile, tiles
 from offload.parray.types import ArrayType, Place

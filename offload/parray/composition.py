@@ -1,14 +1,8 @@
-"""What a type makes of digits: one function of all indices after another.
+"""A type applied to digits: one function of all indices after another.
 
-Theory of operation
--------------------
-The digits of the type are *levels* that an index stands on, as the hands of a clock. A digit of the index moves them,
-by as much at each of its steps, as long as none goes past its end. Then the composition is a sum again: the digit's
-new step is the sum of the moves by the levels' steps. What it moves is seen at its first step, whatever signs there
-are. A digit that spans several levels is split where they end. One that goes past the end of a level in between, as a
-window does that begins inside of a block, is cut there, if no other digit moves that level or those around it.
-
-Whether several digits together go past an end is told by the sums of their moves.
+The digits of the type are *levels* on which an index stands, like the hands of a clock. A digit of the index moves them
+by the same amount at each step, so its new step is the sum of the moves by the levels' steps, as long as none goes past
+its end. A digit that does is split or cut there. See docs/design/theory.md, "Composition".
 """
 
 from __future__ import annotations
@@ -40,15 +34,7 @@ def composed(base: int, levels: tuple[Digit, ...], given_base: int, given: Digit
 
 
 class _Levels:
-    """The levels of a type, how far digits move on each, and from where.
-
-    Attributes
-    ----------
-    at, low, high : list of int
-        For each level where the base stands, and the least and greatest place that the digits so far take it to.
-    moved : list of int
-        For each level how many digits move on it; one whose digit has cuts takes one digit at most.
-    """
+    """The levels of a type: how far digits move on each, and from where."""
 
     def __init__(self, base: int, levels: tuple[Digit, ...], given_base: int) -> None:
         self.levels = levels
@@ -57,11 +43,13 @@ class _Levels:
         for count, *_ in reversed(levels):
             self.sizes.insert(0, size)
             size *= count
-        self.at = self.places(given_base)
+        self.at = self.places(given_base)  # the base's place on each level
+        # the least and the greatest place to which the digits so far move, on each level
         self.low, self.high = list(self.at), list(self.at)
+        # the number of digits that move on a level; a level whose digit has cuts takes one at most
         self.moved = [0] * len(levels)
-        self.first = base
-        self.base = self.number(self.at)
+        self.first = base  # the base of the type
+        self.base = self.number(self.at)  # the base of the composition
 
     def places(self, index: int) -> list[int]:
         """Return where each level stands at an index."""
@@ -116,10 +104,9 @@ class _Levels:
         return None
 
     def carried(self, digit: Digit, start: int) -> tuple[Digit, ...] | None:
-        """Take a digit through that moves on one level and carries to those around it, as one that is cut there.
-
-        No other digit may move on these levels. The cuts are where the level begins again, and where it is cut itself.
-        """
+        """Take a digit through that moves on one level and carries to those around it, as one that is cut there."""
+        # No other digit may move on these levels. The cuts are where the level begins again, and where it is cut
+        # itself.
         count, step, cuts = digit
         steps = (step, *(jump for _, jump in cuts))
         k = next(k for k, size in enumerate(self.sizes) if not any(by % size for by in steps))

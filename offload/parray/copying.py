@@ -2,7 +2,7 @@
 
 A plan says how (`offload.parray.plans`). One box is two strided views of one shape, and the landed copy between them;
 several boxes are one task that makes them all (`offload.parray.moves`), tables are `offload.parray.indexed`, and
-processes `offload.parray.ranks`.
+processes `offload.parray.ranks()`.
 """
 
 from __future__ import annotations
@@ -123,12 +123,9 @@ def _pair(to: Any) -> tuple[ArrayType, Any]:
 
 
 def _stores(side: ArrayType, x: Any, threads: Sequence[int | None], role: str, *, is_written: bool) -> Stores:
-    """Return the storage of a side, checked: by thread, of those that have elements, or of None.
+    """Return the checked storage of a side: by thread, of those that have elements, or of None.
 
-    Raises
-    ------
-    ClauseError, LayoutError, RegionClosedError
-        See `copy`.
+    Raise as `copy` does.
     """
     if side.threads is None:
         return {None: check(side, x, role, is_written=is_written)}
@@ -153,14 +150,9 @@ def _stores(side: ArrayType, x: Any, threads: Sequence[int | None], role: str, *
 def _recipe(
     site: Site, made: Plan, source_type: ArrayType, target_type: ArrayType, sources: Stores, targets: Stores
 ) -> Recipe:
-    """Return the recipe of a copy between storage that has been checked.
+    """Return the recipe of a copy between checked storage.
 
-    Raises
-    ------
-    ClauseError
-        Item sizes differ.
-    UnsupportedError
-        Arrays are on devices of two kinds.
+    Raise `ClauseError` if item sizes differ, and `UnsupportedError` if arrays are on devices of two kinds.
     """
     every = [*targets.values(), *sources.values()]
     if not every:

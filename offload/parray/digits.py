@@ -1,25 +1,9 @@
-"""Offsets as digits: what a type, however many elements it has, costs by its dimensions alone.
+"""Offsets as digits: the cost of a type depends on its dimensions, not on its elements.
 
-Theory of operation
--------------------
-An index is written in a mixed radix, and each of its digits adds its own part to the offset: ``base + sum(part of
-each digit)``. A digit is ``(count, step, cuts)``. Without cuts its part is ``step * d``; each cut ``(start, jump)``
-adds its jump to all ``d >= start``. So a window is a base, a permutation is an order of steps, and what is shifted
-around a cycle is one digit with one cut, whatever its length.
-
-*References* act on all indices at once. A displacement changes the base. `wrapped` drops multiples of the period,
-splits a digit where the period lies between its own boundaries, and cuts at most one digit, where the period is
-passed. `offload.parray.composition` takes digits through a type. Where this does not decide, the answer is None, and
-offsets are looked at one by one.
-
-*Extremes* are attained, since digits are independent of each other: so "an index leaves" is exact.
-
-*Canonical form* (`merged`): no count is 1, no digit without cuts continues the next one, no digit with cuts could be
-written without them. Two canonical forms without cuts are the same function only if they are equal, and a form with
-cuts is no nest of loops: the innermost loop of a nest is as long as its first run, and its runs are equally long.
-
-Rejected: interval analysis beside it (extremes are that already), sets of boxes for each type (their number
-multiplies), and matrices over levels (linear algebra does not know of carries).
+An index is written in a mixed radix: ``base + sum(part of each digit)``. A digit is ``(count, step, cuts)``; its part
+is ``step * d``, and each cut ``(start, jump)`` adds its jump to all ``d >= start``. Functions return None if digits do
+not decide; then offsets are examined one by one. *Canonical form* (`merged`): no count is 1, no digit without cuts
+continues the next one, no digit with cuts could be written without them. See docs/design/theory.md, "Digits".
 """
 
 from __future__ import annotations
@@ -29,18 +13,15 @@ from itertools import pairwise
 from typing import Final, TypeAlias
 
 Cuts: TypeAlias = tuple[tuple[int, int], ...]
+# ``(count, step, cuts)``; each cut ``(start, jump)`` with 0 < start < count, ascending, no jump 0.
 Digit: TypeAlias = tuple[int, int, Cuts]
-"""``(count, step, cuts)``; each cut ``(start, jump)`` with 0 < start < count, ascending, no jump 0."""
 
 Digits: TypeAlias = Sequence[Digit]
-Groups: TypeAlias = list[tuple[Digit, ...]]
-"""For each digit of an index those that it becomes, outermost first."""
+Groups: TypeAlias = list[tuple[Digit, ...]]  # For each digit of an index those that it becomes, outermost first
 
-Form: TypeAlias = tuple[int, tuple[Digit, ...]]
-"""``(base, digits)``, the digits canonical."""
+Form: TypeAlias = tuple[int, tuple[Digit, ...]]  # ``(base, digits)``, the digits canonical
 
-MOST_CUTS: Final = 256
-"""Cuts of one digit; more are looked at one by one."""
+MOST_CUTS: Final = 256  # Cuts of one digit; more are looked at one by one
 
 
 def extremes(base: int, digits: Digits) -> tuple[int, int]:

@@ -12,40 +12,17 @@ from typing import Final, TypeAlias
 from offload.errors import LayoutError
 from offload.parray.references import MEMORY, THREADS, WIDE, Reference, integer
 
+# Dimensions one inside of, or one referring to, the other: each takes some frames of Python's 1,000.
 MOST_LEVELS: Final = 100
-"""Dimensions one inside of, or one referring to, the other: each takes some frames of Python's 1,000."""
 
+# Dimensions of a type with all that it refers to: doubled by each level, they would soon be more than memory holds.
 MOST_DIMENSIONS: Final = 1 << 20
-"""Dimensions of a type with all that it refers to: doubled by each level, they would soon be more than memory holds."""
 
 Body: TypeAlias = "int | tuple[Dimension, ...] | None"
 
 
 class Dimension:
-    """A dimension of a type; made by `dim`, or by what stands for one in a tree.
-
-    Attributes
-    ----------
-    body : int, tuple of Dimension, or None
-        A size, sub-dimensions, or nothing: a pure reference.
-    references : tuple of Reference
-    size : int
-        Number of elements.
-    counts : int
-        What the fixed parts in it count, as bits: `MEMORY`, `THREADS`.
-    chain : int
-        What its own references count; 0 without any.
-    is_loose : bool
-        Whether a leaf of it is regular as seen from outside.
-    teams : tuple of Reference
-        The thread array whose numbers it gives, if it gives any.
-    levels, n_dimensions : int
-        How deep it is and how much, with all that it refers to.
-    is_wide : bool
-        Whether numbers occur that arrays of 64 bits should not be computed with.
-    has_function : bool
-        Whether an offset asks a function of the program's.
-    """
+    """A dimension of a type; made by `dim`, or from its short form in a tree."""
 
     __slots__ = (
         "_hash", "body", "chain", "counts", "has_function", "is_loose", "is_wide", "levels", "n_dimensions",
@@ -53,25 +30,25 @@ class Dimension:
     )  # fmt: skip
 
     def __init__(self, body: Body, references: tuple[Reference, ...]) -> None:
-        self.body = body
-        self.references = references
-        self.teams: tuple[Reference, ...]
+        self.body = body  # a size, sub-dimensions, or None for a pure reference
+        self.references = references  # from left to right
+        self.teams: tuple[Reference, ...]  # the thread array whose numbers it gives, if it gives any
         inside: tuple[Dimension, ...] = body if isinstance(body, tuple) else ()
         if body is None:
-            self.size = _length(references)
+            self.size = _length(references)  # number of elements
         elif isinstance(body, int):
             self.size = body
         else:
             self.size = 1
             for sub in inside:
                 self.size *= sub.size
-        self.chain = chain_of(references)
-        self.counts = self.chain
-        self.is_loose = not references
-        self.levels = 0
-        self.n_dimensions = 1
-        self.is_wide = self.size >= WIDE
-        self.has_function = False
+        self.chain = chain_of(references)  # the unit of its own references; 0 without any
+        self.counts = self.chain  # the units of its fixed parts, as bits: `MEMORY`, `THREADS`
+        self.is_loose = not references  # whether a leaf of it is regular as seen from outside
+        self.levels = 0  # its depth, with all that it refers to
+        self.n_dimensions = 1  # its number of dimensions, with all that it refers to
+        self.is_wide = self.size >= WIDE  # whether numbers are too large to compute with in 64 bits
+        self.has_function = False  # whether an offset calls a function of the program
         teams: list[Reference] = []
         if inside:
             self.is_loose = not references and any(sub.is_loose for sub in inside)

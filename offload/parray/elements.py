@@ -12,26 +12,16 @@ if TYPE_CHECKING:
 
 Nest = tuple[int, tuple[tuple[int, int], ...]]
 
+# Numbers within so many times their count are marked to find out whether one comes twice; others are sorted.
 _DENSE = 8
-"""Numbers within so many times their count are marked to find out whether one comes twice; others are sorted."""
 
 
 def nest_of(values: Any) -> Nest | None:
-    """Return the fewest nested loops that give these numbers in order, or None.
+    """Return the fewest nested loops ``(base, ((count, step), …))``, outermost first, that give these numbers in order.
 
-    The innermost loop is as long as the first run of equal differences: in any nest that gives the numbers the step
-    changes there and at its multiples, so that there is no choice, and the heads of the runs are a shorter list of
-    the same kind.
-
-    Parameters
-    ----------
-    values : array of int64, one dimension
-        One or more.
-
-    Returns
-    -------
-    (int, tuple of (int, int)) or None
-        ``(base, ((count, step), …))``, outermost first.
+    ``values`` are one or more int64; return None if there are no such loops. The innermost loop is as long as the first
+    run of equal differences: in any nest that gives the numbers, the step changes there and at its multiples. So there
+    is no choice, and the heads of the runs are a shorter list of the same kind.
     """
     xp = seams.namespace
     loops: list[tuple[int, int]] = []
@@ -62,13 +52,7 @@ def _run_of(values: Any, step: int) -> int:
 
 
 def numbers_of(base: int, digits: Digits) -> Any:
-    """Return all numbers that digits give, an array of int64.
-
-    Raises
-    ------
-    OverflowError
-        They are beyond 64 bits.
-    """
+    """Return all numbers that digits give, an array of int64; raise `OverflowError` if they exceed 64 bits."""
     xp = seams.namespace
     low, high = extremes(base, digits)
     if low < -(1 << 63) or high >= 1 << 63:
@@ -102,20 +86,8 @@ def all_different(*parts: Any) -> bool:
 
 
 def runs(parts: list[Any], most: int) -> list[int] | None:
-    """Return where the runs begin in which the differences of all arrays stay the same; None for more than ``most``.
-
-    Parameters
-    ----------
-    parts : list of arrays of int64
-        One element or more each.
-    most : int
-        From 1.
-
-    Returns
-    -------
-    list of int or None
-        Ascending, the first is 0. A run is as long as it can be, from the left.
-    """
+    """Return where the runs of equal differences in all arrays begin; None if there are more than ``most`` >= 1."""
+    # The starts ascend from 0, and each run is as long as possible, from the left. Each array has an element or more.
     xp = seams.namespace
     starts, at, size = [0], 0, len(parts[0])
     steps = [part[1:] - part[:-1] for part in parts]

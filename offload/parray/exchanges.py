@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     Kept = list[tuple[Piece, Piece]]
     Told = Callable[[BaseException | None], None]
 
-_ROOT = 0
-"""The rank that a side belongs to which is not distributed."""
+_ROOT = 0  # The rank that a side belongs to which is not distributed
 
 
 def communicator(comm: Any) -> Any:
@@ -71,10 +70,7 @@ def copy(
 ) -> Task | None:
     """Generate the task of a typed copy over ranks; see `offload.parray.copying.copy`.
 
-    Raises
-    ------
-    ClauseError
-        Storage that is wrong, or missing where this rank has elements; its two arrays are on different devices.
+    Raise `ClauseError` too if this rank's two arrays are on different devices.
     """
     scope = here()
     frame = scope.frame(COPY)
@@ -180,8 +176,8 @@ class MessageExchange(Operation):
 
     def __init__(self, comm: Any, ends: tuple[End, End], kept: Kept) -> None:
         super().__init__(comm.Ialltoallw, (), {})
-        self._ends = ends
-        self._kept = kept
+        self._ends = ends  # the sending and the receiving one
+        self._kept = kept  # pieces that the rank keeps: out of its array, and into it
 
     def transfer(self, gate: Gate) -> BufferCopies:
         """Return what packs and unpacks."""
@@ -204,7 +200,7 @@ class Packing(BufferCopies):
         self._kept = kept
         self._place = ends[0].place or ends[1].place
         super().__init__(BufferStaging(self._place, ()), gate)
-        self.arrays: dict[Any, Any]
+        self.arrays: dict[Any, Any]  # by the end, the memory in which it is packed
 
     def bring(self, told: Told) -> None:
         """Pack what is sent, and copy what the rank keeps; call ``told`` when that is done, or with what went wrong."""

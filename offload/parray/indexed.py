@@ -36,34 +36,21 @@ if TYPE_CHECKING:
     from offload.runtime.works import Launch
     from offload.tasks.site import Site
 
-KEPT_NBYTES = 256 << 20
-"""Bytes of tables that are kept on the host, and on each device."""
+KEPT_NBYTES = 256 << 20  # Bytes of tables that are kept on the host, and on each device
 
-_FEW = 1 << 31
-"""Offsets below fit into 32 bits."""
+_FEW = 1 << 31  # Offsets below fit into 32 bits
 
 Offsets = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class CopyTable(NamedTuple):
-    """What goes from one array to one array.
+    """The elements that go from one array to one array."""
 
-    Attributes
-    ----------
-    source_thread, target_thread : int or None
-        None for a side that is not distributed.
-    size : int
-        Number of elements.
-    at, to : array of int64, or int
-        Their offsets in the source and in the target. Of one side that may be where they begin, if they follow each
-        other.
-    """
-
-    source_thread: int | None
+    source_thread: int | None  # None for a side that is not distributed
     target_thread: int | None
-    size: int
-    at: Offsets | int
-    to: Offsets | int
+    size: int  # number of elements
+    at: Offsets | int  # offsets in the source; one side has only its first offset if its elements follow each other
+    to: Offsets | int  # offsets in the target
 
 
 class BoundedCache:
@@ -72,8 +59,8 @@ class BoundedCache:
     def __init__(self, limit_nbytes: int = KEPT_NBYTES) -> None:
         self._limit_nbytes = limit_nbytes
         self._lock = threading.Lock()
-        self._found: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
-        self.nbytes = 0
+        self._found: OrderedDict[Any, tuple[Any, int]] = OrderedDict()  # value and size, the one used last at the end
+        self.nbytes = 0  # of all values
 
     def get(self, key: Any) -> Any:
         """Return what is kept, or None."""
@@ -158,9 +145,9 @@ class IndexedMove(NamedTuple):
 
     dst: Any
     src: Any
-    place: DevicePlace | None
-    other: DevicePlace | None
-    size: int
+    place: DevicePlace | None  # of ``dst``; None for the host
+    other: DevicePlace | None  # of ``src``; None for the host
+    size: int  # number of elements
     to: Offsets | None
     at: Offsets | None
     key: Any
@@ -169,12 +156,8 @@ class IndexedMove(NamedTuple):
 def recipe_of(site: Site, moves: Sequence[IndexedMove], *, shares: bool) -> Recipe:
     """Return the recipe of the task that makes some moves; ``shares``: some sources may share memory with targets.
 
-    Tables are brought to the devices here, at the call: it blocks for that, the first time.
-
-    Raises
-    ------
-    UnsupportedError
-        Arrays are on devices of two kinds.
+    The call copies the tables to the devices, and blocks for that the first time. Raise `UnsupportedError` if arrays
+    are on devices of two kinds.
     """
     for move in moves:
         second_place(site.directive, move.place, move.other)
@@ -269,8 +252,8 @@ class IndexedWork(Work):
     def __init__(self, dst: Any, src: Any, to: Any, at: Any) -> None:
         self._dst = dst
         self._src = src
-        self._to = to
-        self._at = at
+        self._to = to  # None if the elements of ``dst`` follow each other
+        self._at = at  # None if the elements of ``src`` follow each other
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         device = place.device

@@ -1,17 +1,8 @@
-"""Whether digits give a number twice, without looking at the numbers.
+"""Whether digits give a number twice, without computing the numbers.
 
-Theory of operation
--------------------
-Ordered by their gaps, digits give no number twice if each moves farther than all smaller ones together can: so it is
-in any storage that is divided up, and the test is a sort. What fails it is decided by a search for two indices of one
-number. Their difference is a small integer for each digit whose sum by the steps is 0: the digits are tried from the
-greatest step down, within what the smaller ones can still make good, and only in the class of remainders in which
-they can. Two digits are so decided in one step, a few by a few. Many may take longer than to look at the sums, which
-is then left to whoever asks, if these are few; else a lattice decides (`offload.parray.lattice`), which takes as long
-for 10¹² elements as for ten.
-
-Rejected: comparing the size with the range alone (7 and 11 elements apart need not meet in a range that is full), and
-an answer that depends on effort.
+Ordered by their gaps, digits give no number twice if each moves farther than all smaller ones together can. Other
+digits need a search for two indices of one number, or for many digits a lattice (`offload.parray.lattice`). See
+docs/design/theory.md, "Injective types".
 """
 
 from __future__ import annotations
@@ -28,20 +19,17 @@ if TYPE_CHECKING:
 
     from offload.parray.digits import Digit, Digits
 
-MOST_BOXES: Final = 64
-"""Boxes without cuts that a form is taken apart into; they are compared pair by pair."""
+MOST_BOXES: Final = 64  # Boxes without cuts that a form is taken apart into; they are compared pair by pair
 
-MOST_SUMS: Final = 1 << 22
-"""Sums that are looked at instead, where there are more boxes."""
+MOST_SUMS: Final = 1 << 22  # Sums that are looked at instead, where there are more boxes
 
+# Boxes that are compared rather than more sums are looked at; these comparisons take seconds.
 MOST_BOXES_OF_MANY: Final = 1024
-"""Boxes that are compared rather than more sums are looked at; these comparisons take seconds."""
 
-MOST_TRIED: Final = 1 << 17
-"""Values that all searches try together where sums may be looked at instead: half a second."""
+MOST_TRIED: Final = 1 << 17  # Values that all searches try together where sums may be looked at instead: half a second
 
+# Values that a search tries where a lattice decides in the end, which takes some milliseconds.
 TRIED_FIRST: Final = 1 << 11
-"""Values that a search tries where a lattice decides in the end, which takes some milliseconds."""
 
 
 class _SpentError(Exception):
@@ -49,15 +37,8 @@ class _SpentError(Exception):
 
 
 def is_injective(digits: Digits, size: int = 0) -> bool | None:
-    """Return whether no two indices have the same sum of parts; None if it is quicker to look at the sums.
-
-    Parameters
-    ----------
-    digits : sequence of Digit
-        Canonical; the base does not matter.
-    size : int
-        How many sums there are.
-    """
+    """Return whether all indices have different sums of parts; None if it is quicker to compute the ``size`` sums."""
+    # The digits are canonical; the base does not matter.
     gaps = [_gap(digit) for digit in digits]
     if not all(gaps):
         return False

@@ -1,14 +1,7 @@
 """Whether bounded integers have a given weighted sum, by a reduced lattice.
 
-Theory of operation
--------------------
-All integer solutions of one equation are one of them and a lattice, that of the solutions for 0. Scaled so that what
-the bounds allow is a cube, they lie in the ball around it. A basis of the lattice that is reduced (Lenstra, Lenstra and
-Lovász, in integers alone: Cohen, *A Course in Computational Algebraic Number Theory*, 2.6) has vectors so
-short and upright that the points in that ball are enumerated coordinate by coordinate (Fincke and Pohst), and there are
-about as many as the ball has room for: a number that grows with the unknowns, but neither with bounds nor with weights.
-
-Rejected: floating point (an answer has to be right), and this for what a plain search finds in a few tries.
+The solutions of the equation are one of them plus a lattice. A basis that is reduced in integers allows to enumerate
+those within the bounds, coordinate by coordinate. See docs/design/theory.md, "Injective types".
 """
 
 from __future__ import annotations
@@ -26,8 +19,8 @@ if TYPE_CHECKING:
 class Unknown(NamedTuple):
     """An integer to be found, ``low`` to ``high``, and the positive ``step`` that it is multiplied by."""
 
-    step: int
-    low: int
+    step: int  # at least 1
+    low: int  # at most ``high``
     high: int
 
 
@@ -86,7 +79,7 @@ class _Reduced:
     """A reduced basis, with its orthogonal one in integers: ``d`` are products of squares of lengths."""
 
     def __init__(self, basis: list[Vector]) -> None:
-        self.basis = basis
+        self.basis = basis  # its vectors, short and nearly orthogonal
         self.d = [1]  # d[k + 1] belongs to vector k
         self.parts: list[Vector] = []  # parts[k][j] / d[j + 1] is what vector k has of the orthogonal vector j
         k = 0

@@ -25,32 +25,18 @@ if TYPE_CHECKING:
     from offload.parray.storage import Storage
     from offload.runtime.place import DevicePlace
 
+# Bytes that lie together from which a datatype is as fast as packing (``benchmarks/run.py parray_mpi``, MPICH).
 LEAST_SENT_NBYTES, LEAST_RECEIVED_NBYTES = 1 << 16, 256
-"""Bytes that lie together from which a datatype is as fast as packing (``benchmarks/run.py parray_mpi``, MPICH)."""
 
 
 class Piece(NamedTuple):
-    """What goes between this rank and another one, in the plan's order.
+    """The elements between this rank and another one, in the plan's order."""
 
-    Attributes
-    ----------
-    peer : int
-        The other rank.
-    view : array
-        The elements, or, with ``offsets``, the flat array that they are in.
-    offsets : array of int64 or None
-        Where they are there.
-    key : object
-        What devices keep the offsets by.
-    size : int
-        Number of elements.
-    """
-
-    peer: int
-    view: Any
-    offsets: Any
-    key: Any
-    size: int
+    peer: int  # the other rank
+    view: Any  # the elements, or, with ``offsets``, the flat array that contains them
+    offsets: Any  # their places in ``view``, int64
+    key: Any  # devices keep the offsets by it
+    size: int  # number of elements
 
 
 class Datatype:
@@ -60,7 +46,7 @@ class Datatype:
 
     def __init__(self, views: Sequence[tuple[int, Any]]) -> None:
         made = [_vector(view) for _, view in views]
-        self.handle = MPI.Datatype.Create_struct([1] * len(made), [at for at, _ in views], made).Commit()
+        self.handle = MPI.Datatype.Create_struct([1] * len(made), [at for at, _ in views], made).Commit()  # of mpi4py
         for one in made:
             one.Free()
 
@@ -96,19 +82,10 @@ def run_nbytes(view: Any) -> int:
 
 
 class End:
-    """One end of a rank: what goes out of its array, or comes into it.
+    """One end of a rank: the elements that leave its array, or those that come into it.
 
-    Parameters
-    ----------
-    storage : Storage or None
-        None where the rank has no element.
-    pieces : sequence of Piece
-        In the plan's order.
-    dtype : numpy.dtype
-        What elements are moved as.
-    n_ranks : int
-    least_run : int
-        Bytes that have to lie together for a datatype to be used; infinite where none is to be.
+    ``storage`` is None if the rank has no element. The ``pieces`` stand in the plan's order, and elements are moved as
+    ``dtype``. A datatype is used only if ``least_run`` bytes lie together; infinity means never.
     """
 
     __slots__ = ("_arguments", "_types", "dtype", "is_packed", "n_ranks", "pieces", "place")
@@ -118,9 +95,10 @@ class End:
     ) -> None:
         self.place = None if storage is None else storage.place
         self.dtype = dtype
-        self.n_ranks = n_ranks
-        self.pieces = sorted(pieces, key=lambda piece: piece.peer)
-        self._types: list[Datatype] = []
+        self.n_ranks = n_ranks  # of the communicator
+        self.pieces = sorted(pieces, key=lambda piece: piece.peer)  # by rank
+        self._types: list[Datatype] = []  # kept as long as a call may use them
+        # of Ialltoallw: buffer, counts, offsets and datatypes
         self._arguments: list[Any] = [np.empty(0, np.uint8), [0] * n_ranks, [0] * n_ranks, [MPI.BYTE] * n_ranks]
         self.is_packed = bool(pieces) and (
             self.place is not None

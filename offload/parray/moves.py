@@ -1,16 +1,8 @@
 """Several copies that are one: their order, temporaries, and the one task that makes them.
 
-Theory of operation
--------------------
-A typed copy is a list of moves between views of one shape. It is as if every element had been read before any is
-written, so that a source that shares memory with a target is read into a temporary in a first phase; all other moves
-and the temporaries' follow in the second. Which do is found out at the call, exactly.
-
-One task makes them all. On the host it is a function that copies; where all moves touch one device, and no array of
-the host is read after it was written, it is device work that enqueues them on one lane; else it is a task of the host
-that generates copies, a device at a time, and waits for them in a group. A task that waits so helps with others.
-
-Rejected: a task for each move with dependences between them (a copy is one node of a graph, and one failure).
+A typed copy acts as if every element had been read before any is written. So a source that shares memory with a target
+is read into a temporary in a first phase. The task is a function on the host, device work on one lane, or a host task
+that generates copies, a device at a time, and waits for them. See docs/design/theory.md, "Moves".
 """
 
 from __future__ import annotations
@@ -49,17 +41,14 @@ class Move(NamedTuple):
 
     dst: Any
     src: Any
-    place: DevicePlace | None
-    other: DevicePlace | None
+    place: DevicePlace | None  # of ``dst``
+    other: DevicePlace | None  # of ``src``
 
 
 def clashing(targets: Iterable[Storage], sources: Iterable[Storage]) -> set[int]:
-    """Return the identities of arrays whose memory is both a target and a source: those of their pieces may overlap.
+    """Return the ids of arrays whose memory is both a target and a source: their pieces may overlap.
 
-    Raises
-    ------
-    ClauseError
-        Two targets share memory.
+    Raise `ClauseError` if two targets share memory.
     """
     spans = []
     for is_target, side in ((True, targets), (False, sources)):
@@ -94,13 +83,7 @@ def read_first(moves: Sequence[Move]) -> frozenset[int]:
 
 
 def recipe_of(site: Site, moves: Sequence[Move], first: frozenset[int] = frozenset()) -> Recipe:
-    """Return the recipe of the task that makes some moves, ``first`` of which go through temporaries.
-
-    Raises
-    ------
-    UnsupportedError
-        Arrays are on devices of two kinds.
-    """
+    """Return the recipe of the task that makes some moves, ``first`` of which go through temporaries."""
     if len(moves) == 1 and not first:
         return plain_recipe(site, *moves[0])
     places = {place for move in moves for place in (move.place, move.other)}
@@ -123,10 +106,7 @@ def copy_on_host(moves: Sequence[Move], first: frozenset[int]) -> None:
 def grouped(site: Site, moves: Sequence[Move]) -> list[list[Move]]:
     """Return moves by the device that makes them, and the other device if there is one.
 
-    Raises
-    ------
-    UnsupportedError
-        Arrays are on devices of two kinds.
+    Raise `UnsupportedError` if arrays are on devices of two kinds.
     """
     groups: dict[Any, list[Move]] = {}
     for move in moves:
@@ -196,7 +176,7 @@ class MovesWork(Work):
 
     def __init__(self, moves: Sequence[Move], first: frozenset[int] = frozenset()) -> None:
         self._moves = moves
-        self._first = first
+        self._first = first  # those that read into temporaries
         place, other = moves[0].place, moves[0].other
         self.second = other.device if place is not None and other is not None and other is not place else None
 

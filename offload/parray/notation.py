@@ -36,14 +36,13 @@ _OPERATORS: Final = {
     "/": operator.floordiv,
     "%": operator.mod,
 }
-_SHOWN: Final = 60
-"""Characters of a text that an error shows on either side of the mistake."""
+_SHOWN: Final = 60  # Characters of a text that an error shows on either side of the mistake
 
 
 class _Token(NamedTuple):
-    kind: str
+    kind: str  # a group of `_TOKEN`, or "end"
     text: str
-    column: int
+    column: int  # from 0, for messages
 
 
 class _MistakeError(LayoutError):
@@ -89,10 +88,10 @@ class _Parser:
 
     def __init__(self, text: str, names: dict[str, Any]) -> None:
         self.text = text
-        self.names = names
-        self.level = 0
+        self.names = names  # values of the names in the text
+        self.level = 0  # of brackets
         self.tokens: list[_Token] = []
-        self.at = 0
+        self.at = 0  # the next token
         column = 0
         end = len(text.rstrip())
         while column < end:

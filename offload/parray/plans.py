@@ -1,19 +1,8 @@
 """How a typed copy is done: two types refined to one nest of loops, or to few.
 
-Theory of operation
--------------------
-Element *k* has digits in both types. Where the boundaries of both, put together in order, divide one another, the
-finer digits of both are one nest with two steps for each loop: one box. `refined` walks both lists from the innermost
-digit outwards and splits the longer one. What is no such pair is made one by cuts: a digit that was shifted around
-has them already, and two digits whose lengths do not divide each other repeat together, so that up to there both are
-one digit, cut where either ends. A cut loop is several, so that boxes are the combinations of pieces. Loops that
-change a thread's number are unrolled, since each pair of threads is a copy of its own.
-
-Where that would be many boxes, or a type has no digits, offsets are compared: few long runs are boxes, the rest are
-tables, made by whoever copies.
-
-Rejected: boxes from offsets alone (a plan would cost by the element), and the largest boxes of a pair that has none
-(a search; tables are as fast as many small boxes).
+Element *k* has digits in both types. `refined` splits them at each other's boundaries into one nest with two steps for
+each loop, a box; cut digits make several boxes. If there would be many, or a type has no digits, offsets are compared:
+few long runs are boxes, the rest are tables, made by the caller. See docs/design/theory.md, "Plans of typed copies".
 """
 
 from __future__ import annotations
@@ -28,8 +17,7 @@ from offload.errors import ClauseError, LayoutError
 from offload.parray import elements
 from offload.parray.digits import Digit, part_of, split
 from offload.parray.dimensions import abridged
-from offload.parray.properties import BOTH
-from offload.parray.references import THREADS
+from offload.parray.references import BOTH, THREADS
 from offload.parray.rules import UNIT, halves, listed
 from offload.parray.types import ArrayType
 
@@ -38,32 +26,26 @@ if TYPE_CHECKING:
 
     from offload.parray.digits import Form
 
-MOST_BOXES: Final = 1024
-"""Boxes that are better than tables; those of pairs of threads are not counted."""
+MOST_BOXES: Final = 1024  # Boxes that are better than tables; those of pairs of threads are not counted
 
+# Elements of a box, on average, from which boxes are better than tables: copying a box takes as long as so many by a
+# table.
 LEAST_BOX: Final = 4096
-"""Elements of a box, on average, from which boxes are better than tables: copying a box takes as long as so many by a
-table."""
 
-ALWAYS_BOXES: Final = 4
-"""So few boxes are better than tables, whatever their size."""
+ALWAYS_BOXES: Final = 4  # So few boxes are better than tables, whatever their size
 
-MOST_LOOKED_AT: Final = 1 << 22
-"""Elements of a pair with digits, but none in common, whose offsets are compared."""
+MOST_LOOKED_AT: Final = 1 << 22  # Elements of a pair with digits, but none in common, whose offsets are compared
 
-KEPT_PLANS: Final = 1024
-"""Plans that are kept, the last ones asked for."""
+KEPT_PLANS: Final = 1024  # Plans that are kept, the last ones asked for
 
+# Boxes of the plans that are kept, of some 250 bytes each; with more all plans go but the last.
 KEPT_BOXES: Final = 1 << 19
-"""Boxes of the plans that are kept, of some 250 bytes each; with more all plans go but the last."""
 
-_n_boxes = [0]
-"""Boxes that have been made since plans last went; one number, since no two are ever needed to agree."""
+_n_boxes = [0]  # Boxes that have been made since plans last went; one number, since no two are ever needed to agree
 
 PlanKind: TypeAlias = Literal["empty", "contiguous", "strided", "boxes", "indexed"]
 
-Loop: TypeAlias = tuple[Digit, Digit]
-"""A digit of the source and one of the target, of one count."""
+Loop: TypeAlias = tuple[Digit, Digit]  # A digit of the source and one of the target, of one count
 
 
 class Box(NamedTuple):
@@ -255,13 +237,8 @@ def _form(side: ArrayType) -> Form | None:
 
 
 def refined(source: Sequence[Digit], target: Sequence[Digit]) -> list[Loop] | None:
-    """Return one list of digits for both sides, outermost first; None where there are no such, or too many pieces.
-
-    Parameters
-    ----------
-    source, target : sequence of Digit
-        Canonical, of as many elements.
-    """
+    """Return one list of digits for both sides, outermost first; None if there is none, or with too many pieces."""
+    # Both sides are canonical and have as many elements.
     sides = list(source), list(target)
     loops: list[Loop] = []
     while sides[0]:

@@ -1,14 +1,9 @@
-"""What a dimension may refer to: functions from an index to an index.
+"""The references of a dimension: functions from an index to an index.
 
-Theory of operation
--------------------
-A reference is asked for three things: how long it is where it gives a dimension its size (`Reference.length`), where
-it takes an index or an integer array (`Reference.reach`), and what it makes of a whole set of indices that is known
-as digits (`Reference.through`, see `offload.parray.digits`). The third is the first two for all elements at once, or
-None where digits do not decide. An array type is a reference too, in `offload.parray.types`.
-
-Whoever finds that an index leaves what it would reach raises `Leaves`; the type that has the dimension makes a
-`LayoutError` of it, since it knows the tree and the place in it.
+A reference has a length (`Reference.length`), takes an index or an integer array (`Reference.reach`), and takes a whole
+set of indices that is known as digits (`Reference.through`, None if digits do not decide). An array type is a reference
+too. An index that leaves raises `Leaves`; the type that has the dimension makes a `LayoutError` of it, because it knows
+the place in the tree.
 """
 
 from __future__ import annotations
@@ -25,33 +20,23 @@ from offload.parray.composition import composed
 from offload.parray.digits import Digits, Groups, extremes
 
 MEMORY: Final = 1
-THREADS: Final = 2
-"""What an offset counts, as bits: elements of memory, threads, or both parts of a place."""
+THREADS: Final = 2  # What an offset counts, as bits: elements of memory, threads, or both parts of a place
+BOTH: Final = MEMORY | THREADS
 
+# From here on numbers are not computed with arrays of 64 bits: 2**20 of them, as a type may have, could overflow.
 WIDE: Final = 1 << 42
-"""From here on numbers are not computed with arrays of 64 bits: 2**20 of them, as a type may have, could overflow."""
 
-Index: TypeAlias = Any
-"""An integer, or an array of integers."""
+Index: TypeAlias = Any  # An integer, or an array of integers
 
 
 class Leaves(Exception):  # noqa: N818  # never seen by users
-    """An index leaves a type or a table.
-
-    Attributes
-    ----------
-    index : int
-        The index, one of those that leave.
-    reference : Reference
-        What it would reach.
-    path : list of int
-        The dimension whose index it is, from the type that asks; filled in on the way up, innermost first.
-    """
+    """An index leaves a type or a table."""
 
     def __init__(self, index: int, reference: Reference) -> None:
         super().__init__(index, reference)
-        self.index = index
-        self.reference = reference
+        self.index = index  # one of the indices that leave
+        self.reference = reference  # the one that it would reach
+        # the dimension whose index it is, from the asking type; added on the way up, innermost first
         self.path: list[int] = []
 
 
@@ -60,15 +45,13 @@ class Reference(ABC):
 
     __slots__ = ()
 
-    counts: int = 0
-    """`MEMORY`, `THREADS` or both of a type; 0 of what is none."""
+    counts: int = 0  # `MEMORY`, `THREADS` or both of a type; 0 of what is none
 
-    levels: int = 0
-    n_dimensions: int = 0
-    teams: tuple[Reference, ...] = ()
-    is_wide: bool = False
-    has_function: bool = False
-    """Whether an offset asks a function of the program's."""
+    levels: int = 0  # its depth, with all that it refers to
+    n_dimensions: int = 0  # with all that it refers to
+    teams: tuple[Reference, ...] = ()  # the thread array whose numbers it gives
+    is_wide: bool = False  # whether numbers are too large to compute with in 64 bits
+    has_function: bool = False  # Whether an offset asks a function of the program's
 
     def __repr__(self) -> str:
         return str(self)
@@ -144,7 +127,7 @@ class TableReference(Reference):
     """Takes *i* to ``values[i]``."""
 
     values: tuple[int, ...]
-    _found: dict[str, Any] = field(default_factory=dict, init=False, compare=False)
+    _found: dict[str, Any] = field(default_factory=dict, init=False, compare=False)  # what is computed once, by name
 
     @property
     def length(self) -> int:
@@ -185,7 +168,7 @@ class TableReference(Reference):
 class Function(Reference):
     """Takes *i* to ``call(i)``; what that returns is not known before it is called."""
 
-    call: Callable[[Any], Any]
+    call: Callable[[Any], Any]  # pure
 
     @property
     def has_function(self) -> bool:  # type: ignore[override]
@@ -212,13 +195,7 @@ class Function(Reference):
         return found.astype(seams.namespace.int64)
 
     def _called(self, index: Any) -> Any:
-        """Return what the function returns for an array.
-
-        Raises
-        ------
-        LayoutError
-            It fails there, and takes one of the numbers: it was written for numbers.
-        """
+        """Return the function's results for an array; raise `LayoutError` if it only works for single numbers."""
         try:
             return self.call(index)
         except Exception as error:

@@ -1,18 +1,8 @@
-"""Where an element is: the rules of offsets, for an index, for arrays of indices, and for all indices at once.
+"""The place of an element: the rules of offsets, for an index, for arrays of indices, and for all indices at once.
 
-Theory of operation
--------------------
-A dimension, or a sub-dimension by itself, is a *body*, a *weight* and a chain of *references*. At an index its body
-has a regular part, which is counted by weights, and a fixed part, the sum of what fixed dimensions in it give; the
-references act on the regular part, from left to right, and leave the fixed one alone. The weight is 1 at a root and
-below every fixed dimension; it grows by the sizes of all siblings to the right, fixed ones included. A body that is
-None has the index itself as its regular part, so that a pure reference is no case of its own.
-
-`place` and `form` are these rules twice, once with numbers and once with digits. Fixed parts count memory or threads,
-by the last type of the chain they come from. What references do to digits is not always digits again; a dimension
-that is not large, and asks no function, is then looked at by the element, and is one digit with as many cuts as it
-needs, so that the type around it is digits all the same. Digits have one number for both: a thread counts `UNIT`,
-which no offset in memory reaches, so that steps are added, merged and compared as those of memory are.
+A dimension is a *body*, a *weight* and a chain of *references*. The body has a regular part, counted by weights, on
+which the references act from left to right, and a fixed part, the sum of the offsets of fixed dimensions in it. `place`
+is these rules with numbers, `form` with digits. See docs/design/theory.md, "Rules of offsets".
 """
 
 from __future__ import annotations
@@ -29,15 +19,13 @@ if TYPE_CHECKING:
     from offload.parray.dimensions import Body, Dimension
     from offload.parray.references import Reference
 
-UNIT: Final = 1 << 256
-"""What a thread counts in the digits of a distributed type."""
+UNIT: Final = 1 << 256  # What a thread counts in the digits of a distributed type
 
-MOST_MEMORY: Final = 1 << 200
-"""Offsets in memory of a distributed type stay below this, far from `UNIT`."""
+MOST_MEMORY: Final = 1 << 200  # Offsets in memory of a distributed type stay below this, far from `UNIT`
 
 
+# Elements of a dimension whose offsets are looked at one by one where digits do not decide.
 MOST_LISTED: Final = 1 << 14
-"""Elements of a dimension whose offsets are looked at one by one where digits do not decide."""
 
 
 def halves(number: int) -> tuple[int, int]:
@@ -77,20 +65,9 @@ def parts(body: Body, weight: int, index: Index) -> tuple[Index, Index, Index]:
 def place(body: Body, weight: int, references: tuple[Reference, ...], chain: int, index: Index) -> tuple[Index, Index]:
     """Return the own offset in memory, and the number of the thread.
 
-    Parameters
-    ----------
-    body, weight, references
-        Of a root, of a fixed dimension, or of a regular one by itself, whose references are those of the nearest
-        dimension above it that has any.
-    chain : int
-        What the references count.
-    index : int or array of int
-        In range.
-
-    Raises
-    ------
-    Leaves
-        An index leaves what it would reach.
+    Body, weight and references are those of a root, of a fixed dimension, or of a regular one by itself, whose
+    references are those of the nearest dimension above it that has any. ``chain`` is the unit of the references;
+    ``index`` is in range. Raise `Leaves` if an index leaves what it would reach.
     """
     regular, memory, thread = parts(body, weight, index)
     if not references:
@@ -112,21 +89,10 @@ def place(body: Body, weight: int, references: tuple[Reference, ...], chain: int
 def form(
     size: int, body: Body, weight: int, references: tuple[Reference, ...], chain: int, *, in_units: bool
 ) -> Form | None:
-    """Return the same for all indices, none of which exists if a size is 0; None where digits do not decide.
+    """Return the digits of `place` for all indices, none of which exists if a size is 0; None if digits do not decide.
 
-    Parameters
-    ----------
-    size : int
-        Of the body, or of the pure reference.
-    body, weight, references, chain
-        As for `place`.
-    in_units : bool
-        Whether threads are counted in `UNIT`.
-
-    Raises
-    ------
-    Leaves
-        An index leaves what it would reach.
+    ``size`` is that of the body, or of the pure reference. ``in_units`` tells whether threads are counted in `UNIT`;
+    the other arguments and errors are as for `place`.
     """
     found = _composed(size, body, weight, references, chain, in_units=in_units)
     if found is None and references and size <= MOST_LISTED and not _is_hidden(body, references):
@@ -169,17 +135,8 @@ def _is_hidden(body: Body, references: tuple[Reference, ...]) -> bool:
 
 
 def listed(memory: Any, thread: Any, unit: int) -> Form | None:
-    """Return a form from the offsets themselves.
-
-    It is a nest, or one digit that is cut wherever the offsets jump; None for what is no nest and large.
-
-    Parameters
-    ----------
-    memory, thread : array of int64
-        One element or more.
-    unit : int
-        What a thread counts.
-    """
+    """Return a form from the offsets themselves, each one int64 or more; ``unit`` is the weight of a thread."""
+    # The form is a nest, or one digit that is cut wherever the offsets jump; None if the offsets are no nest and large.
     apart = 2 * int(memory.max() - memory.min()) + 1  # farther than any two offsets: the sum tells both parts
     nest = elements.nest_of(memory + apart * thread)
     if nest is None and len(memory) > MOST_LISTED:

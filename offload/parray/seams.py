@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-namespace: Any = None
-"""The namespace of host arrays: NumPy."""
+namespace: Any = None  # The namespace of host arrays: NumPy
 
-view: Callable[[Any, Any], Any]
-"""``view(T, x)``: an array seen through a type, `ArrayType.view`."""
+view: Callable[[Any, Any], Any]  # ``view(T, x)``: an array seen through a type, `ArrayType.view`

@@ -26,31 +26,21 @@ if TYPE_CHECKING:
 COPY = "parray.copy"
 
 _PLAIN_KINDS = frozenset("biufc")
+# What elements are moved as if they are not numbers of one type on both sides; CuPy has no others.
 _RAW = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}
-"""What elements are moved as if they are not numbers of one type on both sides; CuPy has no others."""
 
 _REFUSED = (np.ma.MaskedArray, np.matrix)
 
 
 class Storage:
-    """One array of a typed copy, checked.
-
-    Attributes
-    ----------
-    array : array
-        Of the host, a plain `numpy.ndarray`, or of a device.
-    place : DevicePlace or None
-        Where it is; None for the host.
-    address : int
-        Of its first byte.
-    """
+    """One array of a typed copy, checked."""
 
     __slots__ = ("address", "array", "place")
 
     def __init__(self, array: Any, place: DevicePlace | None, address: int) -> None:
-        self.array = array
-        self.place = place
-        self.address = address
+        self.array = array  # a plain `numpy.ndarray`, or an array of a device
+        self.place = place  # its device; None for the host
+        self.address = address  # of its first byte
 
     def view(self, offset: int, shape: Sequence[int], steps: Sequence[int], dtype: np.dtype[Any]) -> Any:
         """Return part of it as a strided array: offset and steps are in elements."""
@@ -86,24 +76,11 @@ def _on_device(x: Any) -> tuple[DevicePlace, int] | None:
 
 
 def check(side: ArrayType, x: Any, role: str, what: str = COPY, *, is_written: bool = False) -> Storage:
-    """Return an array as the storage of a type.
+    """Return an array as the storage of a type; of a distributed type the array is one thread's.
 
-    Parameters
-    ----------
-    side : ArrayType
-        The type; of a distributed one the array is a thread's.
-    role : str
-        What the array is, for messages.
-
-    Raises
-    ------
-    ClauseError
-        It is no array of the host or of a device of this runtime, not C-contiguous, of Python objects, too small, or
-        read-only where it is written.
-    LayoutError
-        The type has a negative offset.
-    RegionClosedError
-        The storage of a device array has gone back.
+    Raise `ClauseError` for no array of the host or of a device of this runtime, not C-contiguous, of Python objects,
+    too small, or read-only and written; `LayoutError` for a negative offset of the type; `RegionClosedError` if the
+    storage of a device array has been freed. Messages call the array ``role``.
     """
     place = None
     if x.__class__ is np.ndarray and not x.dtype.hasobject:
@@ -146,14 +123,8 @@ def _refuse_extent(side: ArrayType, x: Any, role: str, what: str) -> None:
     )
 
 
-def common_dtype(arrays: Sequence[Any], what: str = COPY) -> np.dtype[Any]:
-    """Return the dtype that elements are moved as.
-
-    Raises
-    ------
-    ClauseError
-        Item sizes differ.
-    """
+def common_dtype(arrays: Sequence[Any]) -> np.dtype[Any]:
+    """Return the dtype as which elements are moved; raise `ClauseError` if item sizes differ."""
     first = arrays[0].dtype
     is_plain = first.kind in _PLAIN_KINDS
     for array in arrays:
@@ -161,7 +132,7 @@ def common_dtype(arrays: Sequence[Any], what: str = COPY) -> np.dtype[Any]:
         if dtype is not first:
             if dtype.itemsize != first.itemsize:
                 raise ClauseError(
-                    f"{what}: elements of {first.itemsize} bytes, {label(arrays[0])}, and of {dtype.itemsize}, "
+                    f"{COPY}: elements of {first.itemsize} bytes, {label(arrays[0])}, and of {dtype.itemsize}, "
                     f"{label(array)}; elements are moved, not converted: the item sizes must be equal"
                 )
             is_plain = is_plain and dtype == first

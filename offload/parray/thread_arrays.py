@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from offload.errors import LayoutError
 from offload.parray.dimensions import Dimension, abridged, dimension_of
-from offload.parray.properties import BOTH
+from offload.parray.references import BOTH
 from offload.parray.types import ArrayType, of_root
 
 
 def thread_array(tree: object, comm: object = None) -> ArrayType:
     """Make a thread array: of this process, or of the ranks of a communicator.
 
-    Raises
-    ------
-    LayoutError
-        The tree cannot mean anything, has memory and threads at once, or does not give each number once.
+    Raise `LayoutError` if the tree means nothing, has memory and threads at once, or gives a number not exactly once.
     """
     root = dimension_of(tree)
     found = of_root(root, (), comm, is_team=True)

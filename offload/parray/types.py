@@ -8,14 +8,34 @@ offsets.
 from __future__ import annotations
 
 import operator
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias
 
 from offload.errors import LayoutError
-from offload.parray import elements, seams
+from offload.parray import elements, injective, rules, seams
+from offload.parray.composition import composed
+from offload.parray.digits import Digits, Form, Groups, extremes
 from offload.parray.dimensions import Body, Dimension, abridged, chain_of, dimension_of
-from offload.parray.properties import BOTH, TypeProperties, set_slot
-from offload.parray.references import MEMORY, THREADS, Index, Reference
-from offload.parray.rules import MOST_MEMORY
+from offload.parray.references import (
+    BOTH,
+    MEMORY,
+    THREADS,
+    Index,
+    Leaves,
+    Reference,
+    check_extremes,
+    check_range,
+)
+
+KINDS: Final[dict[int, Literal["memory", "threads", "both"]]] = {MEMORY: "memory", THREADS: "threads", BOTH: "both"}
+EMPTY: Final = (0, ((0, 1),))  # The nest of a type without elements
+
+Nest: TypeAlias = elements.Nest
+
+_set_slot: Final = object.__setattr__
+# What `ArrayType._fill` sets, in this order.
+_FIELDS: Final = (
+    "_tree", "_path", "_body", "_weight", "_references", "_chain", "size", "counts", "_teams", "_comm", "_is_team",
+)  # fmt: skip
 
 
 class Place(NamedTuple):
@@ -40,7 +60,7 @@ class Place(NamedTuple):
     offset: Any
 
 
-class ArrayType(TypeProperties):
+class ArrayType(Reference):
     """A function from an index to an offset, written as a tree of dimensions.
 
     Parameters
@@ -70,8 +90,29 @@ class ArrayType(TypeProperties):
     array([0, 3, 1, 4, 2, 5])
     """
 
-    __slots__ = ()
+    __slots__ = (
+        "__weakref__", "_bounds", "_dims", "_form", "_hash", "_injective", "_nest", *_FIELDS[:6], "counts", "size",
+        *_FIELDS[8:],
+    )  # fmt: skip
 
+    # What the type is made of:
+    _tree: Dimension  # the root
+    _path: tuple[int, ...]  # the sub-dimension of the root
+    _body: Body  # this and the next three are as in `offload.parray.rules.place`
+    _weight: int
+    _references: tuple[Reference, ...]
+    _chain: int
+    size: int  # number of elements
+    counts: int  # the units of offsets, as bits
+    _teams: tuple[Reference, ...]
+    _comm: object  # the communicator of an array of ranks
+    _is_team: bool  # whether it is a thread array
+    # What follows from these; all but the hash is found when it is asked for, and kept.
+    _hash: int
+    _form: Form | None
+    _nest: Nest | None
+    _injective: bool
+    _bounds: tuple[tuple[int, int], tuple[int, int]]
     _dims: tuple[ArrayType, ...]
 
     def __init__(self, tree: object) -> None:
@@ -80,10 +121,16 @@ class ArrayType(TypeProperties):
         self._fill(root, (), root.body, 1, root.references, root.chain, root.size, counts, root.teams, None, False)
         self._check()
 
+    def _fill(self, *values: object) -> None:
+        """Set what the type is made of."""
+        for name, value in zip(_FIELDS, values, strict=True):
+            _set_slot(self, name, value)
+        _set_slot(self, "_hash", hash((self._tree, self._path, self._is_team)))
+
     def _check(self) -> None:
         """Find the form, which refuses an index that leaves, and hold a distributed type to what digits can count."""
         form = self.find_form()
-        if self.counts == BOTH and form is not None and max(map(abs, self.bounds[1])) >= MOST_MEMORY:
+        if self.counts == BOTH and form is not None and max(map(abs, self.bounds[1])) >= rules.MOST_MEMORY:
             raise LayoutError(
                 f"{abridged(str(self))} has offsets of 2**200 and more in the memory of a thread; that is too much"
             )
@@ -146,6 +193,87 @@ class ArrayType(TypeProperties):
     def teams(self) -> tuple[Reference, ...]:  # type: ignore[override]
         return (self,) if self._is_team and not self._path else self._teams
 
+    @property
+    def length(self) -> int:
+        return self.size
+
+    def reach(self, index: Index) -> Index:
+        memory, thread = self.places(index)
+        return memory + thread
+
+    def places(self, index: Index) -> tuple[Index, Index]:
+        """Return the offset in memory and the number of the thread for an index, or an array, that has to be in range.
+
+        Raise `Leaves` if the index leaves the type, and `LayoutError` if an index in a dimension leaves its reference.
+        """
+        check_range(index, self, self.size)
+        try:
+            return rules.place(self._body, self._weight, self._references, self._chain, index)
+        except Leaves as leaves:
+            raise self.leaving(leaves) from None
+
+    def through(self, base: int, given: Digits) -> tuple[int, Groups] | None:
+        check_extremes(base, given, self, self.size)
+        form = self.form
+        return None if form is None else composed(form[0], form[1], base, given)
+
+    def leaving(self, leaves: Leaves) -> LayoutError:
+        """Return the error for an index that leaves a type that a dimension of this type refers to."""
+        reference, where = leaves.reference, "".join(f"_{j}" for j in reversed(leaves.path))
+        size = reference.length or 0
+        return LayoutError(
+            f"index {leaves.index} leaves {abridged('#' + reference.as_reference())}, which has {size} elements, "
+            f"in {f'dimension {where}' if where else 'the root'} of {abridged(str(self))}; "
+            f"indices are 0 to {size - 1}: let the dimension have fewer elements, or take them round with wrap({size})"
+        )
+
+    # -- the form ---------------------------------------------------------------------------------
+    @property
+    def form(self) -> Form | None:
+        """All offsets as digits, or None if these do not decide.
+
+        A thread of a distributed type counts `offload.parray.rules.UNIT`.
+        """
+        try:
+            return self._form
+        except AttributeError:
+            try:
+                return self.find_form()
+            except LayoutError:  # of a dimension that no element of the whole type reaches: found out one by one
+                _set_slot(self, "_form", None)
+                return None
+
+    def find_form(self) -> Form | None:
+        """Find the form; raise `LayoutError` if an index leaves what it would reach."""
+        form: Form | None = (0, ((0, 1, ()),))
+        if self.size:
+            try:
+                form = rules.form(
+                    self.size, self._body, self._weight, self._references, self._chain, in_units=self.counts == BOTH
+                )
+            except Leaves as leaves:
+                raise self.leaving(leaves) from None
+        _set_slot(self, "_form", form)
+        return form
+
+    def split_form(self) -> tuple[Form, Form] | None:
+        """Return the form of the thread numbers and the form of the offsets in memory, digit by digit."""
+        form = self.form
+        if form is None or self.counts != BOTH:
+            return form if form is None else ((form, (0, ())) if self.counts == THREADS else ((0, ()), form))
+        base, digits = form
+        halves = [
+            (rules.halves(step), [(start, rules.halves(jump)) for start, jump in cuts]) for _, step, cuts in digits
+        ]
+        parts = []
+        for k in (0, 1):
+            some = [
+                (count, steps[k], tuple((start, jump[k]) for start, jump in cuts))
+                for (count, *_), (steps, cuts) in zip(digits, halves, strict=True)
+            ]
+            parts.append((rules.halves(base)[k], tuple(some)))
+        return parts[0], parts[1]
+
     # -- sub-dimensions ---------------------------------------------------------------------------
     @property
     def ndim(self) -> int:
@@ -176,7 +304,7 @@ class ArrayType(TypeProperties):
                 dims = self._of_first(self._references[0])
             else:
                 dims = ()
-            set_slot(self, "_dims", dims)
+            _set_slot(self, "_dims", dims)
             return dims
 
     @property
@@ -501,6 +629,175 @@ class ArrayType(TypeProperties):
             yield self.size
         for sub in self.dims:
             yield from sub._leaves()  # noqa: SLF001
+
+    # -- what it tells ----------------------------------------------------------------------------
+    @property
+    def kind(self) -> Literal["memory", "threads", "both"]:
+        """``"memory"``, ``"threads"`` or ``"both"``: the things that the offsets count.
+
+        Examples
+        --------
+        >>> P = parray.threads(2)
+        >>> parray.ArrayType(3).kind, P.kind, parray.ArrayType((P, 3)).kind
+        ('memory', 'threads', 'both')
+        """
+        return KINDS[self.counts]
+
+    @property
+    def nest(self) -> Nest | None:
+        """The smallest loop nest that gives the offsets in order; None if there is none.
+
+        It is ``(base, ((count, step), …))``, outermost first.
+
+        Raises
+        ------
+        LayoutError
+            The type is distributed.
+
+        Examples
+        --------
+        >>> parray.ArrayType((2, 3)).nest
+        (0, ((6, 1),))
+        """
+        try:
+            return self._nest
+        except AttributeError:
+            pass
+        self._refuse_both("nest")
+        form = self.form
+        nest: Nest | None
+        if not self.size:
+            nest = EMPTY
+        elif form is None:
+            nest = elements.nest_of(self.offsets())
+        elif any(cuts for *_, cuts in form[1]):
+            nest = None
+        else:
+            nest = form[0], tuple([(count, step) for count, step, _ in form[1]])
+        _set_slot(self, "_nest", nest)
+        return nest
+
+    @property
+    def step(self) -> int:
+        """The difference of neighbouring offsets, or 0 if it is not constant; 1 for fewer than two elements.
+
+        Examples
+        --------
+        >>> A = parray.ArrayType((2, 3))
+        >>> A.step, A[0].step, parray.ArrayType((A[1], A[0])).step
+        (1, 3, 0)
+        """
+        self._refuse_both("step")
+        if self.size < 2:
+            return 1
+        nest = self.nest
+        return nest[1][0][1] if nest is not None and len(nest[1]) == 1 else 0
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the step is 1.
+
+        Examples
+        --------
+        >>> A = parray.ArrayType((2, 3))
+        >>> A.is_contiguous, A[0].is_contiguous
+        (True, False)
+        """
+        self._refuse_both("is_contiguous")
+        return self.step == 1
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether every element *k* has the offset *k*.
+
+        Examples
+        --------
+        >>> A = parray.ArrayType((2, 3))
+        >>> A.is_identity, parray.ArrayType((A[1], A[0])).is_identity
+        (True, False)
+        """
+        self._refuse_both("is_identity")
+        return not self.size or (self.step == 1 and self.nest is not None and self.nest[0] == 0)
+
+    @property
+    def is_injective(self) -> bool:
+        """Whether all elements have different places.
+
+        Examples
+        --------
+        >>> parray.ArrayType(6).is_injective
+        True
+        >>> parray.ArrayType(parray.dim(6, parray.wrap(3))).is_injective
+        False
+        """
+        try:
+            return self._injective
+        except AttributeError:
+            form = self.form
+            found = None if form is None else injective.is_injective(form[1], self.size) if self.size else True
+            if found is None:
+                places = self.offsets()
+                found = elements.all_different(*places) if self.counts == BOTH else elements.all_different(places)
+            _set_slot(self, "_injective", found)
+            return found
+
+    @property
+    def span(self) -> int:
+        """The number of elements that storage needs: 1 + the greatest offset; 0 if the type is empty.
+
+        Examples
+        --------
+        >>> A = parray.ArrayType((2, 3))
+        >>> A.span, A[0].span
+        (6, 4)
+        """
+        return self.bounds[1][1] + 1 if self.size else 0
+
+    @property
+    def least(self) -> int:
+        """The least offset, which may be negative; 0 if the type is empty.
+
+        Examples
+        --------
+        >>> parray.ArrayType(parray.dim(6, parray.disp(-2))).least
+        -2
+        """
+        return self.bounds[1][0] if self.size else 0
+
+    @property
+    def bounds(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """The least and greatest thread number, and the least and greatest offset.
+
+        Both numbers are 0 for a part that the type does not count. The offsets of a thread array are its thread
+        numbers.
+
+        Examples
+        --------
+        >>> parray.ArrayType((parray.threads(2), 3)).bounds
+        ((0, 1), (0, 2))
+        """
+        try:
+            return self._bounds
+        except AttributeError:
+            halves = self.split_form()
+            if halves is not None:
+                threads, memory = (extremes(*half) for half in halves)
+            else:
+                places = self.offsets()
+                threads, memory = (
+                    (int(part.min()), int(part.max())) for part in (places if self.counts == BOTH else (places, places))
+                )
+            if self.counts != BOTH:
+                threads, memory = (threads, threads) if self.counts == THREADS else ((0, 0), memory)
+            _set_slot(self, "_bounds", (threads, memory))
+            return threads, memory
+
+    def _refuse_both(self, what: str) -> None:
+        if self.counts == BOTH:
+            raise LayoutError(
+                f"{what} is not defined for the distributed type {abridged(str(self))}; its elements are in several "
+                "memories: ask a sub-dimension that counts memory alone"
+            )
 
 
 def of_root(root: Dimension, path: tuple[int, ...], comm: object, *, is_team: bool) -> ArrayType:

@@ -15,11 +15,9 @@ _MAX_ITEMS = 3
 
 
 def to_dot(graph: Graph) -> str:
-    """Return `graph` in the language of Graphviz.
-
-    Nodes are called ``n0``, ``n1``, … in generation order, so that a task's name can hold any character. There
-    is one edge for each pair of tasks and kind, implied ones included: a tool that reads this can reduce them.
-    """
+    """Return `graph` in the language of Graphviz."""
+    # Nodes are called ``n0``, ``n1``, … in generation order, so that a task's name can hold any character. There is one
+    # edge for each pair of tasks and kind, implied ones included: a tool that reads this can reduce them.
     lines = [
         "digraph tasks {",
         "  rankdir=TB;",

@@ -20,20 +20,8 @@ if TYPE_CHECKING:
 def visualize(graph: Graph, path: str | os.PathLike[str]) -> None:
     """Write a picture of `graph` to `path`, in the format that its suffix names.
 
-    Parameters
-    ----------
-    graph : Graph
-        What to draw.
-    path : str or path-like
-        A name ending in ``.svg`` (a picture on its own), ``.html`` (a page with that picture), ``.dot`` (source for
-        Graphviz) or ``.mmd`` (for Mermaid). An existing file is replaced, and only once the new one is complete.
-
-    Raises
-    ------
-    UnsupportedError
-        Any other suffix; nothing is written.
-    OSError
-        The file cannot be written, for one since it is there and read-only; an existing one is as it was.
+    The suffix is ``.svg``, ``.html`` (a page with that picture), ``.dot`` (Graphviz) or ``.mmd`` (Mermaid); any other
+    raises `UnsupportedError`. An existing file is replaced, and only once the new one is complete.
     """
     target = Path(path)
     text = _writer(target)(graph)

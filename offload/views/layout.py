@@ -1,24 +1,8 @@
-"""Where the nodes and lines of a layered drawing go. Pure: no characters, no pixels, no optional package.
+"""The places of nodes and lines in a layered drawing. Pure: no characters, no pixels, no optional package.
 
-Theory of operation
--------------------
-The layered method of Sugiyama, Tagawa and Toda (1981), in three steps that the views share:
-
-1. *Nets.* A drawing does not have a line for each edge but nets: sources joined to the same targets. A net that
-   spans several layers gets one vertex (a "dummy") in each layer that it passes, so that afterwards every piece
-   of line, a `Hop`, joins two adjacent layers. All sources of a net lie above all its targets, and every source
-   is joined with every target: a picture in which each connected bundle of lines is one net can be read back
-   without doubt, and 40 tasks before a taskwait need one bundle, not 40 lines. Rejected: to merge lines that
-   merely end in the same node, since whoever comes from one could turn back into another.
-2. *Order* in each layer: barycentre sweeps, the order with the fewest crossings kept.
-3. *Position*: each vertex wishes to stand at the mean of its neighbours; the positions nearest to the wishes
-   that keep order and distances are an isotonic regression, solved exactly by pooling (`spread`).
-
-`route` then gives a hop its row between two layers. Lines of different hops may cross but never touch: a
-column is used from above by at most one hop and from below by at most one; where these two differ, the one
-from above must turn off in a higher row. Such demands can be circular; then one hop is split in two rows,
-joined in a column of its own, which always resolves the circle. Rejected: bent edges one by one (ambiguous where
-they share a cell), and orthogonal routing without the split (it has no solution for a simple exchange).
+The method of Sugiyama, Tagawa and Toda (1981): edges become *nets* of sources joined to the same targets; barycentre
+sweeps order each layer; `spread` finds the positions. `route` gives each `Hop` between two layers a row, so that lines
+of different hops may cross but never touch. See docs/design/theory.md, "Pictures".
 """
 
 from __future__ import annotations
@@ -40,31 +24,30 @@ _Adjacent = list[list[tuple[int, int]]]
 class Net(NamedTuple):
     """Nodes, by index, all joined with the same nodes of lower layers; both ascending."""
 
-    sources: tuple[int, ...]
+    sources: tuple[int, ...]  # above all targets
     targets: tuple[int, ...]
 
 
 class Hop(NamedTuple):
     """A piece of a net between two adjacent layers: every upper vertex is joined with every lower one."""
 
-    net: int
-    uppers: tuple[int, ...]
-    lowers: tuple[int, ...]
+    net: int  # its number
+    uppers: tuple[int, ...]  # vertices of the upper layer
+    lowers: tuple[int, ...]  # vertices of the lower layer
 
 
 @dataclass(slots=True)
 class Layout:
-    """A placed drawing.
+    """A placed drawing."""
 
-    Vertices below `node_count` are nodes of the graph; the others are places where a net passes a layer.
-    `left` and `width` are in the unit of the widths given to `place`. ``hops[k]`` lie below ``layers[k]``.
-    """
+    # Vertices below `node_count` are nodes of the graph; the others are places where a net passes a layer. `left` and
+    # `width` are in the unit of the widths given to `place`. ``hops[k]`` lie below ``layers[k]``.
 
-    node_count: int
-    layers: list[list[int]]
-    hops: list[list[Hop]]
-    width: list[int]
-    left: list[float] = field(default_factory=list)
+    node_count: int  # vertices from here on are no nodes
+    layers: list[list[int]]  # the vertices of each, from left to right
+    hops: list[list[Hop]]  # below each layer
+    width: list[int]  # of each vertex
+    left: list[float] = field(default_factory=list)  # of each vertex, set by `place`
 
     def centre(self, vertex: int) -> float:
         """Return the middle of a vertex."""
@@ -88,10 +71,8 @@ def bundle(pairs: Iterable[tuple[int, int]]) -> list[Net]:
 
 
 def place(layer_of: Sequence[int], widths: Sequence[int], nets: Sequence[Net], space: int, line_space: int) -> Layout:
-    """Lay out a graph whose node `i` is in layer ``layer_of[i]`` and ``widths[i]`` wide.
-
-    `space` is the least distance between two boxes, `line_space` that between a passing line and anything else.
-    """
+    """Lay out a graph whose node `i` is in layer ``layer_of[i]`` and ``widths[i]`` wide."""
+    # `space` is the least distance between two boxes, `line_space` that between a passing line and anything else.
     layout = _hop(layer_of, widths, nets)
     above, below = _neighbours(layout)
     _order(layout.layers, above, below)
@@ -245,11 +226,9 @@ def _round(layout: Layout, gaps: list[list[int]], above: _Adjacent) -> None:
 
 
 def spread(wishes: Sequence[float], gaps: Sequence[int], weights: Sequence[float]) -> list[float]:
-    """Return the ascending positions nearest to `wishes` whose successive differences are at least `gaps`.
-
-    Nearest in weighted least squares. The positions less the sum of the gaps before them must not decrease;
-    that is isotonic regression, and pooling adjacent violators solves it in one pass.
-    """
+    """Return the ascending positions nearest to `wishes` whose successive differences are at least `gaps`."""
+    # They are nearest in weighted least squares. The positions less the sum of the gaps before them must not decrease;
+    # that is isotonic regression, and pooling adjacent violators solves it in one pass.
     offsets = [0.0]
     for gap in gaps:
         offsets.append(offsets[-1] + gap)
@@ -267,17 +246,16 @@ def spread(wishes: Sequence[float], gaps: Sequence[int], weights: Sequence[float
 
 @dataclass(slots=True, eq=False)
 class Track:
-    """One horizontal line between two layers, in `row`, with what it meets above and below.
+    """One horizontal line between two layers, in `row`, with what it meets above and below."""
 
-    `link` is the column in which it is joined with its other half, where a hop had to be split.
-    """
+    # `link` is the column in which it is joined with its other half, where a hop had to be split.
 
-    hop: int
-    ups: tuple[int, ...]
-    downs: tuple[int, ...]
+    hop: int  # its number
+    ups: tuple[int, ...]  # columns that it meets above
+    downs: tuple[int, ...]  # columns that it meets below
     link: int | None = None
-    after: Track | None = None
-    row: int = 0
+    after: Track | None = None  # the other half, which must stand above
+    row: int = 0  # from the top
 
     @property
     def columns(self) -> list[int]:
@@ -286,17 +264,9 @@ class Track:
 
 
 def route(hops: Sequence[tuple[Sequence[int], Sequence[int]]]) -> tuple[list[Track], int]:
-    """Give every hop, stated as its columns above and below, a row so that no two lines touch.
-
-    A hop with one and the same column above and below is a straight line and needs no row.
-
-    Returns
-    -------
-    tracks : list of Track
-        One for a hop, two (upper half first) for one that was split.
-    rows : int
-        How many rows they take.
-    """
+    """Give every hop, stated as its columns above and below, a row so that no two lines touch."""
+    # A hop with one and the same column above and below is a straight line and needs no row. Return one track for a
+    # hop, two (upper half first) for one that was split, and the number of rows.
     waiting = [
         Track(i, tuple(ups), tuple(downs)) for i, (ups, downs) in enumerate(hops) if {*ups, *downs} != {*ups[:1]}
     ]

@@ -1,17 +1,8 @@
-"""What a runtime does, line by line on stderr: ``OFFLOAD_NOTIFY``, as ``NVCOMPILER_ACC_NOTIFY`` of other compilers.
+"""``OFFLOAD_NOTIFY``: the actions of a runtime, line by line on stderr, like ``NVCOMPILER_ACC_NOTIFY``.
 
-A level each includes those below it:
-
-1. *Launches*: each target or compute region whose body is launched on a device, once what it maps is on its way, and
-   each replay that is one graph of the device. Regions on the host launch nothing. Of loops that are only probably
-   parallel, what becomes of each call, and why.
-2. *Transfers*: each copy between the host and a device, or two devices, where it is enqueued, with its bytes. Those
-   inside of a graph are the graph's.
-3. *Waits* that the program asks the host to make: ``acc.wait``, a ``wait`` clause without ``async_``, `taskwait`,
-   `barrier`, the end of `taskgroup`. Not those of a construct for itself, nor of one stream for another.
-
-A line is written in one call, so that those of several threads do not mix. Where a region stands is where its function
-does; ``queue`` is there for operations of an async queue.
+Level 1 has the launches, and the decisions about loops that are only probably parallel. Level 2 adds the copies, except
+those inside a graph of the device. Level 3 adds the waits that the program asks the host to make. A line is written in
+one call, so those of several threads do not mix. The place of a region is that of its function.
 """
 
 from __future__ import annotations
@@ -30,21 +21,16 @@ if TYPE_CHECKING:
 
 
 class Notifier:
-    """Writes the lines of one runtime.
+    """Writes the lines of one runtime, for ``OFFLOAD_NOTIFY`` of 1 to 3.
 
-    Parameters
-    ----------
-    level : int
-        1 to 3.
-    number_of : callable
-        Gives the number of the device that an array is on; None on the host.
+    ``number_of`` returns the number of the device that an array is on; None on the host.
     """
 
     __slots__ = ("_level", "_number_of")
 
     def __init__(self, level: int, number_of: Callable[[Any], int | None]) -> None:
         self._level = level
-        self._number_of = number_of
+        self._number_of = number_of  # the number of the device of an array
 
     def launch(self, directive: str, name: str, location: str, device_num: int, queue: int | None) -> None:
         """Tell of a body, or a graph, that a device task launches."""

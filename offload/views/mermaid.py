@@ -18,12 +18,10 @@ _PLAIN = frozenset(string.ascii_letters + string.digits + " _,()/")
 
 
 def to_mermaid(graph: Graph) -> str:
-    """Return `graph` as a flow chart in the language of Mermaid.
-
-    Nodes are called ``n0``, ``n1``, … in generation order, so that a task's name can hold any character. There
-    is one link for each pair of tasks and kind, implied ones included. Mermaid draws 500 links and 50 000 characters of
-    source unless it is told to draw more (``maxEdges``, ``maxTextSize``).
-    """
+    """Return `graph` as a flow chart in the language of Mermaid."""
+    # Nodes are called ``n0``, ``n1``, … in generation order, so that a task's name can hold any character. There is one
+    # link for each pair of tasks and kind, implied ones included. Mermaid draws 500 links and 50 000 characters of
+    # source unless it is told to draw more (``maxEdges``, ``maxTextSize``).
     lines = ["flowchart TB"]
     for node in graph.nodes:
         lines += [f'  n{node.index}["{_label(node)}"]', f"  style n{node.index} {_style(node)}"]

@@ -69,10 +69,8 @@ class _Point(NamedTuple):
 
 
 def to_svg(graph: Graph) -> str:
-    """Return a picture of `graph` as an SVG document.
-
-    Shown are the edges that no longer path implies, coloured by kind; a tooltip on a task or a line says the rest.
-    """
+    """Return a picture of `graph` as an SVG document."""
+    # Shown are the edges that no longer path implies, coloured by kind; a tooltip on a task or a line says the rest.
     edges = drawn_edges(graph)
     nets = _nets(edges)
     layer_of = [0] * len(graph)
@@ -110,12 +108,12 @@ def _nets(edges: list[Edge]) -> list[tuple[Net, str]]:
 class _Raster:
     """Where the layers stand: in columns of ``rows`` layers each, ``pitch`` pixels apart, below ``head`` pixels."""
 
-    rows: int
-    pitch: float
-    head: int
+    rows: int  # layers in a column
+    pitch: float  # pixels from column to column
+    head: int  # pixels above the first layer
     column_width: float
-    width: float
-    height: int
+    width: float  # pixels of the drawing
+    height: int  # pixels of the drawing
 
     def top(self, layer: int) -> int:
         """Return the upper edge of the boxes of a layer."""

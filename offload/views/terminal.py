@@ -1,17 +1,13 @@
 """The dependence graph in the terminal. The only file that imports Rich.
 
-Three forms, the first that fits is taken:
+There are three forms; the first that fits is taken. Each can be read back to exactly the edges of the graph.
 
-* *picture*: boxes in layers, joined by lines (geometry: `offload.views.layout`). Boxes have square corners, lines
-  round ones; a line enters a box at ``▼``. Where lines cross without touching, the vertical one is drawn and
-  the horizontal one passes beneath it (``─│─``); ``┼``, ``├``, ``┬``, … always join.
-* *rail*: one row for each task, as ``git log --graph`` has it: a task's line runs down from its mark to the last
-  task that waits for it. Whatever joins the horizontal line of a row precedes that row's task; a lane that the
-  line only crosses is ``─│─`` here too. ``○`` marks a task that nothing waits for, so its column is free below.
+* *picture*: boxes in layers, joined by lines (`offload.views.layout`). A line enters a box at ``▼``. If lines cross
+  without touching, the horizontal one passes beneath the vertical one (``─│─``); ``┼``, ``├``, ``┬``, … always join.
+* *rail*: one row for each task, as in ``git log --graph``: a task's line runs down from its mark to the last task that
+  waits for it. ``○`` marks a task that nothing waits for, so its column is free below.
 * *list*: one row for each task, its predecessors by number. For many open lines, and for terminals without
   these characters.
-
-Each can be read back to exactly the edges that it was drawn from, and a property test does so.
 """
 
 from __future__ import annotations
@@ -117,11 +113,9 @@ class GraphView:
 
 
 def render(graph: Graph) -> RenderableType:
-    """Return what Rich prints for `graph`: its layered picture, or a narrower form where the console is narrow.
-
-    The edges drawn are those that no longer path implies. Of a graph with more than `MAX_ROWS` tasks the first
-    so many are shown, with the edges among them.
-    """
+    """Return what Rich prints for `graph`: its layered picture, or a narrower form where the console is narrow."""
+    # The edges drawn are those that no longer path implies. Of a graph with more than `MAX_ROWS` tasks the first so
+    # many are shown, with the edges among them.
     return GraphView(graph)
 
 
@@ -167,7 +161,7 @@ class _Canvas:
     """Cells with a character and a style each; a wide character is followed by an empty cell."""
 
     def __init__(self) -> None:
-        self.rows: list[dict[int, tuple[str, str]]] = []
+        self.rows: list[dict[int, tuple[str, str]]] = []  # by column, a character and its style
 
     def write(self, row: int, column: int, text: str, style: str) -> None:
         while len(self.rows) <= row:
@@ -194,10 +188,8 @@ class _Canvas:
 
 
 def _box_width(node: Node, entries: int) -> int:
-    """Return the width of a box for two lines of text and so many lines entering it, always odd.
-
-    Odd, so that boxes of different widths can share a middle column.
-    """
+    """Return the width of a box for two lines of text and so many lines entering it, always odd."""
+    # With odd widths, boxes of different widths can share a middle column.
     name, device, state, time = _cells(node)
     least = max(cell_len(name) + len(device), cell_len(state) + len(time)) + 6
     return max(least + 1 - least % 2, 2 * entries + 3)

@@ -43,10 +43,9 @@ def test_an_array_that_moves():
         assert address_of(a) == said(a)
 
 
-def test_numpy_is_asked_where_arrays_look_otherwise(monkeypatch):
+def test_numpy_is_asked_where_arrays_look_otherwise():
     """Where the look into an array finds something else, addresses are those that NumPy says."""
-    monkeypatch.setattr(items, "_HEAD_NBYTES", items._HEAD_NBYTES + 8)
-    read = items.address_reader()
+    read = items.address_reader(items._HEAD_NBYTES + 8)
     assert read is not address_of
     a = np.zeros((3, 4))[1:]
     assert read(a) == said(a)

@@ -14,7 +14,6 @@ from offload.parray import (
     injective,
     lattice,
     plans,
-    properties,
     references,
     rules,
     types,
@@ -101,9 +100,9 @@ RULES = {
         "check_range(index, self, len(self.values))",
         "pass",
     ),
-    "span is the greatest offset": (properties.TypeProperties, "span", "[1] + 1", "[1]"),
+    "span is the greatest offset": (types.ArrayType, "span", "[1] + 1", "[1]"),
     "a step is that of the innermost loop": (
-        properties.TypeProperties,
+        types.ArrayType,
         "step",
         "len(nest[1]) == 1",
         "len(nest[1]) >= 1",
@@ -168,7 +167,7 @@ def mutate(patch, where, name, old, new):
     made = {}
     exec(compile("from __future__ import annotations\n" + text.replace(old, new), f"<{name}>", "exec"), namespace, made)
     patch.setattr(where, name, made[name])
-    for module in (rules, references, digits, composition, dimensions, injective, lattice, plans, properties, types):
+    for module in (rules, references, digits, composition, dimensions, injective, lattice, plans, types):
         if not isinstance(where, type) and vars(module).get(name) is function:
             patch.setattr(module, name, made[name])
 

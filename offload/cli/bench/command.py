@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from offload.cli.bench.measuring import Finding
 
 _REPEAT = 7
+# Arguments of the parts with ``--quick``.
 _QUICK = {
     "tasks": {"n_tasks": 40},
     "link": {"nbytes": 1 << 12},
     "launch": {"n_calls": 2, "n_chained": 5},
     "overlap": {"block_nbytes": 1 << 12},
 }
-"""Arguments of the parts with ``--quick``."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,12 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the parts that were asked for; the exit status is 0 whatever the figures are.
 
-    Raises
-    ------
-    ClauseError
-        An unknown part, a number below 1, or no device.
-    InternalError
-        A result was wrong.
+    Raise `ClauseError` for an unknown part, a number below 1, or no device, and `InternalError` for a wrong result.
     """
     # Not argparse's choices: its message could not say where the studies are.
     for name in args.part:
@@ -115,8 +110,8 @@ def _on_device(name: str, args: argparse.Namespace, sizes: Mapping[str, int]) ->
         return measure(args.repeat, **sizes)
 
 
+# What measures each part, with the options and the sizes that are not the usual ones.
 PARTS: dict[str, Callable[[argparse.Namespace, Mapping[str, int]], list[Finding]]] = {
     "tasks": _tasks,
     **{name: partial(_on_device, name) for name in ("link", "launch", "overlap")},
 }
-"""What measures each part, with the options and the sizes that are not the usual ones."""

@@ -31,8 +31,8 @@ _SMALL = 256
 # Several blocks are under way at once: one arrives, one is computed, one leaves.
 _N_BLOCKS = 8
 _BLOCK_NBYTES = {"cuda": 16 << 20}
+# Bytes of a block on a kind of device, and on others, which compute with the host's cores and caches.
 _LITTLE_NBYTES = 1 << 20
-"""Bytes of a block on a kind of device, and on others, which compute with the host's cores and caches."""
 BLOCKING, DEFERRED = "blocking", "nowait, a chain a block"
 
 
@@ -48,15 +48,7 @@ def _host_memories(nbytes: int) -> dict[str, Any]:
 
 # -- link ----------------------------------------------------------------------------------------------
 def measure_link(repeat: int, nbytes: int = _LINK_NBYTES) -> list[Finding]:
-    """Measure contiguous copies between the host and device 0, and inside of the device.
-
-    Parameters
-    ----------
-    repeat : int
-        Turns.
-    nbytes : int
-        Bytes of a copy.
-    """
+    """Measure contiguous copies between the host and device 0, and inside of the device."""
     device, other = (omp.target_memset(omp.target_alloc(nbytes, np.uint8), 1) for _ in range(2))
     calls: Calls = {"inside of the device": partial(_gb_per_s, other, device)}
     for memory, host in _host_memories(nbytes).items():
@@ -89,17 +81,7 @@ def bump(x: Any) -> None:
 
 
 def measure_launch(repeat: int, n_calls: int = _N_CALLS, n_chained: int = _N_CHAINED) -> list[Finding]:
-    """Measure what single constructs take, along with the bare copy and its wait.
-
-    Parameters
-    ----------
-    repeat : int
-        Turns.
-    n_calls : int
-        Calls in a turn.
-    n_chained : int
-        Tasks of the chain in a turn.
-    """
+    """Measure the time of single constructs, along with the bare copy and its wait."""
     # The last kind is the quickest: pinned memory where the device has it.
     host = _host_memories(4 * _SMALL).popitem()[1].view("f4")
     x = omp.target_alloc(_SMALL, "f4")
@@ -165,15 +147,8 @@ process = omp.target(work, map=[tofrom("x")])
 
 
 def measure_overlap(repeat: int, block_nbytes: int | None = None) -> list[Finding]:
-    """Measure blocks of an array that are copied to the device, changed there and copied back: at once, and in turn.
-
-    Parameters
-    ----------
-    repeat : int
-        Turns.
-    block_nbytes : int
-        Bytes of a block. The work takes about as long as the two copies of a block.
-    """
+    """Measure blocks of an array that are copied to the device, changed there and copied back: at once, and in turn."""
+    # The work on a block takes about as long as its two copies.
     block_nbytes = block_nbytes or _BLOCK_NBYTES.get(omp.device(0).kind, _LITTLE_NBYTES)
     memory, flat = _host_memories(_N_BLOCKS * block_nbytes).popitem()
     blocks = np.split(flat.view("f4"), _N_BLOCKS)

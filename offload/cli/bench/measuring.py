@@ -20,26 +20,16 @@ if TYPE_CHECKING:
 class Finding(NamedTuple):
     """What one part of ``offload bench`` has measured."""
 
-    title: str
-    """What was measured, with the unit of every sample."""
+    title: str  # What was measured, with the unit of every sample
 
-    rows: Rows
-    """``rows[row][column]`` has one sample for each turn. A column may be missing in a row."""
+    rows: Rows  # ``rows[row][column]`` has one sample for each turn. A column may be missing in a row.
 
-    note: str
-    """What a machine that is all right shows."""
+    note: str  # What a machine that is all right shows
 
 
 def in_turn(calls: Mapping[str, Callable[[], float]], repeat: int) -> dict[str, Samples]:
-    """Call all in turn, after one turn that warms up; return what each returned in each turn.
-
-    Parameters
-    ----------
-    calls : dict of callables
-        Each takes its own time and returns its figure.
-    repeat : int
-        At least 1: the turns that count.
-    """
+    """Call all in turn, after one turn that warms up; return the results of each in ``repeat`` >= 1 turns."""
+    # Each function measures itself, and returns its figure.
     samples: dict[str, Samples] = {name: [] for name in calls}
     gc.collect()
     gc.freeze()  # objects from before are not part of the programs, and each call begins with a collection

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 # As many as make a turn of some 20 ms.
 _N_TASKS = 5_000
-_DASK_SHARE = 10
-"""Dask, about ten times as slow, gets a tenth of the tasks."""
+_DASK_SHARE = 10  # Dask, about ten times as slow, gets a tenth of the tasks
 
 # Of Dask's; ours are one worker, and the caller, who helps while it waits.
 _N_THREADS = 2
@@ -34,15 +33,7 @@ def null() -> None:
 
 
 def measure(repeat: int, n_tasks: int = _N_TASKS) -> list[Finding]:
-    """Measure tasks that are independent of each other, and a chain of tasks, on one worker and the caller.
-
-    Parameters
-    ----------
-    repeat : int
-        Turns.
-    n_tasks : int
-        Tasks in a turn.
-    """
+    """Measure tasks that are independent of each other, and a chain of tasks, on one worker and the caller."""
     rows: dict[str, dict[str, list[float]]] = {}
     for shape, n_cells in (("independent", n_tasks), ("chain", 1)):
         # A task updates one cell: each its own, or all the same.

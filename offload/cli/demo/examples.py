@@ -18,10 +18,7 @@ _PACKAGE = Path(__file__).parents[2]
 def load_example(name: str) -> ModuleType:
     """Return an example as a module: the wheel's copy, or the file in a checkout.
 
-    Raises
-    ------
-    UnsupportedError
-        It is in neither.
+    Raise `UnsupportedError` if neither has it.
     """
     return _load(name, _PACKAGE / "_examples" / f"{name}.py", _PACKAGE.parent / "examples" / f"{name}.py")
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -22,8 +20,8 @@ from offload.cli.demo.npy import reserve_output, result_dtype
 from offload.cli.demo.options import open_runtime, size_option
 from offload.cli.demo.pieces import advise, cut
 from offload.cli.demo.reference import N_SUMS, library, reference
-from offload.cli.demo.report import Report, table
-from offload.cli.output import console, write
+from offload.cli.demo.report import Report, show
+from offload.cli.output import console
 from offload.errors import ClauseError, DeviceMemoryError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -74,10 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the demo: 0, or 1 if the result is wrong.
 
-    Raises
-    ------
-    ClauseError, DeviceError
-        The options, the input or the output cannot be used. Nothing has been changed.
+    Raise `ClauseError` or `DeviceError` if the options, the input or the output cannot be used. Then nothing has
+    changed.
     """
     if args.mpi:
         try:
@@ -109,11 +105,11 @@ def run(args: argparse.Namespace) -> int:
         job = _Job(args, source, device)
         report = job.run()
         if not report.is_right:
-            _show(args, report, None)
+            show(args, report)
             return 1
         if output is not None:
             output.save(job.slab)
-        _show(args, report, job.graph)
+        show(args, report, job.graph)
     return 0
 
 
@@ -244,20 +240,3 @@ def _progress(quiet: bool) -> Progress:
         transient=True,
         disable=quiet or not shown_on.is_terminal,
     )
-
-
-def _show(args: argparse.Namespace, report: Report, graph: Any) -> None:
-    if report.remark is not None:
-        sys.stderr.write(f"offload: not verified: {report.remark}\n")
-    if graph is not None and args.graph != "-":
-        graph.visualize(args.graph)
-    if args.json:
-        write(json.dumps(report.as_json(), allow_nan=False) + "\n")
-        return
-    shows = console()
-    if graph is not None and args.graph == "-":
-        shows.print(graph)
-    shows.print(table(report))
-    if args.output and report.is_right:
-        line = f"{report.dtype} {report.shape} written to {args.output}"
-        shows.print(line, highlight=False, markup=False, soft_wrap=True)

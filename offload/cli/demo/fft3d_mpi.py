@@ -22,11 +22,11 @@ from offload import mpi
 from offload.cli.demo.examples import load_example
 from offload.cli.demo.field import LARGE_NBYTES, check, load, source_of
 from offload.cli.demo.link import measure_link
-from offload.cli.demo.mpi_report import MPIReport, show
 from offload.cli.demo.npy import reserve_output, result_dtype, write_box
 from offload.cli.demo.options import open_runtime, size_option
 from offload.cli.demo.pieces import PIECE_NBYTES
-from offload.cli.demo.reference import N_SUMS, sums_at
+from offload.cli.demo.reference import N_SUMS, library, sums_at, transform
+from offload.cli.demo.report import MPIReport, show
 from offload.cli.ranks import end_all
 from offload.errors import ClauseError, DeviceMemoryError, OffloadError
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
+# Elements of a field that rank 0 gathers to compare all of it; beyond, each rank compares some values.
 GATHERED_ELEMENTS = 1 << 24
-"""Elements of a field that rank 0 gathers to compare all of it; beyond, each rank compares some values."""
 
 
 class _RefusedError(Exception):
@@ -65,10 +65,7 @@ def _agreed(comm: MPI.Comm) -> Iterator[None]:
 def run(args: argparse.Namespace) -> int:
     """Run the demo on all ranks; the status is the same on each.
 
-    Raises
-    ------
-    ClauseError
-        On rank 0: the options, the input or the output cannot be used on one of the ranks.
+    Raise `ClauseError` on rank 0 if the options, the input or the output cannot be used on one of the ranks.
     """
     comm = MPI.COMM_WORLD
     try:
@@ -339,7 +336,7 @@ class _Check:
         self._shape = job.source.shape
         self._gathers = job.source.size <= GATHERED_ELEMENTS
         if self._gathers:
-            self.name = "scipy.fft" if find_spec("scipy") else "numpy.fft"
+            self.name = library()
             self._expected = self._transform() if job.comm.rank == 0 else None
         else:
             self.name = f"{N_SUMS} sums a rank"
@@ -348,13 +345,8 @@ class _Check:
     def _transform(self) -> Array:
         whole = np.empty(self._shape, np.complex128)
         load(whole, self._source)
-        if find_spec("scipy"):
-            from scipy import fft as library
-        else:
-            from numpy import fft as library
         with np.errstate(all="ignore"):
-            found: Array = (library.ifftn if self._inverse else library.fftn)(whole)
-        return found
+            return transform(whole, inverse=self._inverse)
 
     def _sum(self) -> tuple[Array, Array]:
         """Return places in my part of the result, and the values there: each rank sums over its part of the field."""

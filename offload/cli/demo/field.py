@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 SHAPE = (64, 512, 512)
-LARGE_NBYTES = 256 << 20
-"""From here on a form is run once."""
+LARGE_NBYTES = 256 << 20  # From here on a form is run once
 
 _LOAD_NBYTES = 64 << 20
 

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-_MEASURED_NBYTES = 256 << 20
-"""Bytes each way that a measurement of the link takes: 5 ms on PCIe 5."""
+_MEASURED_NBYTES = 256 << 20  # Bytes each way that a measurement of the link takes: 5 ms on PCIe 5
 
 _TO_DEVICE, _TO_HOST = 1, 2  # cudaMemcpyKind
 
@@ -27,10 +26,7 @@ _TO_DEVICE, _TO_HOST = 1, 2  # cudaMemcpyKind
 def host_slab(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Return uninitialised host memory that the devices copy from and to by themselves: pinned on CUDA.
 
-    Raises
-    ------
-    ClauseError
-        There is not so much memory.
+    Raise `ClauseError` if memory is short.
     """
     nbytes = math.prod(shape) * dtype.itemsize
     physical_nbytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -46,11 +42,9 @@ def host_slab(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 def measure_link(device: Device, slab: Array, buffers: list[Any]) -> tuple[float, str]:
-    """Return the bytes per second of each direction, and how that was measured. Overwrites the slab.
-
-    On CUDA two streams copy at once, between pinned memory and two buffers (or halves of one). On the simulated
-    device, whose link is this machine's memory, it is `numpy.copyto` in one direction at a time.
-    """
+    """Return the bytes per second of each direction, and how that was measured. Overwrites the slab."""
+    # On CUDA two streams copy at once, between pinned memory and two buffers (or halves of one). On the simulated
+    # device, whose link is this machine's memory, it is `numpy.copyto` in one direction at a time.
     flat = slab.reshape(-1)
     if device.kind != "cuda":
         buffer = buffers[0].unwrap()

@@ -32,10 +32,7 @@ _RESULTS = {
 def open_field(path: str) -> Array:
     """Map a 3-D field of floats or complex numbers for reading, in the order and byte order that it has.
 
-    Raises
-    ------
-    ClauseError
-        There is no such file, it is no ``.npy`` file, is truncated, or holds something else.
+    Raise `ClauseError` if there is no such file, or it is no ``.npy`` file, is truncated, or has other contents.
     """
     where = f"--input {path}"
     wanted = "name a .npy file with a 3-D array of floats or complex numbers"
@@ -66,13 +63,7 @@ def open_field(path: str) -> Array:
 
 
 def result_dtype(dtype: np.dtype[Any], where: str) -> np.dtype[Any]:
-    """Return complex64 for data of up to 32 bits a number, complex128 for 64.
-
-    Raises
-    ------
-    ClauseError
-        Data of another kind.
-    """
+    """Return complex64 for data of up to 32 bits a number, complex128 for 64; raise `ClauseError` for other kinds."""
     result = _RESULTS.get(f"{dtype.kind}{dtype.itemsize}")
     if result is not None:
         return np.dtype(result)
@@ -126,10 +117,7 @@ class Output:
     def save(self, array: Array) -> None:
         """Write a C-ordered array and put the file in its place.
 
-        Raises
-        ------
-        ClauseError
-            The system refuses, for one since the disk is full; the former file is as it was.
+        Raise `ClauseError` if the system refuses, for example because the disk is full; the old file then stays.
         """
         with self._telling():
             npy.write_array(self._file, array, allow_pickle=False)
@@ -173,10 +161,8 @@ class Output:
 
 
 def write_box(path: str, offset: int, shape: tuple[int, int, int], box: tuple[slice, ...], array: Array) -> None:
-    """Write a rank's box of an array into the file that `Output.begin` has made, where others write theirs.
-
-    By writes, not by a map: those of machines that share a file system do not overwrite what is beside them.
-    """
+    """Write a rank's box of an array into the file that `Output.begin` has made, where others write theirs."""
+    # Writes, unlike a map, do not overwrite the neighbours' bytes on machines that share a file system.
     z, y, x = box
     item = array.itemsize
     with Path(path).open("r+b", buffering=0) as file:
@@ -206,12 +192,9 @@ def unwritable(target: Path) -> str | None:
 
 @contextlib.contextmanager
 def reserve_output(path: str, nbytes: int) -> Iterator[Output]:
-    """Make the file that an output will be written to, in the same directory; it is gone at the end unless saved.
+    """Create the file for an output, in the same directory; remove it at the end unless it is saved.
 
-    Raises
-    ------
-    ClauseError
-        The output cannot be written, or there is no room for its ``nbytes`` bytes.
+    Raise `ClauseError` if the output cannot be written, or there is no space for its ``nbytes`` bytes.
     """
     where = f"--output {path}"
     target = Path(os.path.realpath(path))  # replace what a link points to, not the link

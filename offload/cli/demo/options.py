@@ -13,13 +13,7 @@ if TYPE_CHECKING:
 
 
 def open_runtime(devices: str | None, env: Mapping[str, str]) -> omp.Runtime:
-    """Return a runtime on the devices that ``--devices`` names, else ``OFFLOAD_DEVICES``.
-
-    Raises
-    ------
-    ClauseError, DeviceUnavailableError
-        The devices mean nothing, or are not here.
-    """
+    """Return a runtime on the devices that ``--devices`` names, else ``OFFLOAD_DEVICES``."""
     spec = devices or env.get("OFFLOAD_DEVICES")
     try:
         return omp.Runtime(devices, env=env)
@@ -35,13 +29,7 @@ def open_runtime(devices: str | None, env: Mapping[str, str]) -> omp.Runtime:
 
 
 def size_option(name: str, text: str | None) -> int | None:
-    """Return the bytes that an option says, None where it was not given.
-
-    Raises
-    ------
-    ClauseError
-        It is no number of bytes above 0.
-    """
+    """Return the bytes of an option, None if it was not given; raise `ClauseError` if it is not a size above 0."""
     if text is None:
         return None
     try:

@@ -12,8 +12,8 @@ from offload.errors import ClauseError, DeviceMemoryError
 if TYPE_CHECKING:
     from offload.devices.base import Device
 
+# Bytes of a piece of a large field. Copies of 16 MB and more run at the link's best; 32 MB measured best.
 PIECE_NBYTES = 32 << 20
-"""Bytes of a piece of a large field. Copies of 16 MB and more run at the link's best; 32 MB measured best."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,27 +48,10 @@ def cut(
 ) -> Pieces:
     """Choose the pieces: as asked for, or by default whole planes and rows.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Elements along z, y, x.
-    itemsize : int
-        Bytes of an element.
-    device : Device
-        Where the buffers will be.
-    buffers : int
-        How many pieces are on the device at a time.
-    planes : int, optional
-        Planes of a group in the first pass; the second takes rows of about the same bytes.
-    pencils : int, optional
-        Pencils along x of the second pass; the first takes about as many groups of planes.
-
-    Raises
-    ------
-    ClauseError
-        More planes or pencils than there are.
-    DeviceMemoryError
-        The buffers do not fit.
+    ``shape`` has the elements along z, y, x. ``buffers`` pieces are on the device at a time. ``planes`` is the size of
+    a group in the first pass; the second takes rows of about the same bytes. ``pencils`` along x are for the second
+    pass; the first takes about as many groups of planes. Raise `ClauseError` if there are fewer planes or pencils, and
+    `DeviceMemoryError` if the buffers do not fit.
     """
     nz, ny, nx = shape
     free_nbytes, total_nbytes = device.memory_info()

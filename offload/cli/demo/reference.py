@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
+# Values of the transform that are summed directly. The simulated device calls the same library as `reference`.
 N_SUMS = 8
-"""Values of the transform that are summed directly. The simulated device calls the same library as `reference`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,7 @@ class Expected:
 
 
 def reference(source: Any, shape: tuple[int, ...], load: Callable[[Array, Any], None]) -> Expected:
-    """Return what the transform of a field is, in double precision.
-
-    Raises
-    ------
-    ClauseError
-        This machine has not the memory for it.
-    """
+    """Return the transform of a field in double precision; raise `ClauseError` if memory is short."""
     nbytes = source.size * 16 * (1 if library() == "scipy.fft" else 2)
     physical_nbytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
@@ -56,8 +50,9 @@ def reference(source: Any, shape: tuple[int, ...], load: Callable[[Array, Any], 
         whole = np.empty(shape, np.complex128)
         with np.errstate(all="ignore"):  # as in `Expected.relative_error`
             load(whole, source)
-            places, sums = direct_sums(whole)
-            whole = _transform(whole)
+            places = np.random.default_rng(0).integers(0, whole.shape, (N_SUMS, 3))
+            sums = sums_at(places, whole, (0, 0, 0), whole.shape)
+            whole = transform(whole)
     except MemoryError as error:
         raise ClauseError(
             f"--verify takes {nbytes:,} bytes of host memory for the reference in double precision; this machine has "
@@ -71,22 +66,14 @@ def library() -> str:
     return "scipy.fft" if find_spec("scipy") else "numpy.fft"
 
 
-def _transform(whole: Array) -> Array:
+def transform(whole: Array, *, inverse: bool = False) -> Array:
+    """Return the transform by the library, which may overwrite the array."""
     if library() == "numpy.fft":
-        return np.fft.fftn(whole)
-    from scipy.fft import fftn
+        return (np.fft.ifftn if inverse else np.fft.fftn)(whole)
+    from scipy import fft
 
-    transform: Array = fftn(whole, overwrite_x=True, workers=-1)
-    return transform
-
-
-def direct_sums(field: Array, count: int = N_SUMS) -> tuple[Array, Array]:
-    """Return ``count`` random places, as rows, and the values of the transform there, summed in complex128.
-
-    Costs ``count`` multiplications and additions for each element of the field.
-    """
-    places = np.random.default_rng(0).integers(0, field.shape, (count, 3))
-    return places, sums_at(places, field, (0, 0, 0), field.shape)
+    found: Array = (fft.ifftn if inverse else fft.fftn)(whole, overwrite_x=True, workers=-1)
+    return found
 
 
 def sums_at(

@@ -1,45 +1,32 @@
-"""The figures of a run of the pipeline, as a table and as JSON."""
+"""The figures of a run of the pipeline, on one device or over ranks, as a table and as JSON."""
 
 from __future__ import annotations
 
+import json
+import sys
 from dataclasses import dataclass, field
 from math import isfinite
 from statistics import median
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.markup import escape
 from rich.table import Table
 
+from offload.cli.output import console, write
 from offload.views.words import duration_label
 
+if TYPE_CHECKING:
+    import argparse
+
+# Largest relative error that passes, by the dtype of the transform.
 TOLERANCE = {"complex64": 1e-5, "complex128": 1e-12}
-"""Largest relative error that passes, by the dtype of the transform."""
 
 _TIMES = "×"  # noqa: RUF001  # the sign is meant
-_NAMES = {"sync": "synchronous", "async": "asynchronous", "peer": "by hand"}
 
 
 @dataclass
 class Report:
-    """What was run, and what was measured.
-
-    Attributes
-    ----------
-    pieces : tuple of int
-        Pieces of the first and of the second pass.
-    times_s : dict
-        Seconds of each run, by form: ``"sync"``, ``"async"``, ``"peer"``.
-    errors : dict
-        Largest relative error of each form, with ``--verify``.
-    reference : str or None
-        What the errors are measured against.
-    remark : str or None
-        Why an error is not a number, as a sentence.
-    work_nbytes : int
-        Bytes of the library's work areas on the device.
-    link_bytes_per_s : float
-        Bytes per second of each direction; ``bound`` says how it was measured.
-    """
+    """The run and its measurements."""
 
     device: str
     kind: str
@@ -47,21 +34,23 @@ class Report:
     input_dtype: str
     dtype: str
     shape: tuple[int, int, int]
-    pieces: tuple[int, int]
+    pieces: tuple[int, int]  # of the first and of the second pass
     pencils: int | None
     buffers: int
     buffer_nbytes: int
     field_nbytes: int
     peak_device_nbytes: int
     device_memory_nbytes: int
-    link_bytes_per_s: float
+    link_bytes_per_s: float  # of each direction; ``bound`` says how it was measured
     bound: str
-    work_nbytes: int = 0
+    work_nbytes: int = 0  # the library's work areas on the device
     baseline: ClassVar[str] = "sync"
-    reference: str | None = None
-    remark: str | None = None
+    names: ClassVar[dict[str, str]] = {"sync": "synchronous", "async": "asynchronous", "peer": "by hand"}
+    reference: str | None = None  # the errors are measured against it
+    remark: str | None = None  # why an error is not a number, as a sentence
+    # of each run, by form: ``"sync"``, ``"async"``, ``"peer"``
     times_s: dict[str, list[float]] = field(default_factory=dict)
-    errors: dict[str, float] = field(default_factory=dict)
+    errors: dict[str, float] = field(default_factory=dict)  # largest relative error of each form, with ``--verify``
 
     @property
     def moved_nbytes(self) -> int:
@@ -89,25 +78,16 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """Return all figures."""
+        cut = ["input_dtype", "dtype", "shape", "pieces", "pencils", "buffers", "buffer_nbytes", "field_nbytes"]
+        limits = ["peak_device_nbytes", "device_memory_nbytes", "link_bytes_per_s", "bound", "bound_s"]
         figures: dict[str, Any] = {
             "device": self.device,
             "kind": self.kind,
             "input": self.source,
-            "input_dtype": self.input_dtype,
-            "dtype": self.dtype,
-            "shape": self.shape,
-            "pieces": self.pieces,
-            "pencils": self.pencils,
-            "buffers": self.buffers,
-            "buffer_nbytes": self.buffer_nbytes,
-            "field_nbytes": self.field_nbytes,
+            **{name: getattr(self, name) for name in cut},
             "nbytes_to_device": self.moved_nbytes,
             "nbytes_to_host": self.moved_nbytes,
-            "peak_device_nbytes": self.peak_device_nbytes,
-            "device_memory_nbytes": self.device_memory_nbytes,
-            "link_bytes_per_s": self.link_bytes_per_s,
-            "bound": self.bound,
-            "bound_s": self.bound_s,
+            **{name: getattr(self, name) for name in limits},
             "share_of_bound": self.bound_s / self.time_s("async"),
             "speedup": self.speedup,
             "times_s": self.times_s,
@@ -128,24 +108,47 @@ class Report:
         return figures
 
 
+@dataclass(kw_only=True)
+class MPIReport(Report):
+    """The run and its measurements on all ranks: times and bytes are those of the rank that has most."""
+
+    baseline: ClassVar[str] = "bulk"
+    names: ClassVar[dict[str, str]] = {"bulk": "bulk-synchronous", "async": "asynchronous", "peer": "mpi4py-fft"}
+    ranks: int
+    grid: tuple[int, int]
+    schedule: str
+    inverse: bool
+    part_nbytes: int
+    visits: int  # how many times a rank's part goes to the device
+    exchanged_nbytes: int  # that a rank sends to others
+    library: str
+    gpu_aware: bool
+
+    @property
+    def decomposition(self) -> str:
+        """Whether ranks have slabs or pencils of the field."""
+        return "slab" if self.grid[1] == 1 else "pencil"
+
+    @property
+    def moved_nbytes(self) -> int:
+        """Bytes that a rank moves to the device, and back."""
+        return self.visits * self.part_nbytes
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all figures."""
+        names = ["ranks", "decomposition", "grid", "schedule", "inverse", "exchanged_nbytes", "library", "gpu_aware"]
+        return super().as_json() | {name: getattr(self, name) for name in names}
+
+
 def table(report: Report) -> Table:
     """Return the figures as a table for Rich, whose rows take one line each on 80 columns."""
-    shape = f" {_TIMES} ".join(map(str, report.shape))
-    title = escape(f"3-D FFT of {shape} {report.dtype} on {report.device}")
-    rows = Table(title=title, show_header=False, title_justify="left")
-    rows.add_column(style="bold")
-    rows.add_column(justify="right")
-    rows.add_column(style="dim")
+    if isinstance(report, MPIReport):
+        return _table_over_ranks(report)
+    rows = _begun(report, "3-D FFT")
     add = rows.add_row
-
-    add("field", size(report.field_nbytes), escape(f"{report.source}, {report.input_dtype}"))
     second = "pencils" if report.pencils else "groups of rows"
     add("pieces", f"{report.pieces[0]} + {report.pieces[1]}", f"groups of planes, then {second}")
-    rows.add_section()
-    for form, times_s in report.times_s.items():
-        spread = f"median of {len(times_s)}: {duration_label(min(times_s))} to {duration_label(max(times_s))}"
-        add(_NAMES[form], duration_label(report.time_s(form)), spread if len(times_s) > 1 else "one run")
-    add("speed-up", f"{report.speedup:.2f} {_TIMES}", "synchronous / asynchronous")
+    _add_times(rows, report)
     if "peer" in report.times_s:
         against = report.time_s("async") / report.time_s("peer")
         add("against by hand", f"{against:.3f} {_TIMES}", "asynchronous / by hand (CuPy streams)")
@@ -165,6 +168,66 @@ def table(report: Report) -> Table:
         verdict = ok if error <= TOLERANCE[report.dtype] else bad if isfinite(error) else "[bold red]✗ no number[/]"
         add(f"error, {form}", f"{error:.1e}", verdict)
     return rows
+
+
+def _table_over_ranks(report: MPIReport) -> Table:
+    rows = _begun(report, "inverse 3-D FFT" if report.inverse else "3-D FFT")
+    add = rows.add_row
+    grid = f" {_TIMES} ".join(map(str, report.grid))
+    add("ranks", str(report.ranks), f"{report.decomposition}s, {grid}, in {report.schedule}")
+    add("pieces", " + ".join(map(str, report.pieces)), "of a rank, in each pass")
+    _add_times(rows, report)
+    rows.add_section()
+    add("exchanged", size(report.exchanged_nbytes), "a rank's, sent to others")
+    add("moved each way", size(report.moved_nbytes), f"a rank's part, {report.visits} times")
+    add(
+        "bound by the link", duration_label(report.bound_s), f"{report.link_bytes_per_s / 1e9:.1f} GB/s, {report.bound}"
+    )
+    add("share of the bound", share(report.bound_s / report.time_s("async")), of_bound(report))
+    add("peak device memory", size(report.peak_device_nbytes), f"of {size(report.device_memory_nbytes)}")
+    most = f"{TOLERANCE[report.dtype]:.0e}".replace("e-0", "e-")
+    for form, error in report.errors.items():
+        verdict = "[green]✓ at most[/]" if error <= TOLERANCE[report.dtype] else "[bold red]✗ not at most[/]"
+        add(f"error, {report.names[form]}", f"{error:.1e}", f"{verdict} {most}, against {report.reference}")
+    return rows
+
+
+def _begun(report: Report, what: str) -> Table:
+    """Return a table with its title and the row of the field."""
+    shape = f" {_TIMES} ".join(map(str, report.shape))
+    title = escape(f"{what} of {shape} {report.dtype} on {report.device}")
+    rows = Table(title=title, show_header=False, title_justify="left")
+    rows.add_column(style="bold")
+    rows.add_column(justify="right")
+    rows.add_column(style="dim")
+    rows.add_row("field", size(report.field_nbytes), escape(f"{report.source}, {report.input_dtype}"))
+    return rows
+
+
+def _add_times(rows: Table, report: Report) -> None:
+    rows.add_section()
+    for form, times_s in report.times_s.items():
+        spread = f"median of {len(times_s)}: {duration_label(min(times_s))} to {duration_label(max(times_s))}"
+        rows.add_row(report.names[form], duration_label(report.time_s(form)), spread if len(times_s) > 1 else "one run")
+    rows.add_row("speed-up", f"{report.speedup:.2f} {_TIMES}", f"{report.names[report.baseline]} / asynchronous")
+
+
+def show(args: argparse.Namespace, report: Report, graph: Any = None) -> None:
+    """Print the figures, and the graph if there is one."""
+    if report.remark is not None:
+        sys.stderr.write(f"offload: not verified: {report.remark}\n")
+    if graph is not None and args.graph != "-":
+        graph.visualize(args.graph)
+    if args.json:
+        write(json.dumps(report.as_json(), allow_nan=False) + "\n")
+        return
+    shows = console()
+    if graph is not None and args.graph == "-":
+        shows.print(graph)
+    shows.print(table(report))
+    if args.output and report.is_right:
+        line = f"{report.dtype} {report.shape} written to {args.output}"
+        shows.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def of_bound(report: Report) -> str:

@@ -1,23 +1,9 @@
-"""What the arguments of a call become in a target region: a `Binding`, made by one pass over them.
+"""The effect of the clauses on the arguments of a target region: a `Binding`, made by one pass over them.
 
-Theory of operation
--------------------
-An argument is a scalar, which the body is given as it is, a host array, or one of the *others*: a device array, an
-object whose class has a mapper, a container, a task. `Binding.of` looks at each argument once, and keeps what is no
-scalar. Whoever asks further goes through that: which device the region runs on (`offload.constructs.arguments`), which
-tasks it follows. Then clauses enter what they say of arguments (list items, sections, objects, privates), and
-`Binding.complete` decides about the rest for the place where the region runs.
-
-A complete binding says of each argument what the body is given. It refers to no memory of a device but the program's
-own device arrays, and nobody changes it: `offload.constructs.target_work.TargetWork` carries it out, as often as it is
-launched. A region on the host has the same binding, which need not be complete.
-
-A binding of host arrays and scalars is remembered for calls with the same arrays while these are present:
-`PresentTable.remembered` forgets all when an entry goes, so that nothing keeps memory of the host which no entry keeps.
-The key is what clauses say and the identity of each array; its layout is compared (`offload.data.memo.Layouts`). The
-scalars are no part of it. Rejected: to keep a binding in the function (its last arrays would live as long).
-
-OpenMP 5.2, 5.8.7 "defaultmap Clause", for what is in no clause.
+`Binding.of` looks at each argument once, and keeps those that are no scalars. Clauses enter list items, sections,
+objects and privates. `Binding.complete` decides about the rest for the place where the region runs. From then on
+nothing changes the binding, and `offload.constructs.target_work.TargetWork` carries it out, as often as it is launched.
+See docs/design/theory.md, "Bindings". OpenMP 5.2, 5.8.7 "defaultmap Clause", for arguments in no clause.
 """
 
 from __future__ import annotations
@@ -44,26 +30,16 @@ if TYPE_CHECKING:
     from offload.data.items import MapItem
     from offload.runtime.place import DevicePlace
 
-Slot: TypeAlias = int | str
-"""An argument of a call: its position, or the name that it was passed by."""
+Slot: TypeAlias = int | str  # An argument of a call: its position, or the name that it was passed by
 
-_NUMBERS = "biufcV"
-"""Kinds of dtypes that devices compute with."""
+_NUMBERS = "biufcV"  # Kinds of dtypes that devices compute with
 
 
 class Private(NamedTuple):
-    """Storage of its own for an argument.
+    """Storage of its own for an argument."""
 
-    Attributes
-    ----------
-    host : array
-        Its shape and dtype; with ``is_first`` a copy of the contents at the call, C-ordered.
-    is_first : bool
-        The storage begins with the contents of ``host``.
-    """
-
-    host: Any
-    is_first: bool
+    host: Any  # its shape and dtype; with ``is_first`` a C-ordered copy of the contents at the call
+    is_first: bool  # the storage begins with the contents of ``host``
 
     def on_host(self) -> np.ndarray[Any, Any]:
         """Return the storage for a region that runs on the host."""
@@ -71,84 +47,39 @@ class Private(NamedTuple):
 
 
 class Binding:
-    """What the arguments of a call become.
+    """The effect of a region's clauses on the arguments of a call.
 
-    Parameters
-    ----------
-    args, kwargs
-        The arguments.
-    items : list of MapItem
-        What clauses map. The binding adds what is mapped without a clause.
-
-    Attributes
-    ----------
-    args, kwargs
-        What the body is given in each slot that is in none of ``arrays``, ``copies`` and ``privates``.
-    items : list of MapItem
-        What the region maps.
-    arrays : list of (slot, array, int, int)
-        Host arrays that the body is given as device arrays: the slot, the array or the section of it, its address, and
-        the number of the item that holds it.
-    copies : list of (slot, Expansion)
-        Objects that the body is given a copy of, with what their mappers made of them.
-    privates : dict
-        By slot, the arguments that get storage of their own.
-    sections : dict
-        By slot, the array of which a clause names a section; or an argument in which clauses name what it holds.
-    objects : dict
-        By the `id` of an object that a clause maps, what its mapper made of it.
-    passed, others : list of (slot, value)
-        The arguments that are no scalars; those of them that are no plain host arrays.
-    key : tuple or None
-        What it is to be remembered by; None if it is, or is not to be.
-    changed : list of int or None
-        The numbers of the items that the body writes to, where that is known; else None, or all of them.
-    known : object
-        What else has been found out for such arguments, by a construct that remembers it with them.
-    settled : object
-        What the works of calls that share it have found out; None at first.
-    held : list
-        Device arrays in containers, which the program may empty meanwhile.
-    takes_device_arrays : bool
-        Whether there are device arrays among the arguments, or in containers.
+    ``items`` come from clauses; the binding adds those that are mapped without a clause. In the fields a *slot* is the
+    position or the name of an argument.
     """
 
     __slots__ = (
-        "args",
-        "arrays",
-        "changed",
-        "copies",
-        "held",
-        "items",
-        "key",
-        "known",
-        "kwargs",
-        "objects",
-        "others",
-        "passed",
-        "privates",
-        "sections",
-        "settled",
-        "takes_device_arrays",
-    )
+        "args", "arrays", "changed", "copies", "held", "items", "key", "known", "kwargs", "objects", "others",
+        "passed", "privates", "sections", "settled", "takes_device_arrays",
+    )  # fmt: skip
 
     def __init__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], items: list[MapItem]) -> None:
-        self.args = args
+        self.args = args  # the body's arguments in each slot that is in none of ``arrays``, ``copies`` and ``privates``
         self.kwargs = kwargs
-        self.items = items
+        self.items = items  # the region maps them
+        # (slot, host array or section, address, number of its item) for each array that the body gets from the device
         self.arrays: list[tuple[Slot, Any, int, int]] = []
-        self.copies: list[tuple[Slot, Expansion]] = []
-        self.privates: dict[Slot, Private] = {}
+        self.copies: list[tuple[Slot, Expansion]] = []  # (slot, Expansion) of objects of which the body gets a copy
+        self.privates: dict[Slot, Private] = {}  # by slot, the arguments that get storage of their own
+        # by slot, an array of which a clause names a section, or an argument in which clauses name contents
         self.sections: dict[Slot, Any] = {}
+        # by the `id` of an object that a clause maps, the expansion by its mapper
         self.objects: dict[int, Expansion] = {}
-        self.passed: list[tuple[Slot, Any]] = []
-        self.others: list[tuple[Slot, Any]] = []
+        self.passed: list[tuple[Slot, Any]] = []  # (slot, value) of the arguments that are no scalars
+        self.others: list[tuple[Slot, Any]] = []  # those of ``passed`` that are no plain host arrays
+        # under which the binding is to be remembered; None if it is remembered, or not to be
         self.key: tuple[Any, ...] | None = None
-        self.changed: list[int] | None = None
+        self.changed: list[int] | None = None  # the numbers of the items that the body writes to; None means all
+        # the other results for such arguments, of a construct that remembers them with the binding
         self.known: Any = None
-        self.settled: Any = None
-        self.held: list[object] = []
-        self.takes_device_arrays = False
+        self.settled: Any = None  # the results of the works of calls that share the binding; None at first
+        self.held: list[object] = []  # device arrays in containers, which the program may empty meanwhile
+        self.takes_device_arrays = False  # whether there are device arrays among the arguments, or in containers
 
     @classmethod
     def of(cls, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Self:
@@ -195,12 +126,8 @@ class Binding:
     def complete(self, place: DevicePlace) -> Self:
         """Decide about the arguments that are not private, for a region that runs at ``place``; return this.
 
-        Raises
-        ------
-        ClauseError, MapError
-            An array that cannot be mapped; what mappers raise.
-        MapError, RegionClosedError
-            As `native_array`.
+        Raise `ClauseError` or `MapError` for an array that cannot be mapped, the errors of mappers, and those of
+        `native_array`.
         """
         privates, sections = self.privates, self.sections
         for slot, value in self.passed:
@@ -256,10 +183,8 @@ class Binding:
             self.kwargs = {**self.kwargs, slot: value}
 
     def _look_into(self, slot: Slot, value: Any, *, is_named: bool) -> None:
-        """Note the device arrays in a container, which the region follows and holds.
-
-        Warn of what is the host's, unless a clause names what the container holds.
-        """
+        """Note the device arrays in a container, which the region follows and holds."""
+        # Warn of what is the host's, unless a clause names what the container holds.
         on_host = None
         for part in leaves_of(value, MOST_PARTS):
             if mapper_of(part) is None and (is_device_array(part) or is_foreign(part)):
@@ -290,13 +215,7 @@ class Binding:
         return expansion is not None
 
     def kept(self) -> Self:
-        """Take objects that have a mapper as they are now, for what is decided when the region runs; return this.
-
-        Raises
-        ------
-        ClauseError, MapError
-            What mappers raise.
-        """
+        """Take objects that have a mapper as they are now, for a decision when the region runs; return this."""
         for slot, value in self.others if MAPPERS else ():
             if slot not in self.privates and id(value) not in self.objects and mapper_of(value) is not None:
                 expansion = expansion_of(value, MapType.TOFROM, f"argument {slot}").keep()
@@ -306,12 +225,9 @@ class Binding:
 
     # -- the host as device --------------------------------------------------------------------------
     def on_host(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return what the body is given on the host: nothing is mapped, but what is private is.
+        """Return the body's arguments on the host: nothing is mapped, but private arguments are private.
 
-        Raises
-        ------
-        ClauseError, MapError
-            As the mapper of an argument would have it on a device.
+        The errors are those that mappers would raise on a device.
         """
         copies: dict[int, Any] = {}  # an object given twice is one object in the body; the arguments keep ids valid
 
@@ -334,12 +250,7 @@ class Binding:
 def native_array(value: Any, place: DevicePlace) -> Any:
     """Return a device array as the array of the place's device: itself, or a view of another library's.
 
-    Raises
-    ------
-    MapError
-        It is not on that device.
-    RegionClosedError
-        Its storage has gone back.
+    Raise `MapError` if it is on another device, and `RegionClosedError` if its storage has been freed.
     """
     device = place.device
     array = device.as_array(value)

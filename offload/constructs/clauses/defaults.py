@@ -15,20 +15,12 @@ if TYPE_CHECKING:
 
 
 class Defaults(NamedTuple):
-    """Parameters whose defaults may have to be mapped: arrays, device arrays, and objects that may have a mapper.
+    """Parameters whose defaults may have to be mapped: arrays, device arrays, and objects that may have a mapper."""
 
-    Attributes
-    ----------
-    positional : tuple
-        The defaults of the positional-only parameters, from the first that has one, to the last to be mapped.
-    first : int
-        The position of the first of them.
-    named : tuple of (position, name, value)
-        Of the other parameters; a keyword-only one has no position.
-    """
-
+    # defaults of positional-only parameters, from the first that has one to the last to be mapped
     positional: tuple[Any, ...]
-    first: int
+    first: int  # the position of the first of them
+    # (position, name, value) of other parameters; a keyword-only one has no position
     named: tuple[tuple[int | None, str, Any], ...]
 
     @classmethod
@@ -53,10 +45,8 @@ class Defaults(NamedTuple):
         return cls(tuple([value for _, value in positional]), positional[0][0] if positional else 0, tuple(named))
 
     def completed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments of a call, and with them the defaults that are mapped of those that it leaves out.
-
-        What else it leaves out stays so: a callable of C has defaults that mean what no argument that is given does.
-        """
+        """Return the arguments of a call, and with them the defaults that are mapped of those that it leaves out."""
+        # What else it leaves out stays so: a callable of C has defaults that mean what no argument that is given does.
         missing = {
             name: value
             for at, name, value in self.named

@@ -35,42 +35,22 @@ if TYPE_CHECKING:
 
 
 class Dependence:
-    """One ``depend`` clause: a dependence type and its list items.
+    """One ``depend`` clause: a dependence type and its list items."""
 
-    Parameters
-    ----------
-    type_ : DependType
-        The dependence type.
-    items : tuple
-        The list items. Those without storage, such as an empty array, are left out: they are in no order.
-    n_holders : int
-        The references that a list item has if nothing but the program's own call of `in_`, `out`, … refers to it. By
-        default the clause is made of one that has been checked, and an item may have no other reference.
-
-    Attributes
-    ----------
-    type : DependType
-        The dependence type.
-    joins : DependType or None
-        The same where consecutive tasks of the type are one set; None for ``out`` and ``inout``, which order alike.
-    keys : tuple or None
-        The storage locations named, none while ``is_late``; None stands for `all_memory`.
-    items : tuple
-        The list items that have storage, which keeps it alive.
-    is_symbolic : bool
-        Whether an item is a string, whose storage is known at the call only.
-    is_late : bool
-        Whether an item is one, or another whose storage is known at the construct only.
-    """
+    # Items without storage, such as an empty array, are left out: they are in no order. ``n_holders`` is the number of
+    # references to a list item if nothing but the program's own call of `in_`, `out`, … refers to it; by default the
+    # clause is made of one that has been checked, and an item may have no other reference.
 
     __slots__ = ("is_late", "is_symbolic", "items", "joins", "keys", "type")
 
     def __init__(self, type_: DependType, items: tuple[Any, ...], n_holders: int = 0) -> None:
         if n_holders and not items:
             raise DependError(f"depend({type_.value}) names no list item; name at least one")
-        self.type = type_
+        self.type = type_  # the dependence type
+        # the type if consecutive tasks of it are one set; None for ``out`` and ``inout``, which order alike
         self.joins = None if type_ in _WRITERS else type_
-        self.items = items
+        self.items = items  # the list items that have storage, which keeps it alive
+        # is_symbolic: an item is a string; is_late: the storage of an item is known at the call, or the construct, only
         self.is_symbolic = self.is_late = names_all = False
         keys: list[Hashable] = []
         for item in items:
@@ -97,6 +77,7 @@ class Dependence:
             keys.append(key)
         if names_all and self.joins is not None:
             raise DependError(f"depend({type_.value}): all_memory can only be written; use out or inout")
+        # the storage locations, none while ``is_late``; None stands for `all_memory`
         self.keys: Sequence[Hashable] | None = ()
         if not self.is_late:
             self.keys = None if names_all else tuple(keys)
@@ -135,8 +116,8 @@ class Dependence:
         return Dependence, (self.type, self.items)
 
 
+# As in `offload.tasks.depend`: to take one from its class costs 0.15 µs in Python 3.11.
 _IN, _OUT, _INOUT, _MUTEXINOUTSET, _INOUTSET = DependType
-"""As in `offload.tasks.depend`: to take one from its class costs 0.15 µs in Python 3.11."""
 
 _WRITERS = (_OUT, _INOUT)
 
@@ -146,16 +127,14 @@ def _references_in_a_call(*items: Any) -> int:
     return next(getrefcount(item) for item in items)
 
 
+# Measured, since Python versions differ: from 3.14 on, a function's argument may be no reference of its own. There are
+# at most the tuple, the variable and the argument; a profiler that looks at variables meanwhile adds one more.
 _IN_A_CALL = min(_references_in_a_call(np.zeros(1)), 3)
-"""Measured, since Python versions differ: from 3.14 on, a function's argument may be no reference of its own. There are
-at most the tuple, the variable and the argument; a profiler that looks at variables meanwhile adds one more."""
 
 
 def _has_own_data(array: Any) -> bool:
-    """Tell whether an array that no other place refers to has storage that no other code can name.
-
-    A view of another array may share its storage with others, and a weak reference may still lead to the array.
-    """
+    """Tell whether an array that no other place refers to has storage that no other code can name."""
+    # A view of another array may share its storage with others, and a weak reference may still lead to the array.
     return isinstance(array, np.ndarray) and array.flags.owndata and not getweakrefcount(array)
 
 
@@ -189,15 +168,12 @@ def _holds_arrays(item: Any) -> bool:
     return any(True for _ in leaves_of(held, _MOST_PARTS))
 
 
-_MOST_PARTS = 1000
-"""Parts of an object's containers that are looked at, in 20 µs, wherever a clause names the object."""
+_MOST_PARTS = 1000  # Parts of an object's containers that are looked at, in 20 µs, wherever a clause names the object
 
 
 def _passed(name: str, found: list[Named], names: Mapping[str, Any]) -> list[Any]:
-    """Return what the arguments of a ``*`` or ``**`` parameter stand for: each array, each task.
-
-    Where there is none the tuple is a value as any other, and one that is empty is in no order.
-    """
+    """Return what the arguments of a ``*`` or ``**`` parameter stand for: each array, each task."""
+    # Where there is none the tuple is a value as any other, and one that is empty is in no order.
     items: list[Any] = []
     for one in found:
         if isinstance(one.value, (Task, Event)):
@@ -343,7 +319,7 @@ class DepObj:
     is_symbolic = False
 
     def __init__(self, dependence: Dependence) -> None:
-        self._dependence: Dependence | None = dependence
+        self._dependence: Dependence | None = dependence  # None once it is destroyed
 
     def update(self, type: str) -> None:  # the word of the clause
         """Change the dependence type, for constructs that are encountered from now on.
@@ -468,12 +444,8 @@ def check_depend(value: Any) -> tuple[Dependence | DepObj, ...]:
 def check_depend_now(construct: str, value: Any) -> tuple[Dependence, ...]:
     """Return the dependences of a construct that is encountered where its clauses are written.
 
-    Raises
-    ------
-    DependError
-        An item is no dependence, or a depobj that has been destroyed.
-    ClauseError
-        A list item is a string: a name of what?
+    Raise `DependError` if an item is no dependence, or a destroyed depobj; `ClauseError` if a list item is a string,
+    because there is no function to which its name belongs.
     """
     if value.__class__ is list or value.__class__ is tuple:
         for dependence in value:

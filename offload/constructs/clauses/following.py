@@ -1,22 +1,8 @@
-"""Tasks and events as list items of ``depend``: what is followed by itself, and not by way of storage.
+"""Tasks and events as list items of ``depend``: they are followed themselves, not by way of storage.
 
-Theory of operation
--------------------
-A task is a location of its own that the task has written, and an event one that its fulfilment writes. So such an item
-gives a clause two keys. One is a location like any other, by which siblings that name the item are ordered among
-themselves. The other, a `FollowedItem`, is in no table: whoever names it follows the item, whenever that is.
-
-A task of the same region is followed as every sibling is, also in stream order. Only the thread of a region adds to the
-successors of its tasks; so a task of another region, thread or runtime is followed by way of a *stand-in*: a task that
-is in no region and never runs, is complete when the other calls back, and fails as that does. An event has one, too. It
-is fulfilled, or the task that it belongs to ends without, as one does whose body fails; then nobody may fulfil the
-event, and what follows it fails as what follows that task.
-
-The keys of a clause with such an item are made anew for each construct (`Dependence.resolved`), so that the others need
-not ask.
-
-Rejected: an empty task with an event beside the others, as a bridge between queues is (``taskwait`` would wait for it,
-and its failure would be told twice).
+Such an item gives a clause two keys: a location, by which siblings that name the item are ordered, and a
+`FollowedItem`, which the task follows at any time. A task of another region, thread or runtime, and an event, is
+followed through a `StandIn`. See docs/design/theory.md, "Tasks and events in depend".
 """
 
 from __future__ import annotations
@@ -44,18 +30,12 @@ if TYPE_CHECKING:
 
 
 class FollowedItem(Followed):
-    """The key of a task or an event that a clause names.
-
-    Attributes
-    ----------
-    what : Task or Event
-        The item.
-    """
+    """The key of a task or an event that a clause names."""
 
     __slots__ = ("what",)
 
     def __init__(self, what: Any) -> None:
-        self.what = what
+        self.what = what  # the task or event
 
     def __repr__(self) -> str:
         return _name_of(self.what)
@@ -78,24 +58,16 @@ class FollowedItem(Followed):
 
 
 class StandIn(Task):
-    """Stands in a region for a task that is in another one, or for an event; never entered, and never run.
-
-    Attributes
-    ----------
-    followed : Task or None
-        What it stands for; of an event the task that has ended without it.
-    seen : bool
-        Whether nobody is to be told of its failure, as is the rule: what follows it fails, too.
-    """
+    """Represents, in a region, a task of another region or an event; never entered, and never run."""
 
     __slots__ = ("_scope", "followed", "what")
 
-    seen = True
+    seen = True  # its failure needs no report: the tasks that follow it fail too
 
     def __init__(self, scope: Scope, what: Any) -> None:
-        self._scope = scope
-        self.what = what
-        self.followed: Task | None = None
+        self._scope = scope  # of the region that follows
+        self.what = what  # the task or event
+        self.followed: Task | None = None  # the task; of an event, the task that has ended without it
         frame = scope.frame("depend")
         if isinstance(what, Event):
             super().__init__(Site("event", "event", "its source", scope.runtime), nothing, (), None, frame)
@@ -138,12 +110,8 @@ def awaited(task: Task) -> Task:
 def keys_of(what: Any) -> tuple[Token, FollowedItem]:
     """Return the keys of a task or event in the clause of a construct that is encountered now.
 
-    Raises
-    ------
-    UnsupportedError
-        A graph is recorded that is to run by itself, and the item is no task of it, or an event of none.
-    UsageError
-        The task was only recorded.
+    Raise `UnsupportedError` if a graph is recorded that is to run by itself, and the item is not part of it;
+    `UsageError` if the task was only recorded.
     """
     recorder = here().recorder
     task = what.task if isinstance(what, Event) else what

@@ -1,31 +1,9 @@
 """Mappers: how an object of a class is mapped, and the copy of it that a body receives.
 
-Theory of operation
--------------------
-A mapper is a function from an object to map clauses. `expand_object` calls it, and the mappers of the objects among its
-items, and leaves an `Expansion`: the arrays to map, each with its effective type, and the objects that they were
-found in. The rest of the library sees the arrays only; they are items of the construct as any others, so that the
-present table counts each once a construct.
-
-A mapper yields arrays, not names of attributes. `Expansion.rebuilt` finds them again in the object, by the storage that
-they cover: an attribute whose array was mapped, or lies in an array that was, becomes its device array. The object
-itself is never written to: the copy is shallow, and only its mapped attributes differ.
-
-A mapper may name a part of an attribute's array by any expression: ``v.data[:v.n]``, ``f.data[1:-1]``, a property. In
-the body the same expression has to be the device array of the part. There are three forms of what the copy has for the
-attribute (`_Form`). The first is the array of the part. It is right for ``v.data[:v.n]``, and wrong for
-``f.data[1:-1]``, which would be a section of the section. The other forms take indices of the host's array
-(`offload.constructs.clauses.views`). To choose, `Expansion.keep` calls the mapper with a copy of the object in each
-form, and takes the first form of which the mapper yields the same parts as of the object.
-
-OpenMP evaluates list items when the construct is encountered, and a program may rebind attributes behind the call (two
-arrays that change places at each step). So `Expansion.keep` copies the object then, and notes where in it mapped arrays
-are; each body receives a copy of that copy.
-
-Rejected: asking mappers for the names of attributes (OpenMP's clauses are list items, and sections of them), and
-proxies that translate on access (a body passes its object on to code that knows the class).
-
-OpenMP 5.2, 5.8.8 "declare mapper Directive".
+`expand_object` calls the mapper of an object and returns an `Expansion`: the arrays to map and their objects.
+`Expansion.keep` copies the object when the construct is encountered, because the program may rebind attributes
+afterwards. `Expansion.rebuilt` gives a body a shallow copy of that copy with device arrays in the mapped attributes,
+which it finds by their storage. See docs/design/theory.md, "Mappers". OpenMP 5.2, 5.8.8 "declare mapper Directive".
 """
 
 from __future__ import annotations
@@ -57,23 +35,22 @@ if TYPE_CHECKING:
 class Modifiers(NamedTuple):
     """The modifiers of a list item; those of the object's clause and of its mapper's are united."""
 
-    always: bool = False
-    present: bool = False
-    close: bool = False
+    always: bool = False  # copy although the array is present
+    present: bool = False  # it is an error if the array is absent
+    close: bool = False  # a hint, without effect
 
     def __or__(self, other: Modifiers) -> Modifiers:
         return Modifiers(*(mine or theirs for mine, theirs in zip(self, other, strict=True)))
 
 
-PLAIN: Final = Modifiers()
-"""No modifiers."""
+PLAIN: Final = Modifiers()  # No modifiers
 
 
 class Leaf(NamedTuple):
     """An array that a mapper maps, with the type and modifiers that it has in the end."""
 
     array: np.ndarray[Any, Any]
-    map_type: MapType
+    map_type: MapType  # as it is in the end
     modifiers: Modifiers
 
 
@@ -134,22 +111,8 @@ _OWN_MEANING = (np.ndarray, np.generic, int, float, complex, str, bytes, type(No
 
 
 def expand(item: Any, map_type: MapType, mapper: str | None = None) -> list[Leaf]:
-    """Return the arrays that a list item stands for: itself, or what its mapper maps.
-
-    Parameters
-    ----------
-    item : array or object with a mapper
-    map_type : MapType
-        What the item is mapped with. For ``target update``: `MapType.TO` or `MapType.FROM`; those leaves move whose
-        type is the same then.
-    mapper : str, optional
-        The mapper's name.
-
-    Raises
-    ------
-    ClauseError, MapError
-        As `expand_object`.
-    """
+    """Return the arrays of a list item: itself, or those that its mapper maps. Raise as `expand_object` does."""
+    # For ``target update`` the ``map_type`` is `MapType.TO` or `MapType.FROM`; then only leaves of that type move.
     if isinstance(item, np.ndarray):
         return [Leaf(item, map_type, PLAIN)]
     return list(expand_object(item, map_type, mapper).leaves())
@@ -162,14 +125,10 @@ def expand_object(
     modifiers: Modifiers = PLAIN,
     _outer: tuple[Any, ...] = (),
 ) -> Expansion:
-    """Return what the mapper of an object maps, nested mappers included.
+    """Return everything that the mapper of an object maps, nested mappers included.
 
-    Raises
-    ------
-    ClauseError
-        The object has no such mapper, or the mapper gave something that is no map item.
-    MapError
-        Mappers lead back to an object that is just being expanded.
+    Raise `ClauseError` if the object has no such mapper, or the mapper returned something that is no map item;
+    `MapError` if mappers lead back to an object that is being expanded.
     """
     if any(item is outer for outer in _outer):
         path = " → ".join(type(part).__name__ for part in (*_outer, item))
@@ -227,32 +186,18 @@ def _no_item(part: Any, item: Any) -> str:
 
 
 class Expansion:
-    """What a mapper made of one object.
-
-    Attributes
-    ----------
-    item : object
-        The object.
-    own : list of Leaf
-        Arrays that its own mapper named.
-    parts : dict
-        Expansions of objects that its own mapper named, by `id`; each keeps its object alive.
-    kept : object
-        A copy of the object as it was at `keep`.
-    places : dict or None
-        By the names of its attributes, those that are, or hold, what was mapped; None before `keep`.
-    functions : list of callable
-        The mappers that have named ``own``, in the same order.
-    """
+    """The result of a mapper for one object."""
 
     __slots__ = ("functions", "item", "kept", "own", "parts", "places")
 
     def __init__(self, item: Any, function: Callable[[Any], Any]) -> None:
-        self.item = item
-        self.functions = [function]
-        self.kept: Any = None
+        self.item = item  # the object
+        self.functions = [function]  # the mappers that have named ``own``, in the same order
+        self.kept: Any = None  # a copy of the object as it was at `keep`
+        # by the attributes' names, those that are, or hold, mapped arrays; None before `keep`
         self.places: dict[str, _Place] | None = None
-        self.own: list[Leaf] = []
+        self.own: list[Leaf] = []  # arrays that its own mapper named
+        # by `id`, expansions of objects that its own mapper named; each keeps its object alive
         self.parts: dict[int, Expansion] = {}
 
     def add_part(self, part: Expansion) -> None:
@@ -273,11 +218,8 @@ class Expansion:
     def keep(self) -> Expansion:
         """Have `rebuilt` copy the object as it is now, whatever the program does with it; return this.
 
-        Raises
-        ------
-        MapError
-            No attribute holds an array that was mapped, so that the body could not reach it; or the mapper yields
-            other elements of the copy than of the object.
+        Raise `MapError` if no attribute holds a mapped array, because the body could not reach it; or if the mapper
+        yields other elements of the copy than of the object.
         """
         attributes = attributes_of(self.item)
         partly: list[str] = []
@@ -318,12 +260,9 @@ class Expansion:
         )
 
     def rebuilt(self, corresponding: Callable[[np.ndarray[Any, Any]], Any]) -> Any:
-        """Return a shallow copy whose mapped attributes are what ``corresponding`` makes of the host's arrays.
+        """Return a shallow copy whose mapped attributes are ``corresponding`` of the host's arrays.
 
-        Raises
-        ------
-        MapError
-            As `keep`, which is done if it was not.
+        Call `keep` first if nothing was kept; raise as it does.
         """
         if self.places is None:
             self.keep()
@@ -370,10 +309,10 @@ class _PartialPlace:
     __slots__ = ("_hosts", "_is_array", "_name", "_owner", "_whole")
 
     def __init__(self, whole: Host, hosts: list[Host], name: str, owner: str, *, is_array: bool) -> None:
-        self._whole = whole
-        self._hosts = hosts
-        self._name = name
-        self._owner = owner
+        self._whole = whole  # the attribute's array
+        self._hosts = hosts  # its mapped parts
+        self._name = name  # of the attribute, for messages
+        self._owner = owner  # of the object's class, for messages
         self._is_array = is_array
 
     def made(self, corresponding: Callable[[Host], Any], copies: dict[int, Any]) -> Any:
@@ -390,8 +329,9 @@ class _Container:
 
     def __init__(self, container: Any, places: dict[Any, _Place]) -> None:
         self._is_tuple = type(container) is tuple
+        # the contents when the construct was encountered
         self._kept = list(container) if self._is_tuple else container.copy()
-        self._places = places
+        self._places = places  # by index or key
 
     def made(self, corresponding: Callable[[np.ndarray[Any, Any]], Any], copies: dict[int, Any]) -> Any:
         if id(self) not in copies:
@@ -419,36 +359,27 @@ def _is_same(one: Host, other: Host) -> bool:
 class _Form(Enum):
     """What the copy has for an attribute of which a part was mapped; in the order in which they are tried."""
 
-    SECTION = "section"
-    """The array of the part."""
-    ARRAY = "array"
-    """A `PartialArray`; if several parts were mapped, a `PartialView`."""
-    VIEW = "view"
-    """A `PartialView`."""
+    SECTION = "section"  # The array of the part
+    ARRAY = "array"  # A `PartialArray`; if several parts were mapped, a `PartialView`
+    VIEW = "view"  # A `PartialView`
 
 
 _FORMS = tuple(_Form)  # to go through an enum takes three calls
 
 
 class _Finder:
-    """Finds the mapped arrays of one object in its attributes.
-
-    Attributes
-    ----------
-    partly : list of str
-        Names of the attributes of which a part was mapped, and texts of mapped arrays that nested objects hold.
-    is_possible : bool
-        Whether all those attributes can have the form.
-    """
+    """Finds the mapped arrays of one object in its attributes."""
 
     __slots__ = ("_containers", "_expansion", "_form", "_sections", "_unnamed", "is_possible", "partly")
 
     def __init__(self, expansion: Expansion, attributes: dict[str, Any], form: _Form) -> None:
         self._expansion = expansion
         self._form = form
+        # attributes of which a part was mapped, and texts of mapped arrays in nested objects
         self.partly: list[str] = []
-        self.is_possible = True
+        self.is_possible = True  # whether all those attributes can have the form
         self._containers: dict[int, _Place | None] = {}  # by `id`
+        # of the mapped arrays, in the order of `Expansion.own`
         self._sections = [array_section(leaf.array) for leaf in expansion.own]
         held = [array_section(array) for array in _arrays(list(attributes.values()))]
         # A mapped section that neither is an attribute nor holds one: it is a part of one.
@@ -487,11 +418,9 @@ class _Finder:
         return None
 
     def _look_into(self, container: Any, elements: Iterable[tuple[Any, Any]], name: str) -> _Place | None:
-        """Return the place of a container; None where nothing in it was mapped.
-
-        In a cycle, what leads back leads to the host's: a cycle of copies would keep device memory until the garbage
-        collector finds it, and it never finds one through an array of objects.
-        """
+        """Return the place of a container; None where nothing in it was mapped."""
+        # In a cycle, what leads back leads to the host's: a cycle of copies would keep device memory until the garbage
+        # collector finds it, and it never finds one through an array of objects.
         if id(container) in self._containers:
             return self._containers[id(container)]
         self._containers[id(container)] = None

@@ -28,21 +28,14 @@ def map_item(
     *,
     always: bool = False,
     present: bool = False,
-    implicit: bool = False,
     clause: MapClause | None = None,
 ) -> MapItem:
-    """Return the evaluated list item of a host array.
-
-    Raises
-    ------
-    MapError
-        The device's values would have to be copied to an array that cannot be written.
-    """
+    """Return the evaluated list item of a host array; raise `MapError` for a copy back to a read-only array."""
     section = array_section(array)
     flags = array.flags
     address = section.address if flags.c_contiguous else address_of(array)
     item = MapItem(  # by position: by name takes twice as long
-        section, address, array.shape, array.strides, array.itemsize, map_type, always, present, array, text, implicit
+        section, address, array.shape, array.strides, array.itemsize, map_type, always, present, array, text
     )
     if clause is not None:
         item.clause, item.if_present, item.zeroes = clause.word, clause.if_present, clause.zeroes
@@ -67,15 +60,9 @@ def map_items(
 ) -> list[MapItem]:
     """Return the evaluated list items of a construct's ``map`` clauses.
 
-    What the mappers of objects among them mapped is entered into ``objects``, if given, by the `id` of the object,
-    which is kept as it is now.
-
-    Raises
-    ------
-    ClauseError
-        A map type that the construct does not take, a string without names to resolve it, or no array.
-    MapError
-        A copy back to a read-only array.
+    Enter the expansions of objects with mappers into ``objects``, if given, by the object's `id`; the object is kept as
+    it is now. Raise `ClauseError` for a wrong map type, for a string without names to resolve it, and for no array;
+    `MapError` for a copy back to a read-only array.
     """
     items: list[MapItem] = []
     for clause in clauses:
@@ -165,10 +152,8 @@ def implicit_item(
     present: bool = False,
     is_written: bool = False,
 ) -> MapItem:
-    """Return the item of an array that is in no clause: ``tofrom`` is ``to`` if it is read-only or overlaps itself.
-
-    Of an array that ``is_written`` it is never.
-    """
+    """Return the item of an array that is in no clause: ``tofrom`` is ``to`` if it is read-only or overlaps itself."""
+    # An array that ``is_written`` is always ``tofrom``.
     section = array_section(array)
     flags = array.flags
     if (

@@ -24,18 +24,9 @@ class MapClause:
     """
 
     __slots__ = (
-        "always",
-        "close",
-        "if_present",
-        "is_symbolic",
-        "items",
-        "map_type",
-        "mapper",
-        "names",
-        "present",
-        "word",
+        "always", "close", "if_present", "is_symbolic", "items", "map_type", "mapper", "names", "present", "word",
         "zeroes",
-    )
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -64,13 +55,13 @@ class MapClause:
                 check_map_item(item, name, mapper, word=word)
         self.map_type = map_type
         self.items = items
-        self.is_symbolic = any(isinstance(item, str) for item in items)
+        self.is_symbolic = any(isinstance(item, str) for item in items)  # whether an item is a string
         self.always = always
         self.present = present
         self.close = close
-        self.mapper = mapper
-        self.word = word
-        self.names: dict[int, str] = {}
+        self.mapper = mapper  # its name; None for the default one
+        self.word = word  # for messages; empty for OpenMP's clauses
+        self.names: dict[int, str] = {}  # of the items in messages, by `id`
         self.if_present = if_present
         self.zeroes = zeroes
 
@@ -302,10 +293,7 @@ def check_clauses(
 ) -> dict[str, Any]:
     """Return the clauses of a construct, each passed through its check.
 
-    Raises
-    ------
-    ClauseError
-        The construct has no such clause, or a value is wrong.
+    Raise `ClauseError` if the construct has no such clause, or a value is wrong.
     """
     checked = {}
     for name, value in given.items():

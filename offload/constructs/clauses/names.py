@@ -26,16 +26,16 @@ from offload.runtime.keywords import meant
 _GRAMMAR = "write name, name[i], name[lower:length:stride] or name.member, or give the array itself by .options(…)"
 
 
+# How an item goes on from a value: a member, an index, or (lower, length, stride).
 Step = str | CodeType | tuple[CodeType | None, ...]
-"""How an item goes on from a value: a member, an index, or (lower, length, stride)."""
 
 
 class SymbolicItem(NamedTuple):
     """A parsed string: a name, and what follows it: members, indices, sections."""
 
-    text: str
-    name: str
-    steps: tuple[Step, ...]
+    text: str  # as it was written
+    name: str  # the first name in it
+    steps: tuple[Step, ...]  # the members, indices and sections after it
 
     def is_part_of(self, value: Any) -> bool:
         """Tell whether the text, whose name means ``value``, names a section of that array, not what it holds."""
@@ -153,10 +153,7 @@ def bound_by(
 def parse_item(text: str) -> SymbolicItem:
     """Parse a list item in OpenMP's notation: ``x``, ``x[0:n]``, ``a[i][0:n:2]`` (lower : length : stride), ``o.x``.
 
-    Raises
-    ------
-    ClauseError
-        The text is not a name followed by members, indices or sections.
+    Raise `ClauseError` if the text is not a name followed by members, indices or sections.
     """
     try:
         node = ast.parse(text.strip(), mode="eval").body
@@ -192,28 +189,27 @@ def _code(node: ast.expr) -> CodeType:
 class Starred(NamedTuple):
     """The ``*`` and ``**`` parameters of a function; ``first`` is the position of the first argument of ``*``."""
 
-    args: str | None
+    args: str | None  # the name of the ``*`` parameter
     first: int
-    kwargs: str | None
+    kwargs: str | None  # the name of the ``**`` parameter
 
 
-STARRED = "*"
-"""Under which the names of a call have that; no text can name it."""
+STARRED = "*"  # Under which the names of a call have that; no text can name it
 
 
 class VisibleNames:
-    """The names that a string item of a decorated function may use: its parameters, closure and globals.
+    """The names that a string item of a decorated function may use: its parameters, closure and globals."""
 
-    A callable of C may not tell its parameters; then a call has names for its keywords only.
-    """
+    # A callable of C may not tell its parameters; then a call has names for its keywords only.
 
     __slots__ = ("_function", "_positional", "_signature", "positions", "starred")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self._signature: inspect.Signature | None = None
+        self._signature: inspect.Signature | None = None  # None if the callable does not tell
         with suppress(TypeError, ValueError):
             self._signature = inspect.signature(function)
+        # of the parameters that may be passed by position
         self.positions = {
             name: number
             for number, (name, parameter) in enumerate(self.parameters.items())
@@ -223,6 +219,7 @@ class VisibleNames:
         args, named = by_kind.get(inspect.Parameter.VAR_POSITIONAL), by_kind.get(inspect.Parameter.VAR_KEYWORD)
         self.starred = Starred(args, len(self.positions), named) if args or named else None
         is_plain = self._signature is not None and len(self.positions) == len(self.parameters)
+        # None if a call cannot give all parameters by position
         self._positional = tuple(self.positions) if is_plain else None
 
     @property
@@ -260,10 +257,8 @@ class VisibleNames:
     def at_call(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, only_parameters: bool = False
     ) -> dict[str, Any]:
-        """Return the names visible at a call with these arguments, as they are now.
-
-        With ``only_parameters`` nobody asks for others, which may be missing then.
-        """
+        """Return the names visible at a call with these arguments, as they are now."""
+        # With ``only_parameters`` nobody asks for others, which may be missing then.
         is_by_position = self._positional is not None and not kwargs and len(args) == len(self._positional)
         if only_parameters and is_by_position:
             return dict(zip(self.positions, args, strict=True))

@@ -14,24 +14,13 @@ if TYPE_CHECKING:
 
 
 class Operator(NamedTuple):
-    """What a reduction combines with.
+    """The operator of a reduction."""
 
-    Attributes
-    ----------
-    name : str
-        What the clauses call it.
-    combine : callable
-        Returns the combination of two arrays, or None if it has updated the first in place.
-    initialize : callable
-        Gives a new private array, all zeros, the operator's identity.
-    kinds : str
-        The kinds of dtype that it has a meaning for, as in ``numpy.dtype.kind``; empty: any.
-    """
-
-    name: str
+    name: str  # in the clauses
+    # returns the combination of two arrays, or None if it has updated the first in place
     combine: Callable[[Any, Any], Any]
-    initialize: Callable[[Any], Any]
-    kinds: str = ""
+    initialize: Callable[[Any], Any]  # sets a new private array, all zeros, to the operator's identity
+    kinds: str = ""  # of dtypes that it has a meaning for, as in ``numpy.dtype.kind``; empty: any
 
 
 def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], None]:
@@ -86,8 +75,7 @@ _BUILT_IN = {
     )
 }
 
-_declared: dict[str, Operator] = {}
-"""What `declare_reduction` declared: for the process, as mappers are."""
+_declared: dict[str, Operator] = {}  # What `declare_reduction` declared: for the process, as mappers are
 
 
 @takes_clauses
@@ -152,13 +140,7 @@ def _leave(_private: Any) -> None:
 
 
 def find_operator(clause: str, name: Any) -> Operator:
-    """Return the operator of this name.
-
-    Raises
-    ------
-    ClauseError
-        There is none.
-    """
+    """Return the operator of this name; raise `ClauseError` if there is none."""
     found = (_BUILT_IN.get(name) or _declared.get(name)) if isinstance(name, str) else None
     if found is None:
         raise ClauseError(

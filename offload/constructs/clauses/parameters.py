@@ -40,19 +40,15 @@ def are_parameters(depend: Iterable[Any], visible: VisibleNames) -> bool:
 class WholeParameters:
     """The list items of a region all of whose map clauses name whole parameters.
 
-    Parameters
-    ----------
-    n_args : int or None
-        How many arguments a call has to have; None: any number.
-    listed : list of (int, MapType, str, MapClause or None)
-        Of each item its position, map type, text and clause.
+    ``n_args`` is the necessary number of arguments, None for any. ``listed`` has for each item its position, map type,
+    text and clause.
     """
 
     __slots__ = ("_listed", "_n_args")
 
     def __init__(self, n_args: int | None, listed: Sequence[tuple[int, MapType, str, MapClause | None]]) -> None:
         self._n_args = n_args
-        self._listed = listed
+        self._listed = listed  # position, map type, text and clause of each item
 
     @classmethod
     def of(cls, clauses: Sequence[Any], visible: VisibleNames | None) -> WholeParameters | None:
@@ -75,13 +71,7 @@ class WholeParameters:
         return None if visible is not None and n_args is None else cls(n_args, listed)
 
     def items(self, args: tuple[Any, ...]) -> list[MapItem] | None:
-        """Return the evaluated list items of a call; None where it passes other things than plain arrays for them.
-
-        Raises
-        ------
-        MapError
-            As for every region.
-        """
+        """Return the evaluated list items of a call; None if it passes other objects than plain arrays for them."""
         if self._n_args is not None and len(args) != self._n_args:
             return None
         items: list[MapItem] = []

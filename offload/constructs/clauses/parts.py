@@ -22,17 +22,9 @@ if TYPE_CHECKING:
 def enter_parts(binding: Binding, clauses: Iterable[Any], visible: VisibleNames, names: Mapping[str, Any]) -> None:
     """Enter the arguments of which a string names a section: the body receives the array of that section.
 
-    And those of which a string names a member or an element, as they are: the program knows what is in them.
-
-    Parameters
-    ----------
-    binding : Binding
-        It has the evaluated list items of the clauses.
-
-    Raises
-    ------
-    ClauseError
-        Strings name two sections of one argument, and none names all of it: the body can receive one array only.
+    Enter those of which a string names a member or an element unchanged: the program knows their contents. Raise
+    `ClauseError` if strings name two sections of one argument, and none names all of it: the body can receive one array
+    only.
     """
     args, kwargs = binding.args, binding.kwargs
     evaluated = {item.label: item.host for item in binding.items if item.label.__class__ is str}

@@ -1,21 +1,9 @@
-"""Reductions over tasks: operators, the private arrays that tasks receive, and how they are combined.
+"""Reductions over tasks: operators, the private arrays of tasks, and how they are combined.
 
-Theory of operation
--------------------
 A taskgroup with ``task_reduction`` has one `Reduction` for each list item. A task with ``in_reduction`` takes a private
-array from its pool when its body begins, or makes one that holds the operator's identity, and gives it back when it is
-complete. So there are as many as there have ever been such tasks under way at a time, and each has what several tasks
-have put in. All of them are known to the reduction; whether they are in the pool when the group ends does not matter,
-as then all tasks are complete. Taking and giving back are one step each under the GIL.
-
-The list item changes in one step at the end of a group that raises nothing: the private arrays are combined with a copy
-of it first. So a group that fails leaves it as it was, whichever of its tasks have run.
-
-*Nested tasks.* To a body, the item is its private array, by the same name. So a private array that a task generated
-there names means the reduction that the array belongs to.
-
-*Graphs.* A node that is run again, when the group is long over, has no end of a group to wait for: it adds what it has
-to the list item when it is complete.
+array from its pool, and gives it back when it is complete. The list item changes in one step at the end of a group that
+raises nothing. To a body, the item is its private array. A node of a graph that runs again later adds its part when it
+is complete. See docs/design/theory.md, "Reductions over tasks".
 """
 
 from __future__ import annotations
@@ -45,18 +33,15 @@ if TYPE_CHECKING:
 class ReductionItem(NamedTuple):
     """A list item with the name of its operator: an array, or a string that names one at the call."""
 
-    operator: str
-    item: Any
+    operator: str  # its name
+    item: Any  # an array, or a string that names one at the call
 
 
 def check_reduction(clause: str, value: Any) -> tuple[ReductionItem, ...]:
     """Return the list items of a reduction clause, ``{"+": [total], …}``; none for None.
 
-    Raises
-    ------
-    ClauseError
-        Not a dict, an operator that does not exist or has no meaning for an item's dtype, no item, or one that is
-        neither an array on the host nor a string.
+    Raise `ClauseError` for another value, an operator that does not exist or has no meaning for an item's dtype, no
+    item, or an item that is neither an array on the host nor a string.
     """
     if value is None:
         return ()
@@ -111,10 +96,7 @@ def resolved(clause: str, items: Sequence[ReductionItem], names: Mapping[str, An
 def reductions_of(clause: str, items: Sequence[ReductionItem]) -> tuple[Reduction, ...]:
     """Return a reduction for each list item of a clause that begins one.
 
-    Raises
-    ------
-    ClauseError
-        An item is a string or read-only, overlaps itself, or shares storage with another one.
+    Raise `ClauseError` if an item is a string or read-only, overlaps itself, or shares storage with another one.
     """
     found: list[Reduction] = []
     for name, item in items:
@@ -147,34 +129,23 @@ def identity_of(array: Any) -> tuple[Any, ...]:
     return (array.__array_interface__["data"][0], array.dtype, array.shape, strides)
 
 
+# Held while a task that is run again is combined with an original, which several reductions may have.
 _adding = threading.Lock()
-"""Held while a task that is run again is combined with an original, which several reductions may have."""
 
 
 class Reduction:
-    """A list item of a reduction, in one region.
-
-    Attributes
-    ----------
-    operator : Operator
-        What it combines with.
-    original : numpy.ndarray
-        The list item.
-    identities : set
-        Of the original and of all private arrays, by which tasks name the reduction.
-    is_open : bool
-        Whether the region that it belongs to has not ended.
-    """
+    """A list item of a reduction, in one region."""
 
     __slots__ = ("_free", "_made", "identities", "is_open", "operator", "original")
 
     def __init__(self, operator: Operator, original: Any) -> None:
         self.operator = operator
-        self.original = original
+        self.original = original  # the list item
+        # of the original and of all private arrays, by which tasks name the reduction
         self.identities = {identity_of(original)}
-        self.is_open = True
-        self._made: list[Any] = []
-        self._free: list[Any] = []
+        self.is_open = True  # whether its region has not ended
+        self._made: list[Any] = []  # all private arrays
+        self._free: list[Any] = []  # the pool: those that no task has now
 
     def take(self) -> Any:
         """Return a private array for one task: one that others have put something into, or a new one."""
@@ -235,10 +206,7 @@ class Reduction:
 def end_reductions(group: Group, *, combines: bool) -> None:
     """End the reductions of a group all of whose tasks are complete; without ``combines`` the items stay as they are.
 
-    Raises
-    ------
-    BaseException
-        What a combiner raised; the list items are as they were.
+    If a combiner raises, the list items are unchanged too.
     """
     reductions, group.reductions = group.reductions, ()
     try:
@@ -267,8 +235,8 @@ class ReducedPart(NamedTuple):
     """A reduction that a task takes part in, and the arguments that it receives a private array for."""
 
     reduction: Reduction
-    positions: tuple[int, ...]
-    keywords: tuple[str, ...]
+    positions: tuple[int, ...]  # of arguments that become the private array
+    keywords: tuple[str, ...]  # of arguments that become the private array
 
 
 def parts_of(
@@ -279,13 +247,10 @@ def parts_of(
     kwargs: Mapping[str, Any],
     group: Group | None,
 ) -> tuple[ReducedPart, ...]:
-    """Return what a call with these arguments takes part in.
+    """Return the reductions in which a call with these arguments takes part.
 
-    Raises
-    ------
-    ClauseError
-        No taskgroup around the call reduces an item with that operator, the body is not passed an item, or items
-        contradict each other.
+    Raise `ClauseError` if no taskgroup around the call reduces an item with that operator, the body is not passed an
+    item, or items contradict each other.
     """
     names = visible.at_call(args, kwargs) if visible is not None else {}
     parts: list[ReducedPart] = []
@@ -354,24 +319,17 @@ class ReducingTasks(NamedTuple):
 
 
 class ReducingBody:
-    """The body of one task that takes part in reductions.
+    """The body of one task that takes part in reductions."""
 
-    Parameters
-    ----------
-    function : callable
-        The user's function.
-    parts : tuple of ReducedPart
-        What it receives private arrays for.
-    until_complete : bool
-        Whether the task goes on when the call has returned: it is detached, or a coroutine. `completed` is to be called
-        when it is complete.
-    """
+    # It calls ``function`` with private arrays for ``parts``. ``until_complete`` tells whether the task goes on when
+    # the call has returned, because it is detached or a coroutine; then call `completed` when it is complete.
 
     __slots__ = ("_function", "_parts", "_taken", "_until_complete")
 
     def __init__(self, function: Callable[..., Any], parts: tuple[ReducedPart, ...], *, until_complete: bool) -> None:
         self._function = function
         self._parts = parts
+        # reduction, private array, and whether it goes back to the pool
         self._taken: list[tuple[Reduction, Any, bool]] = []
         self._until_complete = until_complete
 
@@ -408,10 +366,8 @@ class ReducingBody:
             reduction.forget(private)
 
     def join(self, task: Task) -> None:
-        """Attach the participant to the task whose body it is.
-
-        In a graph that is run again, what the body generates has to find the reductions, too.
-        """
+        """Attach the participant to the task whose body it is."""
+        # In a graph that is run again, what the body generates has to find the reductions, too.
         if self._until_complete:
             task.callbacks = [self.completed]
             task.special = True

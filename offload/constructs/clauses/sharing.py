@@ -1,11 +1,7 @@
-"""What becomes of each argument of a target region: the clauses that say it, and the rules without one.
+"""The data-sharing clauses of a target region, and the rules for arguments without one.
 
-Theory of operation
--------------------
-An argument is mapped, private, a device array, or passed as it is. Without clauses that follows from what the argument
-is, and `offload.constructs.clauses.binding.Binding` sees to it. `ArgumentRules` stands for the clauses that say
-otherwise; a target function without any has no rules and pays nothing. At a call, `ArgumentRules.decide` looks at the
-arguments by their *slot* (a position, or a keyword); each is in one clause at most:
+`ArgumentRules` has the clauses of a function; a function without any has no rules and pays nothing. `decide` looks at
+the arguments by their *slot* (a position, or a keyword) and enters the result in the binding; it touches no device.
 
 ================================  ==================================================================
 ``firstprivate``                  storage of its own, with the contents that it has at the call
@@ -17,8 +13,6 @@ in no clause, an object           the same, if its class has a mapper
 in no clause, a scalar            captured by value; ``defaultmap`` can only ask that it be listed
 in no clause, a device array      passes through
 ================================  ==================================================================
-
-What is decided is entered in the binding: items, sections, objects and `Private` values; nothing here touches a device.
 
 OpenMP 5.2, 5.4 "List Item Privatization", 5.8.7 "defaultmap Clause".
 """
@@ -49,47 +43,32 @@ if TYPE_CHECKING:
     from offload.constructs.clauses.mappers import Expansion
     from offload.constructs.clauses.names import VisibleNames
 
+# The categories of ``defaultmap``. Here "pointer" is a device array, which always passes through.
 CATEGORIES: Final = ("scalar", "aggregate", "pointer", "all")
-"""The categories of ``defaultmap``. Here "pointer" is a device array, which always passes through."""
 
 _DEVICE_CLAUSES = ("is_device_ptr", "has_device_addr")
-SHARING: Final = ("firstprivate", "private", *_DEVICE_CLAUSES)
-"""The data-sharing clauses."""
+SHARING: Final = ("firstprivate", "private", *_DEVICE_CLAUSES)  # The data-sharing clauses
 
 
 class ArgumentRules:
-    """The data-sharing clauses and ``defaultmap`` of a target function.
+    """The data-sharing clauses and ``defaultmap`` of a target function, from all its checked clauses.
 
-    Parameters
-    ----------
-    clauses : mapping
-        All checked clauses of the construct.
-    names : VisibleNames
-        Of the function.
-
-    Raises
-    ------
-    ClauseError
-        A string names no parameter, or one is named in two clauses that contradict each other.
-
-    Attributes
-    ----------
-    excused : frozenset of str
-        Parameters that clauses of another kind name, which ``defaultmap`` leaves alone.
+    Raise `ClauseError` if a string names no parameter, or if two clauses that name one contradict each other.
     """
 
     __slots__ = ("_behaviour", "_clauses", "_mapped", "_names", "_positional", "excused")
 
-    words: ClassVar[Mapping[str, str]] = {}
-    """What messages call clauses that a construct has under other names."""
+    words: ClassVar[Mapping[str, str]] = {}  # What messages call clauses that a construct has under other names
 
     def __init__(self, clauses: Mapping[str, Any], names: VisibleNames) -> None:
+        # parameters that clauses of another kind name, which ``defaultmap`` leaves alone
         self.excused: frozenset[str] = frozenset()
         self._names = names
-        self._positional = list(names.positions)
+        self._positional = list(names.positions)  # the names of the parameters, by position
+        # the clause and the item, one by one
         self._clauses = [(clause, item) for clause in SHARING for item in clauses.get(clause, ())]
-        self._mapped = list(_listed(clauses.get("map", ())))
-        self._behaviour: dict[str, str] = clauses.get("defaultmap", {})
+        self._mapped = list(_listed(clauses.get("map", ())))  # the items of map clauses
+        self._behaviour: dict[str, str] = clauses.get("defaultmap", {})  # by the category of variables
         of_one = names.starred.args if names.starred is not None else None  # elements are told apart at the call
         mapped = [parse_item(item) for item in self._mapped if isinstance(item, str)]
         seen = {item.name: "map" for item in mapped if item.name != of_one}
@@ -112,22 +91,11 @@ class ArgumentRules:
     ) -> None:
         """Decide about the arguments of a call, and enter it in the binding, which has the items of the map clauses.
 
-        Parameters
-        ----------
-        binding : Binding
-            Of the call.
-        names : mapping
-            What string items may use.
-        on_host : bool
-            The region runs on the host, where any array is a device array.
-        listed : iterable of Section
-            Storage that need not be named, since a construct around the region names it.
+        String items may use ``names``. ``on_host`` means that the region runs on the host, where any array is a device
+        array. Storage in ``listed`` need not be named, because a construct around the region names it.
 
-        Raises
-        ------
-        ClauseError
-            An item is no argument, no device array where one is needed, or in two clauses that contradict each other;
-            an argument in no clause where ``defaultmap`` wants it in one.
+        Raise `ClauseError` if an item is no argument, no device array where one is needed, or in two clauses that
+        contradict each other; or if ``defaultmap`` requires a clause for an argument that is in none.
         """
         kwargs = binding.kwargs
         values: dict[Slot, Any] = dict([*enumerate(binding.args), *kwargs.items()])

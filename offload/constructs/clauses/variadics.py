@@ -21,24 +21,13 @@ if TYPE_CHECKING:
 
 
 class Named(NamedTuple):
-    """An argument that a text names.
+    """An argument that a text names."""
 
-    Attributes
-    ----------
-    text : str
-        What messages call it.
-    slot : int or str
-        Its position, or the name that it was passed by; the parameter's where it is not among the arguments.
-    value : object
-        The argument; None where it is not among them.
-    rest : SymbolicItem
-        How the text goes on from the argument.
-    """
-
-    text: str
+    text: str  # the name in messages
+    # its position, or the name that it was passed by; the parameter's name if it is not among the arguments
     slot: int | str
-    value: Any
-    rest: SymbolicItem
+    value: Any  # None if it is not among the arguments
+    rest: SymbolicItem  # how the text goes on from the argument
 
 
 def members(item: SymbolicItem, names: Mapping[str, Any]) -> list[Named] | None:
@@ -67,12 +56,9 @@ def is_listable(value: Any) -> bool:
 def named_by(
     item: SymbolicItem, visible: VisibleNames, names: Mapping[str, Any], kwargs: Mapping[str, Any]
 ) -> list[Named]:
-    """Return the arguments that a text names; of those of a ``*`` or ``**`` parameter the ones that it applies to.
+    """Return the arguments that a text names; of a ``*`` or ``**`` parameter, those to which the text applies.
 
-    Raises
-    ------
-    ClauseError
-        It is an element of those, and the index is none of theirs.
+    Raise `ClauseError` if the text names an element of those, and no argument has its index.
     """
     found = members(item, names)
     if found is not None:

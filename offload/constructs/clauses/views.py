@@ -1,23 +1,9 @@
-"""Attributes of which a mapper maps a part: what the copy of the object has for them in a body.
+"""Attributes of which a mapper maps a part: the copy's form of them in a body.
 
-Theory of operation
--------------------
-A mapper names a part of an attribute's array by some expression: ``f.data[1:-1]``, a property, a method, ``f.m[:, 0]``.
-In the body the same expression has to give the device array of that part. An expression is a sequence of steps, each an
-index, a field or a method that makes a view. NumPy makes a view without reading any element. Therefore both classes
-here carry out each step on the host's array, and look where the resulting view lies:
-
-* The view lies in a mapped part: the step gives the device array that corresponds to it.
-* The view has elements of a part and others: the step gives a `PartialView`, for further steps.
-* The view has no mapped element: the step raises `MapError`.
-
-A `PartialView` is not an array. It has the shape of the host's view, and refuses operations. A `PartialArray` is for
-attributes of which one part is mapped. Operations on the attribute itself (``f.data += 1``) take the device array of
-the part, and so does its shape. An index that a body computes from that shape does not fit the host's array. Therefore,
-once the body has asked for the shape, an index has to give exactly a mapped part.
-
-Rejected: a device array with the shape of the whole attribute, because elements that are not mapped could be read and
-written without an error; and a proxy for the object, because a body may pass the object to code that checks its class.
+Each step of an expression (an index, a field, a method that makes a view) is carried out on the host's array. A view
+inside a mapped part gives the device array, a view with other elements too gives a `PartialView`, and a view without
+mapped elements raises `MapError`. A `PartialArray` is for attributes of which one part is mapped; operations on it take
+the device array of the part. See docs/design/theory.md, "Views of attributes that are mapped in part".
 """
 
 from __future__ import annotations
@@ -45,6 +31,7 @@ _VIEW_ATTRIBUTES: Final = ("T", "mT", "real", "imag")
 _VIEW_METHODS: Final = ("diagonal", "ravel", "reshape", "squeeze", "swapaxes", "transpose", "view")
 _LAYOUT: Final = frozenset({"dtype", "itemsize", "nbytes", "ndim", "shape", "size", "strides"})
 
+# NumPy's functions that make a view of an array, or a list of views.
 _VIEW_FUNCTIONS: Final = frozenset(
     (
         *(np.atleast_1d, np.atleast_2d, np.atleast_3d, np.diagonal, np.expand_dims, np.flip, np.fliplr, np.flipud),
@@ -52,50 +39,32 @@ _VIEW_FUNCTIONS: Final = frozenset(
         *(np.array_split, np.dsplit, np.hsplit, np.split, np.transpose, np.vsplit),
     )
 )
-"""NumPy's functions that make a view of an array, or a list of views."""
 
 
 class Parts:
     """The mapped parts of an attribute's array.
 
-    Parameters
-    ----------
-    whole : array
-        The host's array.
-    hosts : sequence of arrays
-        The parts of it, as the mapper named them.
-    name, owner : str
-        The attribute and the class, for messages.
-    corresponding : callable
-        Returns the device array of a view of a part.
-
-    Attributes
-    ----------
-    is_measured : bool
-        Whether the body has asked a `PartialArray` for its shape.
+    ``hosts`` are its parts, as the mapper named them. Messages name the attribute and the class of its ``owner``.
+    ``corresponding`` returns the device array of a view of a part.
     """
 
     __slots__ = ("_corresponding", "_hosts", "_sections", "arrays", "is_measured", "name", "owner", "whole")
 
     def __init__(self, whole: Host, hosts: Sequence[Host], name: str, owner: str, corresponding: Corresponding) -> None:
         self.whole = whole
-        self.name = name
-        self.owner = owner
-        self.is_measured = False
+        self.name = name  # of the attribute
+        self.owner = owner  # the name of the object's class
+        self.is_measured = False  # whether the body has asked a `PartialArray` for its shape
         self.arrays = [corresponding(host) for host in hosts]  # while they live, nothing else gets the device's memory
         self._hosts = hosts
         self._sections = [array_section(host) for host in hosts]
-        self._corresponding = corresponding
+        self._corresponding = corresponding  # from a host array to the device's
 
     def find(self, view: Any) -> Any:
-        """Return what a view of the host's array is in the body: a device array, or a `PartialView`.
+        """Return the body's form of a view of the host's array: a device array, or a `PartialView`.
 
-        Of a list of views, return the list. A view in it of which no element is mapped is a `PartialView`, too.
-
-        Raises
-        ------
-        MapError
-            No element of it is mapped; it is not a view; or it is a part of a part, and ``is_measured``.
+        Of a list of views, return the list. A view in it of which no element is mapped is a `PartialView`, too. Raise
+        `MapError` if no element of it is mapped, it is not a view, or it is a part of a part, and ``is_measured``.
         """
         if isinstance(view, list):
             return [PartialView(one, self) if (found := self._found(one)) is None else found for one in view]
@@ -160,19 +129,12 @@ def _as_element(found: Any, index: Any) -> Any:
 
 # -- no array -----------------------------------------------------------------------------------------
 class PartialView:
-    """A view of an attribute's array that is mapped in parts: steps lead to these, and operations are refused.
-
-    Parameters
-    ----------
-    view : array
-        The host's view.
-    parts : Parts
-    """
+    """A view of an attribute's array that is mapped in parts: steps lead to these, and operations are refused."""
 
     __slots__ = ("_parts", "_view")
 
     def __init__(self, view: Host, parts: Parts) -> None:
-        self._view = view
+        self._view = view  # of the host's array
         self._parts = parts
 
     @property
@@ -246,20 +208,10 @@ class PartialView:
 
 # -- the device array of a part -----------------------------------------------------------------------
 def partial_array(part: Any, whole: Host, parts: Parts) -> Any:
-    """Return what stands for an attribute of which one part is mapped.
+    """Return the body's form of an attribute of which one part is mapped.
 
-    Parameters
-    ----------
-    part : array
-        The device array of the part.
-    whole : array
-        The host's array, or a view of all of it.
-    parts : Parts
-
-    Returns
-    -------
-    PartialArray
-        A `PartialView` where the device's arrays cannot be viewed as arrays of a subclass.
+    ``part`` is the device array of the part, ``whole`` the host's array or a view of all of it. The result is a
+    `PartialArray`, or a `PartialView` if the device's arrays cannot be viewed as arrays of a subclass.
     """
     kind: Any = type(part)
     try:
@@ -299,14 +251,13 @@ def _method(name: str) -> Callable[..., Any]:
 
 
 class PartialArray:
-    """The device array of a mapped part, which takes indices of the attribute's array on the host.
+    """The device array of a mapped part, which takes indices of the attribute's array on the host."""
 
-    This is a base class; the device's array class is the other one. An array without ``_parts`` behaves as any array of
-    the device: libraries give their results the class of their arguments.
-    """
+    # This is a base class; the device's array class is the other one. An array without ``_parts`` behaves as any array
+    # of the device: libraries give their results the class of their arguments.
 
-    _parts: Parts | None = None
-    _whole: Any = None
+    _parts: Parts | None = None  # None for any other array of this class
+    _whole: Any = None  # the host's array, or a view of all of it
 
     @property
     def __offload_whole__(self) -> Any:

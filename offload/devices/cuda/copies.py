@@ -46,47 +46,28 @@ if TYPE_CHECKING:
 _HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEFAULT = 1, 2, 4  # cudaMemcpyKind
 _NOT_READY = 600  # cudaErrorNotReady
 
+# Blocks of a kernel on the host's memory: they fill the link, and leave most of the device to others.
 _MAPPED_BLOCKS = 32
-"""Blocks of a kernel on the host's memory: they fill the link, and leave most of the device to others."""
 
+# Copies up to here are not counted: a stream's queue is full, and holds up any call, before that buffer is.
 _UNCOUNTED_NBYTES = 4 << 10
-"""Copies up to here are not counted: a stream's queue is full, and holds up any call, before that buffer is."""
 
+# Bytes that it may hold so at a time. On an H200 it blocks when it holds some 4 MB (CUDA 13.0).
 _AT_CALL_TOTAL_NBYTES = 1 << 20
-"""Bytes that it may hold so at a time. On an H200 it blocks when it holds some 4 MB (CUDA 13.0)."""
 
 
 class Copies:
-    """The copies of a device.
+    """The copies of one device, which has CUDA's ordinal ``index``.
 
-    Parameters
-    ----------
-    index : int
-        CUDA's device ordinal.
-    name : str
-        The device's, for errors.
-    events : EventPool
-        The device's.
-    reaches : callable
-        Tells whether kernels on this device may read and write arrays on the device with another ordinal.
-    temporary_nbytes : int
-        The largest temporary on the device of a copy that goes through one.
-    at_call_nbytes : int
-        Up to here the driver takes the bytes of pageable memory at the call, without waiting for the stream.
+    ``reaches`` tells whether kernels on this device may access arrays of another ordinal.
     """
 
     def __init__(
-        self,
-        index: int,
-        name: str,
-        events: EventPool,
-        reaches: Callable[[int], bool] = lambda _: False,
-        *,
-        temporary_nbytes: int = 32 << 20,
-        at_call_nbytes: int = 64 << 10,
+        self, index: int, name: str, events: EventPool, reaches: Callable[[int], bool] = lambda _: False
     ) -> None:
-        self.temporary_nbytes = temporary_nbytes
-        self.at_call_nbytes = at_call_nbytes
+        self.temporary_nbytes = 32 << 20  # the largest temporary on the device
+        # Up to here the driver reads pageable memory at the call, without waiting for the stream.
+        self.at_call_nbytes = 64 << 10
         self.staging = StagingThreads(index, name, self._transfer)
         self._index = index
         self._events = events
@@ -240,11 +221,9 @@ class Copies:
         self.enqueue_pinned(dst, src, box, stream, to_host=to_host, method=method)
 
     def _copied_at_call(self, dst: int, src: int, box: Box, stream: Any) -> bool:
-        """Give a few bytes of pageable memory to the driver, which takes them now; return False if it might wait.
-
-        They are copied first, to memory of our own. Part of them may be registered: the driver refuses an address in
-        memory that is registered in part, and reads later what several registrations have together.
-        """
+        """Give a few bytes of pageable memory to the driver, which takes them now; return False if it might wait."""
+        # They are copied first, to memory of our own. Part of them may be registered: the driver refuses an address in
+        # memory that is registered in part, and reads later what several registrations have together.
         nbytes = box.nbytes
         if nbytes > self.at_call_nbytes or cuda.streamIsCapturing(stream.ptr):  # a graph would read the bytes later
             return False
@@ -273,20 +252,17 @@ class Copies:
 
 
 def is_pinned(host: np.ndarray[Any, Any]) -> bool:
-    """Tell whether copies of a host array with elements are asynchronous: its memory is pinned or managed.
-
-    All of it, from the first byte to the last, has to be of one allocation or registration. Should the driver not tell
-    how far that reaches, only the first and the last byte are looked at.
-    """
+    """Tell whether copies of a host array with elements are asynchronous: its memory is pinned or managed."""
+    # All of it, from the first byte to the last, has to be of one allocation or registration. Should the driver not
+    # tell how far that reaches, only the first and the last byte are looked at.
     first, end = np.lib.array_utils.byte_bounds(host)
     return is_within_region(first, end, _driver().region_of)
 
 
 def is_in_pinned(host: np.ndarray[Any, Any], first: int, nbytes: int) -> bool:
-    """Tell whether bytes of a host array lie in pinned memory of CuPy's that it keeps; the driver is not asked.
-
-    Such memory is pinned for as long as there is a pointer to it, which the array has, or the one that it is a view of.
-    """
+    """Tell whether bytes of a host array lie in pinned memory of CuPy's that it keeps; the driver is not asked."""
+    # Such memory is pinned for as long as there is a pointer to it, which the array has, or the one that it is a view
+    # of.
     owner: Any = host.base
     if owner.__class__ is np.ndarray:
         owner = owner.base

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from offload.arrays.boxes import Box
 
 _THREADS = TILE_LANES
+# Elements of a thread, by width: enough bytes in flight to hide the latency of memory.
 _PER_THREAD = {16: 4, 8: 4, 4: 8, 2: 8, 1: 8}
-"""Elements of a thread, by width: enough bytes in flight to hide the latency of memory."""
 
 _LANES = (32, 8)
 _NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 
+# Launches that are remembered: a program makes copies of few shapes, and a plan takes longer than a launch.
 _PLANS = 1024
-"""Launches that are remembered: a program makes copies of few shapes, and a plan takes longer than a launch."""
 
 # What a launch hands over: the address of the kernel's argument, and that argument itself, ``struct Work``.
 _ADDRESS = struct.Struct("P")
@@ -240,33 +240,20 @@ _TYPES = {16: "uint4", 8: "unsigned long long", 4: "unsigned", 2: "unsigned shor
 
 
 class KernelLaunch(NamedTuple):
-    """A launch but for the addresses.
+    """A launch without its addresses."""
 
-    Attributes
-    ----------
-    name : str
-        The kernel's.
-    blocks : int
-        How many suit the device's memory.
-    call : bytes
-        What is handed over, with room for the addresses.
-    dst_offset_nbytes, src_offset_nbytes : int
-        Where the first row begins, from the addresses.
-    """
-
-    name: str
-    blocks: int
-    call: bytes
-    dst_offset_nbytes: int
+    name: str  # the kernel's
+    blocks: int  # the number that suits the device's memory
+    call: bytes  # the arguments, with space for the addresses
+    dst_offset_nbytes: int  # where the first row begins, from the address
     src_offset_nbytes: int
 
 
 class CopyKernels:
-    """The kernels of a device, loaded.
+    """The kernels of a device, loaded."""
 
-    CUDA loads code when it is first used, and waits for running kernels to do so; therefore every kernel is launched
-    once, with nothing to do. Compilation is cached on disk by CuPy.
-    """
+    # CUDA loads code when it is first used, and waits for running kernels to do so; therefore every kernel is launched
+    # once, with nothing to do. Compilation is cached on disk by CuPy.
 
     def __init__(self, index: int) -> None:
         """Compile and load for the calling thread's device, whose ordinal is ``index``."""
@@ -282,12 +269,8 @@ class CopyKernels:
     def launch(self, launch: KernelLaunch, dst: int, src: int, stream: Any, max_blocks: int = 0) -> None:
         """Enqueue a copy on a stream of the calling thread's device.
 
-        Parameters
-        ----------
-        dst, src : int
-            Addresses of element ``(0, …, 0)`` on both sides.
-        max_blocks : int
-            A bound for the blocks, where the link is the limit and not the device's memory; 0 for none.
+        ``dst`` and ``src`` are the addresses of element ``(0, …, 0)``. ``max_blocks`` limits the blocks if the link,
+        and not the device's memory, is the bottleneck; 0 is no limit.
         """
         name, blocks, template, dst_offset, src_offset = launch
         if max_blocks and blocks > max_blocks:
@@ -320,16 +303,9 @@ class CopyKernels:
 
 
 def launch_of(box: Box, dst: int, src: int, *, keeps_order: bool = False) -> KernelLaunch | None:
-    """Return the launch that copies a box, or None where it needs more than one.
+    """Return the launch that copies a box, or None if the box needs several.
 
-    Parameters
-    ----------
-    box : Box
-        The copy, of something.
-    dst, src : int
-        Addresses of element ``(0, …, 0)`` on both sides.
-    keeps_order : bool
-        See `units`.
+    ``dst`` and ``src`` are the addresses of element ``(0, …, 0)``; `units` explains ``keeps_order``.
     """
     return _launch_of(box, dst % ALIGNMENT, src % ALIGNMENT, keeps_order)
 

@@ -42,8 +42,8 @@ _CAPTURE_ERRORS = range(900, 909)  # cudaErrorStreamCaptureUnsupported to cudaEr
 _PAGEABLE_MEMORY_ACCESS = 88  # cudaDevAttrPageableMemoryAccess
 _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
+# Handles up to this one stand for a default stream of the current device: 0, cudaStreamLegacy, cudaStreamPerThread.
 _LAST_DEFAULT_STREAM = 2
-"""Handles up to this one stand for a default stream of the current device: 0, cudaStreamLegacy, cudaStreamPerThread."""
 
 
 def _current_device() -> int:
@@ -70,15 +70,7 @@ def _captures(stream: Any, name: str) -> UsageError:
 
 
 class CudaDevice:
-    """A CUDA device; see `offload.devices.base.Device`.
-
-    Parameters
-    ----------
-    number : int
-        Device number within its runtime.
-    index : int
-        CUDA's device ordinal.
-    """
+    """A CUDA device with CUDA's ordinal ``index``; see `offload.devices.base.Device`."""
 
     kind = "cuda"
     bodies_block = False
@@ -218,15 +210,11 @@ class CudaDevice:
             cuda.setDevice(device)
 
     def caller_event(self) -> Any:
-        """Record an event on the calling thread's current stream of this device, unless it is idle.
+        """Record an event on the calling thread's current stream of this device, unless that stream is idle.
 
-        If another device is current, its stream is asked as well: CuPy enqueues an operation there, wherever the arrays
-        lie.
-
-        Raises
-        ------
-        UsageError
-            A stream captures a CUDA graph, which no task can follow. The question has spoilt that capture.
+        If another device is current, ask its stream too: CuPy enqueues an operation there, wherever the arrays are.
+        Raise `UsageError` if a stream captures a CUDA graph, because no task can follow that; the question breaks the
+        capture.
         """
         current = cuda.getDevice()
         if current != self.index:
@@ -267,12 +255,8 @@ class CudaDevice:
     def alloc(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> Any:  # no order needed
         """Return an uninitialised C-ordered array, which any stream may use; see `offload.devices.cuda.memory`.
 
-        Raises
-        ------
-        DeviceMemoryError
-            There is not enough memory, also after the unused blocks of CuPy's pool were given back.
-        UnsupportedError
-            CuPy has no arrays of this dtype.
+        Raise `DeviceMemoryError` if memory is short even after CuPy's pool has freed its unused blocks, and
+        `UnsupportedError` if CuPy has no arrays of this dtype.
         """
         if dtype not in self._dtypes:
             self._check_dtype(dtype)
@@ -359,13 +343,7 @@ class CudaDevice:
         return is_pinned(host)
 
     def host_memory(self, nbytes: int) -> Any:
-        """Return pinned memory of CuPy's pool, where a block goes back to without waiting for the device.
-
-        Raises
-        ------
-        MemoryError
-            The system has not so much, or does not lock it.
-        """
+        """Return pinned memory of CuPy's pool, where a block goes back to without waiting for the device."""
         check_fork()
         try:
             with self._on():

@@ -15,20 +15,14 @@ _DISABLE_TIMING = 2  # cudaEventDisableTiming
 
 
 class EventPool:
-    """The events of one device.
-
-    Attributes
-    ----------
-    passed : list of PooledEvent
-        Those that may be recorded anew; whoever takes one out has it.
-    """
+    """The events of one device."""
 
     __slots__ = ("_free", "_index", "_is_closed", "passed")
 
     def __init__(self, index: int) -> None:
         self._index = index
         self._free: list[int] = []
-        self.passed: list[PooledEvent] = []
+        self.passed: list[PooledEvent] = []  # these may be recorded again; the thread that takes one out owns it
         self._is_closed = False
 
     def record(self, stream: int) -> PooledEvent:

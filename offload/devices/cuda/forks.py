@@ -19,8 +19,7 @@ _NOT_INITIALIZED = 3  # cudaErrorInitializationError
 
 _is_used = False
 _is_child = False
-_was_used = False
-"""Whether this process has used CUDA; was forked; and was so from one that had used CUDA."""
+_was_used = False  # Whether this process has used CUDA; was forked; and was so from one that had used CUDA
 
 
 def note_use() -> None:

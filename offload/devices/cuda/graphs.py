@@ -1,17 +1,9 @@
 """CUDA graphs: work captured from streams by the thread that enqueues it.
 
-The capture is a relaxed one. CuPy's allocator may ask the driver for memory then, and what other threads do meanwhile
-(events that the completer queries, allocations, launches) neither breaks the capture nor becomes part of it. Two things
-end it: to query an event that was recorded inside, and to synchronise the whole device, which fails on top. So a device
-is not synchronised by the runtime while it is captured. That of a program, or a library that does so (cuBLAS, for its
-first handle), has the capture tried again.
-
-What is allocated meanwhile belongs to the graph: its blocks are used again within the capture, in the order of their
-stream, and by nobody after it. They go back to the device without a wait when nobody refers to the graph, or to an
-array in them. FFT plans have work areas and tables of their own, which the graph keeps by keeping the plans: none
-leaves CuPy's cache during the capture.
-
-Rejected: a pool of CuPy's for each graph. What such a pool holds unused when it goes is lost.
+The capture is relaxed, so other threads' work neither breaks it nor becomes part of it. A query of an event recorded
+inside ends it, and so does a synchronisation of the whole device, which also fails. Memory allocated meanwhile belongs
+to the graph, and goes back when nothing refers to the graph, or to an array in it. See docs/design/theory.md, "CUDA
+graphs".
 """
 
 from __future__ import annotations
@@ -102,10 +94,8 @@ class CudaGraphCapture:
         self._entered.close()
 
     def was_disturbed(self, error: Exception) -> bool:
-        """Tell by the first error whether what another thread did has ended the capture.
-
-        What is not permitted is an error of its own; later calls only say that the capture is invalid.
-        """
+        """Tell by the first error whether what another thread did has ended the capture."""
+        # What is not permitted is an error of its own; later calls only say that the capture is invalid.
         return isinstance(error, RuntimeError) and "invalidated" in str(error).lower()
 
     @contextmanager
@@ -165,19 +155,13 @@ class CudaGraph:
 
 
 class _GraphMemory:
-    """The memory of one graph, in blocks of a few sizes.
-
-    Attributes
-    ----------
-    nbytes : int
-        All that has been taken from the device.
-    """
+    """The memory of one graph, in blocks of a few sizes."""
 
     def __init__(self, device: CapturedDevice) -> None:
         self._device = device
         self._blocks: list[Any] = []
         self._free: dict[tuple[int, int], list[Any]] = {}  # by stream and size
-        self.nbytes = 0
+        self.nbytes = 0  # the total taken from the device
 
     def alloc(self, nbytes: int) -> Any:
         """Return memory for the calling thread's current stream: an allocator, as CuPy asks for it."""

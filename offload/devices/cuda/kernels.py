@@ -1,14 +1,8 @@
 """Kernels of a CUDA device: text that NVRTC compiles, and launches with one structure of arguments.
 
-What is compiled is kept on disk, beside what is compiled for the host. CuPy's `RawModule` keeps it as well, but flushes
-denormal numbers to zero (``-ftz=true``), which no option undoes, so that float32 would not be the host's; and to find
-what it has kept it starts NVRTC on an empty text, for 15 to 30 ms a process and set of options.
-
-Each text is compiled and loaded once a device, under a lock, and stays loaded, since streams and graphs hold its
-addresses. CUDA loads a kernel's code when it is first used, and waits for running
-kernels to do so, which a capture does not survive; so the registers of each are asked for, which loads it.
-
-A launch allocates nothing: the driver copies the structure, also into a graph that is being captured.
+Each text is compiled and loaded once a device, under a lock, and stays loaded, because streams and graphs hold its
+addresses. Compiled code is kept on disk. A launch allocates nothing: the driver copies the structure, also into a graph
+under capture. See docs/design/theory.md, "Compiled kernels".
 """
 
 from __future__ import annotations
@@ -37,15 +31,7 @@ _NUM_REGS = 4  # CU_FUNC_ATTRIBUTE_NUM_REGS
 
 
 class CudaKernels:
-    """How a CUDA device is given functions to run; see `offload.devices.base.Kernels`.
-
-    Parameters
-    ----------
-    index : int
-        CUDA's device ordinal.
-    name : str
-        The device's, for messages.
-    """
+    """Loads functions for the CUDA device of ordinal ``index``; see `offload.devices.base.Kernels`."""
 
     dialect: Literal["c", "cuda"] = "cuda"
 
@@ -58,14 +44,7 @@ class CudaKernels:
         self.target = f"sm_{self._capability}"
 
     def load(self, program: Program) -> Mapping[str, CudaKernel]:
-        """Compile a program, once, and return its kernels by name.
-
-        Raises
-        ------
-        InternalError
-            NVRTC does not take the text.
-        DeviceLostError
-        """
+        """Compile a program, once, and return its kernels by name; raise `InternalError` if NVRTC rejects the text."""
         key = program.source, tuple(program.options)
         found = self._loaded.get(key)
         if found is None:
@@ -120,13 +99,8 @@ def _key(source: str, options: Sequence[str], target: str) -> str:
 
 
 def _code(source: str, options: Sequence[str], capability: int) -> bytes:
-    """Return the code of a text, for a device of this capability or, where NVRTC does not know it, for an older one.
-
-    Raises
-    ------
-    NVRTCError
-        With what NVRTC has said as a note.
-    """
+    """Return compiled code for a device of this capability, or for an older one if NVRTC does not know it."""
+    # An `NVRTCError` carries NVRTC's output as a note.
     known = [int(one) for one in nvrtc.getSupportedArchs()]
     is_known = capability in known
     of = f"sm_{capability}" if is_known else f"compute_{max(one for one in known if one <= capability)}"
@@ -155,19 +129,7 @@ class CudaKernel:
     def launch(
         self, stream: Any, grid: tuple[int, ...], block: tuple[int, ...], shared_nbytes: int, arguments: Any
     ) -> None:
-        """Enqueue it; see the contract.
-
-        Parameters
-        ----------
-        grid, block : tuple of int
-            Three numbers each.
-        arguments : array of ctypes
-            The structure; the call copies it.
-
-        Raises
-        ------
-        DeviceLostError
-        """
+        """Enqueue it; see the contract. Grid and block have three numbers each; the call copies ``arguments``."""
         at = ctypes.c_void_p(ctypes.addressof(arguments))
         call = (self._address, *grid, *block, shared_nbytes, stream.ptr, ctypes.addressof(at), 0)
         try:

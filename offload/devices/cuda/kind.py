@@ -25,10 +25,7 @@ class CudaKind(Kind):
     def count(self) -> int:
         """Return how many devices CuPy sees; see the contract.
 
-        Raises
-        ------
-        UsageError
-            This process was forked from one that has used CUDA.
+        Raise `UsageError` if this process was forked from one that has used CUDA.
         """
         check_fork()
         try:

@@ -1,19 +1,8 @@
 """Device memory of one GPU: blocks of a pool of the driver's, which never wait for the device.
 
-Theory of operation
--------------------
-The runtime gives a block back only when the host knows that no work uses it any more. So one stream, on which there
-is never anything else, carries all allocations and frees of a GPU: none depends on work of the device, and a block
-may be used on any stream at once, and again by any other. The pool (``cudaMallocFromPoolAsync``) grows
-behind running kernels, where CuPy's pool shrinks by ``cudaFree``, which waits for all of them. What the pool holds
-unused the driver takes back by itself when ``cudaMalloc`` needs it, so that the temporaries of bodies, which
-come from CuPy's allocator, do not starve.
-
-Small blocks are kept here for the next mapping of their size: to take and give back an array so takes 2.0 instead
-of 5 µs on an H200, and 2.5 instead of 15 µs where four threads do it.
-
-The GPUs of a process reach each other's memory where the hardware can. A pool lives while a device of some runtime
-does, or an array in it.
+The runtime gives a block back only when no work uses it any more. So one stream, with nothing else on it, carries all
+allocations and frees, and any stream may use a block at once. Small blocks are kept here for the next mapping of their
+size. See docs/design/theory.md, "Memory of CUDA".
 """
 
 from __future__ import annotations
@@ -42,31 +31,20 @@ _POOLS_SUPPORTED = 115  # cudaDevAttrMemoryPoolsSupported
 _PINNED, _NO_HANDLE, _ON_DEVICE = 1, 0, 1  # cudaMemAllocationType, cudaMemAllocationHandleType, cudaMemLocationType
 _READ_WRITE = 3  # cudaMemAccessFlagsProtReadWrite
 
-_WORD_NBYTES = 4
-"""What a block is a multiple of: an atomic step on a byte takes the word that it lies in."""
+_WORD_NBYTES = 4  # What a block is a multiple of: an atomic step on a byte takes the word that it lies in
 
-_GRANULE_NBYTES = 512
-"""Blocks that are kept are of multiples of this size; the driver's are aligned to it, too."""
+_GRANULE_NBYTES = 512  # Blocks that are kept are of multiples of this size; the driver's are aligned to it, too
 
+# Kept of one size, at most; of all sizes `_SIZES` times as much, which no other allocator of the process gets.
 _KEPT_NBYTES = 4 << 20
-"""Kept of one size, at most; of all sizes `_SIZES` times as much, which no other allocator of the process gets."""
 
-_SIZES = 32
-"""Sizes of which blocks are kept; one more, and all go."""
+_SIZES = 32  # Sizes of which blocks are kept; one more, and all go
 
 
 class DeviceMemory:
-    """What one `CudaDevice` has allocated.
+    """The allocations of one `CudaDevice`.
 
-    Parameters
-    ----------
-    index : int
-        CUDA's device ordinal.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        The driver has no memory pools for this GPU.
+    Raise `DeviceUnavailableError` if the driver has no memory pools for this GPU.
     """
 
     __slots__ = ("_is_closed", "_live", "_pool", "index")
@@ -80,10 +58,7 @@ class DeviceMemory:
     def alloc(self, nbytes: int) -> MemoryPointer:
         """Return memory for any stream, which goes back when the last reference does. No device need be current.
 
-        Raises
-        ------
-        MemoryError
-            There is not enough, also without what is held unused here and in CuPy's pool.
+        Raise `MemoryError` if there is not enough, even with all memory that this pool and CuPy's hold unused.
         """
         if not nbytes:
             return MemoryPointer(UnownedMemory(0, 0, None, self.index), 0)
@@ -125,10 +100,9 @@ class DeviceMemory:
 
 
 class CudaBlock:
-    """Owns one allocation; the memory goes back when it dies, on whichever thread.
+    """Owns one allocation; the memory goes back when it dies, on whichever thread."""
 
-    With ``retired`` its arrays are not to be used any more.
-    """
+    # With ``retired`` its arrays are not to be used any more.
 
     __slots__ = ("_address", "_memory", "retired")
 
@@ -149,39 +123,27 @@ def block_of(array: Any) -> CudaBlock | None:
 
 
 def is_alone(buffer: Any) -> bool:
-    """Tell whether no other CuPy array has the memory of a buffer.
-
-    A view has the same pointer as its array, or one of its own to the same memory; anything else has an array.
-    """
+    """Tell whether no other CuPy array has the memory of a buffer."""
+    # A view has the same pointer as its array, or one of its own to the same memory; anything else has an array.
     return getrefcount(buffer.data) <= REFERENCES_ALONE and getrefcount(buffer.data.mem) <= REFERENCES_ALONE
 
 
 class DriverPool:
-    """The pool of one GPU, which all runtimes of the process share; it goes when neither they nor their arrays live.
+    """The pool of one GPU for all runtimes of the process; it ends with the last of them and of their arrays."""
 
-    Attributes
-    ----------
-    index : int
-        CUDA's device ordinal.
-    handle : int
-        The ``cudaMemPool_t``.
-    reaches : set of int
-        Ordinals of the GPUs whose memory kernels on this one may use.
-    small_nbytes : int
-        Larger blocks are not kept: to copy one takes some ten times as long as to allocate it.
-    """
-
+    # larger blocks are not kept: copying one takes ten times as long as allocating it
     small_nbytes: ClassVar[int] = 1 << 20
 
     def __init__(self, index: int) -> None:
         if not cuda.deviceGetAttribute(_POOLS_SUPPORTED, index):
             raise DeviceUnavailableError(f"CUDA device {index} has no memory pools (cudaMallocAsync); use another one")
-        self.index = index
-        self.reaches = {index}
+        self.index = index  # CUDA's device ordinal
+        self.reaches = {index}  # ordinals of the GPUs whose memory kernels on this one may use
         self._device = cupy.cuda.Device(index)
         self._neighbour = cupy.get_default_memory_pool()
         with self._device:
             self._stream = cupy.cuda.Stream(non_blocking=True)
+            # the ``cudaMemPool_t``
             self.handle = cuda.memPoolCreate(cuda.MemPoolProps(_PINNED, _NO_HANDLE, _ON_DEVICE, index))
         cuda.memPoolSetAttribute(self.handle, cuda.cudaMemPoolAttrReleaseThreshold, (1 << 64) - 1)
         self._stream_ptr = self._stream.ptr
@@ -189,12 +151,9 @@ class DriverPool:
         self._kept: dict[int, list[int]] = {}  # addresses by size
 
     def take(self, nbytes: int) -> int:
-        """Return the address of a block, to be used on any stream.
+        """Return the address of a block for any stream.
 
-        Raises
-        ------
-        MemoryError
-            There is not enough, or CuPy's limit does not allow it.
+        Raise `MemoryError` if there is not enough memory, or CuPy's limit forbids it.
         """
         if nbytes <= self.small_nbytes:
             nbytes = -(-nbytes // _GRANULE_NBYTES) * _GRANULE_NBYTES
@@ -282,10 +241,8 @@ class DriverPool:
             return bool(self._neighbour.total_bytes() + self._used_nbytes() + nbytes <= limit_nbytes)
 
     def _make_room(self, nbytes: int) -> bool:
-        """Give back what is held unused, here and in CuPy's pool; return whether there may be room then.
-
-        CuPy's pool waits for the device, so that it is asked only where that helps.
-        """
+        """Give back what is held unused, here and in CuPy's pool; return whether there may be room then."""
+        # CuPy's pool waits for the device, so that it is asked only where that helps.
         self._free_kept()
         if self.info()[0] < nbytes:
             return False

@@ -31,12 +31,10 @@ _LAUNCH_S = 8e-6
 class CopyMethod(Enum):
     """How a copy between pinned memory of the host and a device is done."""
 
-    CALLS = "calls"
-    """Copies of the driver, between the two layouts."""
+    CALLS = "calls"  # Copies of the driver, between the two layouts
+    # One copy of the host's bytes, which are dense, and a kernel between a temporary and the device's layout.
     PACKED = "packed"
-    """One copy of the host's bytes, which are dense, and a kernel between a temporary and the device's layout."""
-    MAPPED = "mapped"
-    """A kernel that reads or writes the host's memory itself."""
+    MAPPED = "mapped"  # A kernel that reads or writes the host's memory itself
 
 
 def choose(box: Box, *, to_host: bool) -> CopyMethod:

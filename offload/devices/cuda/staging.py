@@ -1,17 +1,9 @@
-"""Copies between pageable memory and a CUDA device, through pinned slots, by threads of ours.
+"""Copies between pageable memory and a CUDA device, through pinned slots, by threads of the library.
 
-The driver copies pageable memory on the calling thread, after it has waited for the stream; that is slow, and no call
-of ours may wait. Here threads pack chunks of the host's memory into pinned slots, whence the driver copies them
-asynchronously, or the other way round.
-
-NumPy releases the GIL while it packs, and so does a wait for the driver; its other calls keep it (`Driver`). To get
-it back is what a chunk costs beside its bytes: some 80 µs during which no other thread runs Python, most of it the
-time that a sleeping thread takes to wake. So chunks are few and large, and a thread does one after the other; while
-one waits for the driver, others pack or unpack. To begin a second chunk meanwhile, as was done once, leaves the first
-one waiting.
-
-Chunks of all copies in progress are taken in turn, so that both directions of the link are busy. A copy is started
-when its stream has got to it, so that no slot is held by what waits for something else, and every slot comes back.
+Threads pack chunks of the host's memory into pinned slots, from which the driver copies them, or the other way round.
+Chunks are few and large, because getting the GIL back costs each some 80 µs. A thread does one after the other, and
+chunks of all copies are taken in turn. A copy starts when its stream has reached it, so every slot comes back. See
+docs/design/theory.md, "Staging".
 """
 
 from __future__ import annotations
@@ -38,11 +30,11 @@ if TYPE_CHECKING:
     from offload.arrays.boxes import Box
     from offload.devices.cuda.staging_worker import PartTransfer
 
+# More of them wait for the GIL, and for the memory, rather than pack: measured on an H200 with 16 cores.
 _MOST_THREADS = 10
-"""More of them wait for the GIL, and for the memory, rather than pack: measured on an H200 with 16 cores."""
 
+# Chunks of a copy, if they get large enough by that: several threads share one copy, and each chunk costs the GIL.
 _CHUNKS = 4
-"""Chunks of a copy, if they get large enough by that: several threads share one copy, and each chunk costs the GIL."""
 
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 
@@ -50,36 +42,13 @@ _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 class PageableCopy:
     """A copy between pageable memory and a device that has not begun.
 
-    Parameters
-    ----------
-    staging : StagingThreads
-        Whose threads do it.
-    dst, src : int
-        Addresses of element ``(0, …, 0)``.
-    box : Box
-        The copy.
-    stream : stream
-        Where the device's part is enqueued.
-    to_host : bool
-        Its direction.
-    keep : object
-        What owns the memory of both sides; kept until the copy is done.
+    ``dst`` and ``src`` are the addresses of element ``(0, …, 0)``. The copy keeps ``keep``, the owners of the memory of
+    both sides, until it is done.
     """
 
     __slots__ = (
-        "_done",
-        "_keep",
-        "_staging",
-        "ahead",
-        "box",
-        "device",
-        "error",
-        "host",
-        "n_out",
-        "parts",
-        "stream",
-        "to_host",
-    )
+        "_done", "_keep", "_staging", "ahead", "box", "device", "error", "host", "n_out", "parts", "stream", "to_host",
+    )  # fmt: skip
 
     def __init__(
         self, staging: StagingThreads, dst: int, src: int, box: Box, stream: Any, *, to_host: bool, keep: object
@@ -99,16 +68,12 @@ class PageableCopy:
         self._done: Callable[[BaseException | None], None] | None = None
 
     def start(self, done: Callable[[BaseException | None], None]) -> None:
-        """Hand the copy to the staging threads; its stream must have got to the place of the copy.
+        """Hand the copy to the staging threads; its stream must have reached the copy's place.
 
-        Does not block, but that a few bytes to the host are copied at once: to wake a thread would take longer.
-
-        Parameters
-        ----------
-        done : callable
-            Called once with None or the error, on a staging thread or on this one; it must neither block nor raise. To
-            the device: when the host's memory has been read and everything is on the stream. To the host: when the
-            host's memory has been written.
+        Does not block, except that a few bytes to the host are copied at once, because waking a thread would take
+        longer. ``done`` is called once with None or the error, on a staging thread or on this one; it must neither
+        block nor raise. To the device, it is called when the host's memory has been read and everything is on the
+        stream. To the host, it is called when the host's memory has been written.
         """
         self._done = done
         if self.to_host and self.box.nbytes <= self._staging.at_once_nbytes:
@@ -121,12 +86,9 @@ class PageableCopy:
             self._staging.start(self)
 
     def run(self) -> None:
-        """Copy, and block until what `start` calls done; the stream need not have got there.
+        """Copy, and block until `start` would call ``done``; the stream need not have got there.
 
-        Raises
-        ------
-        DeviceError
-            The device failed, or the staging was closed.
+        Raise `DeviceError` if the device failed, or the staging was closed.
         """
         self._staging.reach(self.stream)
         finished = threading.Event()
@@ -153,36 +115,14 @@ class PageableCopy:
 
 
 class StagingThreads:
-    """The threads that stage the copies of a device; they start as they are needed.
+    """The threads that stage the copies of a device; they start when they are needed."""
 
-    Parameters
-    ----------
-    index : int
-        CUDA's device ordinal.
-    name : str
-        The device's, for errors.
-    transfer : PartTransfer
-        The device's part of a chunk.
-    least_chunk_nbytes : int
-        The least chunk of a copy: below, waking another thread takes longer than packing.
-    at_once_nbytes : int
-        Up to here a copy to the host is made by whoever starts it.
-    """
-
-    def __init__(
-        self,
-        index: int,
-        name: str,
-        transfer: PartTransfer,
-        *,
-        least_chunk_nbytes: int = 1 << 20,
-        at_once_nbytes: int = 64 << 10,
-    ) -> None:
-        self.least_chunk_nbytes = least_chunk_nbytes
-        self.at_once_nbytes = at_once_nbytes
+    def __init__(self, index: int, name: str, transfer: PartTransfer) -> None:
+        self.least_chunk_nbytes = 1 << 20  # of a chunk: for less, waking another thread takes longer than packing
+        self.at_once_nbytes = 64 << 10  # up to here, the thread that starts a copy to the host makes it
         self.index = index
         self.driver = Driver()
-        self.transfer = transfer
+        self.transfer = transfer  # the device's part of a chunk
         self._name = name
         self._pid = os.getpid()
         self._most_threads = min(_MOST_THREADS, len(os.sched_getaffinity(0)))
@@ -306,11 +246,9 @@ class StagingThreads:
 
 
 def chunk_nbytes(nbytes: int, *, is_alone: bool, least_nbytes: int = 1 << 20) -> int:
-    """Return how many bytes of a copy are staged at a time: a quarter of it, but the least and a slot at most.
-
-    While nothing else is staged, half a slot is enough if that makes no more than twice as many chunks: 32 MB take
-    1.6 ms in eight, 2.0 in four.
-    """
+    """Return how many bytes of a copy are staged at a time: a quarter of it, but the least and a slot at most."""
+    # While nothing else is staged, half a slot is enough if that makes no more than twice as many chunks: 32 MB take
+    # 1.6 ms in eight, 2.0 in four.
     chunk = nbytes // _CHUNKS
     if is_alone and chunk > SLOT_NBYTES // 2:
         chunk = max(chunk // 2, SLOT_NBYTES // 2)

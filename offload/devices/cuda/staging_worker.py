@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 SLOT_NBYTES = 8 << 20
 
-_SLOTS = 2
-"""Slots of a thread: one is copied to the device while the other is packed."""
+_SLOTS = 2  # Slots of a thread: one is copied to the device while the other is packed
 
 _BLOCKING, _DISABLE_TIMING = 1, 2  # cudaEventBlockingSync, cudaEventDisableTiming
 _PORTABLE = 1  # cudaHostAllocPortable
@@ -126,10 +125,9 @@ class Worker:
 
 
 class Driver:
-    """Calls of the driver that return at once and keep the GIL.
+    """Calls of the driver that return at once and keep the GIL."""
 
-    To get the GIL back from other threads takes ten times as long as the call, several times a chunk.
-    """
+    # To get the GIL back from other threads takes ten times as long as the call, several times a chunk.
 
     __slots__ = ("_attributes", "_copy", "_n_attributes", "_names", "_query", "_questions", "_record")
 
@@ -159,12 +157,8 @@ class Driver:
     def region_of(self, address: int) -> tuple[int, int] | None:
         """Return address and bytes of the allocation or registration around an address, all in one call.
 
-        None for pageable memory, (0, 0) where the driver does not tell.
-
-        Raises
-        ------
-        cupy.cuda.runtime.CUDARuntimeError
-            The device is lost.
+        Return None for pageable memory, and (0, 0) if the driver does not say. A ``CUDARuntimeError`` means that the
+        device is lost.
         """
         try:
             question = self._questions.pop()
@@ -196,26 +190,17 @@ class Driver:
 
 
 class _Question:
-    """What the driver reads and writes when it is asked for `_ATTRIBUTES`: of one caller at a time.
-
-    Attributes
-    ----------
-    address : c_void_p
-        The address that is asked about.
-    places : array of c_void_p
-        Where the answers go.
-    answers : array of int
-        64 bits each, of which the driver writes fewer for some: the rest stays 0.
-    """
+    """The memory that the driver reads and writes for a question about `_ATTRIBUTES`; for one caller at a time."""
 
     __slots__ = ("address", "answers", "places")
 
     def __init__(self) -> None:
-        self.address = ctypes.c_void_p()
+        self.address = ctypes.c_void_p()  # the address in question
+        # 64 bits each; the driver writes fewer for some, so the rest stays 0
         self.answers = array("Q", [0] * len(_ATTRIBUTES))
         first, _ = self.answers.buffer_info()
         places = [first + number * self.answers.itemsize for number in range(len(_ATTRIBUTES))]
-        self.places = (ctypes.c_void_p * len(_ATTRIBUTES))(*places)
+        self.places = (ctypes.c_void_p * len(_ATTRIBUTES))(*places)  # where the answers go
 
 
 class _Slot:

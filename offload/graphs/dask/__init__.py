@@ -1,24 +1,8 @@
 """Recorded graphs under Dask: nodes and edges for its schedulers, and how to run them without holding a worker.
 
-Theory of operation
--------------------
-*The graph* (`nodes`). Every directive becomes one `dask.task_spec.Task` under the node's key, every dependence a
-`TaskRef` among its arguments; the values of predecessors order it and are not looked at.
-
-*Completing.* A node is complete when its task is: body, detach event, device work. Dask's schedulers know only
-functions that return, so a gate that is open would hold whoever runs the node. Under `graph.compute` it holds nobody:
-
-* `local`: the loop of `dask.local.get_async` asks for the next result, and gets that of *whichever* node is complete
-  next. So the thread that computes waits in the engine, where a hang is told (``OFFLOAD_HANG_S``) and where it can run
-  what is ready, as it must in a runtime without workers.
-* `client`: under `distributed` a node is a coroutine. Its body runs in the worker's own executor; if the node is not
-  complete then, it gives up its slot and awaits the rest on the worker's loop: neither thread nor slot is held.
-* Under a scheduler that Dask was given explicitly a node is a function that blocks until the node is complete.
-
-*Waiting and failing* are the same for all three (`computation`). The thread that computes waits in the engine. A node
-never fails in Dask's eyes: what depends on a failed node is skipped, what does not runs on, as in the engine, since an
-open gate may be fulfilled by a node that has not run yet. When everything that was started is complete, descendants
-included, the first failure is raised as it was.
+`nodes` makes the graph. `local` and `client` run it under `graph.compute`, on threads or under `distributed`: a node
+with an open gate holds neither a thread nor a slot. `computation` waits and raises. A node never fails in Dask's eyes:
+those that depend on a failed node are skipped, the others run on. See docs/design/theory.md, "Dask".
 """
 
 from __future__ import annotations
@@ -40,8 +24,7 @@ __all__ = ["DEFAULT", "compute", "dask_graph", "rebuild"]
 
 _SYNCHRONOUS = frozenset({"sync", "synchronous", "single-threaded"})
 _THREADS = frozenset({"threads", "threading"})
-_CLIENTS = ("dask.distributed", "distributed")
-"""Names of the active client in Dask's configuration."""
+_CLIENTS = ("dask.distributed", "distributed")  # Names of the active client in Dask's configuration
 
 
 def compute(graph: Any, scheduler: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -101,14 +101,9 @@ def _secede(key: str) -> None:
 def get_on_client(graph: Any, keys: Sequence[str], client: Client, **kwargs: Any) -> list[Any]:
     """Compute a graph on the workers of a client, and return the values of the keys.
 
-    Raises
-    ------
-    UsageError
-        The client is asynchronous, or the graph is being computed already.
-    UnsupportedError
-        The client has no workers, or one in another process.
-    BaseException
-        The failure of a node, as it was raised, once everything that was started is complete.
+    Raise `UsageError` if the client is asynchronous or the graph is being computed already, `UnsupportedError` if the
+    client has no workers, or one in another process. Raise the failure of a node unchanged, once everything that was
+    started is complete.
     """
     run = ClientRun(graph)
     _check(client, run)

@@ -23,29 +23,19 @@ if TYPE_CHECKING:
 
 
 class Computation:
-    """What was started for one computation, until all of it is complete.
+    """The nodes that were started for one computation, until all of them are complete.
 
-    Parameters
-    ----------
-    graph : TaskGraph
-        What is computed; any of them, where there are several.
-    is_synchronous : bool
-        Whether the bodies of nodes run on the thread that makes this object and no other.
-    whole : iterable of TaskGraph
-        Those that are over with this computation: what was reserved for nodes that it has not started is given back.
-
-    Attributes
-    ----------
-    values, failures : dict
-        What came of the nodes that are complete, by key; a skipped node has the failure that it was skipped for.
-    started : set
-        Keys of nodes that are started, or will be by a thread that has been told to, and not complete.
+    ``graph`` may be any of several. ``is_synchronous`` tells whether all bodies run on the thread that makes this
+    object. At the end of the computation the graphs of ``whole`` are over: they get back the reservations of nodes that
+    it has not started.
     """
 
     def __init__(self, graph: Any, *, is_synchronous: bool = False, whole: Iterable[Any] = ()) -> None:
         self.scope: Scope = graph.scope()
-        self.values: dict[Hashable, Any] = {}
+        self.values: dict[Hashable, Any] = {}  # of the complete nodes, by key
+        # by key; a skipped node has the failure because of which it was skipped
         self.failures: dict[Hashable, BaseException] = {}
+        # nodes that are started, or that a thread was told to start, and not complete
         self.started: set[Hashable] = set()
         self.graph = graph
         self._is_synchronous = is_synchronous
@@ -166,15 +156,9 @@ class Computation:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Run the block, wait until everything that it started is complete, and raise what failed.
-
-        Raises
-        ------
-        BaseException
-            What the block raised, else the first failure of a node, as it was; the others are notes on it.
-        BaseExceptionGroup
-            Only tasks that bodies generated failed, and nobody has seen it.
-        """
+        """Run the block, wait until everything that it started is complete, and raise the failures."""
+        # An exception of the block comes first, else the first failure of a node, unchanged; the others are notes on
+        # it. A `BaseExceptionGroup` has failures of tasks that bodies generated and that nobody has retrieved.
         errors: list[BaseException] = []
         engine = self.graph.runtime.engine
         engine.hurry()  # whoever computes waits, also while it runs Dask's loop or a body

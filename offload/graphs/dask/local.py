@@ -31,12 +31,11 @@ if TYPE_CHECKING:
 
 
 class LocalRun(Computation):
-    """A computation by `dask.local.get_async`: bodies run in a pool, or without one on this thread.
+    """A computation by `dask.local.get_async`: bodies run in a pool, or without one on this thread."""
 
-    Dask's loop calls ``submit`` for a node that is ready, and asks what it gets for ``add_done_callback`` and
-    ``result``. It gets a `_Ticket`, which calls back at once: so the loop always asks for a result, and waits for it
-    here instead of in a queue. As many nodes may be in flight as the graph has, so that open gates do not count.
-    """
+    # Dask's loop calls ``submit`` for a node that is ready, and asks what it gets for ``add_done_callback`` and
+    # ``result``. It gets a `_Ticket`, which calls back at once: so the loop always asks for a result, and waits for it
+    # here instead of in a queue. As many nodes may be in flight as the graph has, so that open gates do not count.
 
     def __init__(self, dsk: Mapping[Hashable, Any], nodes: Mapping[Hashable, tuple[Any, Node]], pool: Any) -> None:
         graphs = list({id(graph): graph for graph, _ in nodes.values()}.values())
@@ -125,28 +124,10 @@ def get_synchronous(dsk: Any, keys: Any, **kwargs: Any) -> Any:
 def get_threaded(dsk: Any, keys: Any, **kwargs: Any) -> Any:
     """Compute a Dask graph with nodes of recorded graphs in it, on threads; a node that waits for its event holds none.
 
-    The default scheduler of a `TaskGraph` (see `DEFAULT`), so what `dask.compute` calls.
-
-    Parameters
-    ----------
-    dsk : mapping or Dask expression
-        Nodes by key; those of other collections run on the calling thread.
-    keys : key or nested list of keys
-        What to return.
-    **kwargs
-        ``num_workers`` (threads, not nodes in flight), ``pool`` (an executor of threads), ``cache``, ``callbacks``.
-
-    Returns
-    -------
-    value or nested tuple of values
-        As ``keys``.
-
-    Raises
-    ------
-    UsageError
-        A graph is being computed already.
-    BaseException
-        The failure of a node, as it was raised, once everything that was started is complete.
+    This is the default scheduler of a `TaskGraph` (see `DEFAULT`), so `dask.compute` calls it. Nodes of other
+    collections run on the calling thread. ``keys`` is a key or a nested list, the result a value or nested tuple. The
+    keywords are ``num_workers`` (threads, not nodes in flight), ``pool`` (an executor of threads), ``cache`` and
+    ``callbacks``. Raise `UsageError` if a graph is being computed already, and the failure of a node unchanged.
     """
     pool = kwargs.pop("pool", None) or dask.config.get("pool", None)
     num_workers = kwargs.pop("num_workers", None) or dask.config.get("num_workers", None) or CPU_COUNT
@@ -157,11 +138,10 @@ def get_threaded(dsk: Any, keys: Any, **kwargs: Any) -> Any:
 
 
 class _Default:
-    """`get_threaded` as the default scheduler of collections.
+    """`get_threaded` as the default scheduler of collections."""
 
-    Dask computes collections together if their default schedulers are equal. This one equals Dask's own for threads,
-    which can compute recorded graphs too.
-    """
+    # Dask computes collections together if their default schedulers are equal. This one equals Dask's own for threads,
+    # which can compute recorded graphs too.
 
     __slots__ = ()
 
@@ -186,21 +166,10 @@ class GraphValues(Delayed):
 
 
 def rebuild(dsk: Mapping[str, Any], finish: Any, extra: tuple[Any, ...], *, rename: object = None) -> GraphValues:
-    """Return a collection of what ``finish(values, *extra)`` makes of a graph's values.
+    """Return the collection ``finish(values, *extra)`` of a graph's values.
 
-    Parameters
-    ----------
-    dsk : mapping
-        Values, futures or nodes by key.
-    finish, extra
-        As `TaskGraph.__dask_postcompute__` gives them.
-    rename : mapping, optional
-        Not supported.
-
-    Raises
-    ------
-    UnsupportedError
-        The graph is to be renamed.
+    ``dsk`` has values, futures or nodes by key; ``finish`` and ``extra`` come from `TaskGraph.__dask_postcompute__`.
+    Raise `UnsupportedError` for ``rename``.
     """
     if rename:
         raise UnsupportedError("a recorded graph cannot be renamed: its events and its memory are its own")

@@ -1,16 +1,8 @@
-"""Recorded graphs as graphs of Dask, and what a node does under a scheduler that Dask was given explicitly.
+"""Recorded graphs as graphs of Dask, and nodes under a scheduler that Dask was given explicitly.
 
-Such a scheduler gets plain functions: `run_node` blocks until the node is complete. Two things need care.
-
-*Arming.* A computation begins by arming the graph's events, all of them before anything runs, since a node may fulfil
-the event of one that starts after it. These schedulers do not say when they begin; the first node that runs, or one
-that runs again, does (`Round.begin`). Each graph made for Dask counts by itself, as an earlier computation may have
-ended early.
-
-*One thread.* Under the synchronous scheduler a node that blocks keeps every later one from running, also the one that
-would fulfil its event. Nobody can tell in general who will fulfil an event, and no time limit tells a slow network from
-a deadlock. So it is a `UsageError`, at once, where a node that has not run refers to the event; what else hangs is told
-after ``OFFLOAD_HANG_S``, with the event's name, as every wait is.
+Such a scheduler gets plain functions: `run_node` blocks until the node is complete. The first node that runs, or one
+that runs again, arms all events of the graph (`Round.begin`). Under the synchronous scheduler it is a `UsageError` if a
+node waits for an event to which a node refers that has not run. See docs/design/theory.md, "Dask".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offload.cli.demo.mpi_model import Machine, exchange_s, pass_s, predict
+from benchmarks.mpi.prediction import Machine, exchange_s, pass_s, predict
 
 LARGE = Machine(transform_s=1 / 50e9, link_s=1 / 50e9, network_s=1 / 20e9, message_s=1e-6)
 NBYTES = 12288**3 * 8 / 1024
