@@ -8,13 +8,14 @@ offsets.
 from __future__ import annotations
 
 import operator
-from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias
+from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 from offload.errors import LayoutError
-from offload.parray import elements, injective, rules, seams
+from offload.parray import elements, indexing, injective, rules, seams
 from offload.parray.composition import composed
 from offload.parray.digits import Digits, Form, Groups, extremes
 from offload.parray.dimensions import Body, Dimension, abridged, chain_of, dimension_of
+from offload.parray.indexing import Place
 from offload.parray.references import (
     BOTH,
     MEMORY,
@@ -36,28 +37,6 @@ _set_slot: Final = object.__setattr__
 _FIELDS: Final = (
     "_tree", "_path", "_body", "_weight", "_references", "_chain", "size", "counts", "_teams", "_comm", "_is_team",
 )  # fmt: skip
-
-
-class Place(NamedTuple):
-    """The place of an element of a distributed type.
-
-    Attributes
-    ----------
-    thread : int, or array of int64
-        The number of the thread.
-    offset : int, or array of int64
-        The offset in the memory of the thread.
-
-    Examples
-    --------
-    >>> P = parray.threads(2)
-    >>> D = parray.ArrayType((P, 3))  # three elements on each of two threads
-    >>> D(4)
-    Place(thread=1, offset=1)
-    """
-
-    thread: Any
-    offset: Any
 
 
 class ArrayType(Reference):
@@ -410,56 +389,17 @@ class ArrayType(Reference):
             The element's index leaves what a dimension refers to.
         """
         if len(indices) == 1 and not isinstance(indices[0], tuple):
-            index = self._checked(indices[0])
+            index = indexing.checked(self, indices[0])
         else:
-            index = self._number(indices)
+            index = indexing.number_of(self, indices)
         if isinstance(index, int):
             memory, thread = self.places(index)
         elif self.is_wide:
-            memory, thread = self._one_by_one(index)
+            memory, thread = indexing.one_by_one(self, index)
         else:
             memory, thread = self.places(index)
             memory, thread = memory + 0 * index, thread + 0 * index
         return Place(thread, memory) if self.counts == BOTH else memory + thread
-
-    def _one_by_one(self, index: Index) -> tuple[Index, Index]:
-        """Return places of many indices, computed with Python's integers, in arrays."""
-        found = [self.places(at) for at in index.reshape(-1).tolist()]
-        return (
-            self._array([memory for memory, _ in found]).reshape(index.shape),
-            self._array([thread for _, thread in found]).reshape(index.shape),
-        )
-
-    def _array(self, values: list[int]) -> Any:
-        try:
-            return seams.namespace.asarray(values, dtype=seams.namespace.int64)
-        except OverflowError:
-            raise self._too_wide() from None
-
-    def _too_wide(self) -> LayoutError:
-        return LayoutError(
-            f"offsets of {abridged(str(self))} are beyond 64 bits; ask for them one by one, with integers"
-        )
-
-    def _checked(self, index: Any) -> Index:
-        """Return an index of an element, or an array of them, in range."""
-        try:
-            at = operator.index(index)
-        except TypeError:
-            if getattr(getattr(index, "dtype", None), "kind", "") not in {"i", "u"}:
-                raise TypeError(
-                    f"an index of {abridged(str(self))} is {index!r}, {type(index).__name__}; "
-                    "it has to be an integer or an array of integers"
-                ) from None
-            low, high = (int(index.min()), int(index.max())) if index.size else (0, -1)
-            at = index.astype(seams.namespace.int64)
-        else:
-            low = high = at
-        if low < 0 or high >= self.size:
-            raise IndexError(
-                f"index {low if low < 0 else high} is out of range for {abridged(str(self))} of size {self.size}"
-            )
-        return at
 
     def ravel(self, *indices: Any) -> Any:
         """Return the number of the element with these indices, counted in row-major order.
@@ -474,26 +414,8 @@ class ArrayType(Reference):
         >>> parray.ArrayType((2, 3)).ravel(1, 2)
         5
         """
-        index = self._number(indices)
-        return index if isinstance(index, int) else self._array(index)
-
-    def _number(self, indices: tuple[Any, ...]) -> Index:
-        """Return the number of an element; beyond 64 bits in an array of Python's integers."""
-        dims = self.dims
-        if len(indices) != (len(dims) or 1) or (not dims and isinstance(indices[0], tuple)):
-            raise self._wrong_number(indices)
-        if not dims:
-            return self._checked(indices[0])
-        index: Any = 0
-        for sub, given in zip(dims, indices, strict=True):
-            at = sub._number(given if sub.dims else (given,)) if isinstance(given, tuple) else sub._checked(given)  # noqa: SLF001
-            index = index * sub.size + (at if isinstance(at, int) or not self.size >> 63 else at.astype(object))
-        return index
-
-    def _wrong_number(self, indices: tuple[Any, ...]) -> IndexError:
-        dims = self.dims
-        wanted = f"{len(dims)} indices, one for each sub-dimension" if dims else "one index, which is no tuple"
-        return IndexError(f"{abridged(str(self))} takes {wanted}; these are {len(indices)}: {indices}")
+        index = indexing.number_of(self, indices)
+        return index if isinstance(index, int) else indexing.integers(self, index)
 
     def unravel(self, index: Any) -> Any:
         """Return the indices of an element: an integer for a leaf, otherwise a tuple, with one per sub-dimension.
@@ -503,17 +425,7 @@ class ArrayType(Reference):
         >>> parray.ArrayType((2, 3)).unravel(5)
         (1, 2)
         """
-        return self._unravelled(self._checked(index))
-
-    def _unravelled(self, index: Any) -> Any:
-        found: list[Any] = []
-        for sub in reversed(self.dims):
-            if sub.size >> 63 and not isinstance(index, int):  # of 64 bits no number is so large
-                at, index = index, 0 * index
-            else:
-                at, index = index % sub.size, index // sub.size
-            found.insert(0, sub._unravelled(at))  # noqa: SLF001
-        return tuple(found) if found else index
+        return indexing.unravelled(self, indexing.checked(self, index))
 
     def offsets(self) -> Any:
         """Return all offsets, an array of int64; for a distributed type, a `Place` of two arrays.
@@ -535,7 +447,7 @@ class ArrayType(Reference):
                 return Place(elements.numbers_of(*threads), elements.numbers_of(*memory))
             return elements.numbers_of(*(memory if self.counts == MEMORY else threads))
         except OverflowError:
-            raise self._too_wide() from None
+            raise indexing.too_wide(self) from None
 
     def view(self, x: Any) -> Any:
         """Return an array seen through the type, without a copy, with an axis for each leaf in order.
@@ -601,34 +513,15 @@ class ArrayType(Reference):
         >>> parray.ArrayType((A[1], A[0])).axes
         (0, ((3, 1), (2, 3)))
         """
-        self._refuse_both("a view")
-        counts = list(self._leaves())
+        indexing.refuse_both(self, "a view")
+        counts = indexing.leaf_sizes(self)
         if not self.size:
             return 0, tuple((count, 0) for count in counts)
         nest = self.nest
         if nest is None:
             return None
         base, loops = nest
-        left = [(count, step) for count, step in loops]  # the last one is the innermost that is left
-        axes = []
-        for count in reversed(counts):
-            if count == 1:
-                axes.append((1, 0))
-                continue
-            whole, step = left.pop()  # the loops have as many elements as the leaves
-            if whole % count:
-                return None
-            axes.append((count, step))
-            if whole > count:
-                left.append((whole // count, step * count))
-        return base, tuple(reversed(axes))
-
-    def _leaves(self) -> Any:
-        """Yield the sizes of the leaves, in order."""
-        if not self.dims:
-            yield self.size
-        for sub in self.dims:
-            yield from sub._leaves()  # noqa: SLF001
+        return None if (axes := indexing.axes_of(loops, counts)) is None else (base, axes)
 
     # -- what it tells ----------------------------------------------------------------------------
     @property
@@ -663,7 +556,7 @@ class ArrayType(Reference):
             return self._nest
         except AttributeError:
             pass
-        self._refuse_both("nest")
+        indexing.refuse_both(self, "nest")
         form = self.form
         nest: Nest | None
         if not self.size:
@@ -687,7 +580,7 @@ class ArrayType(Reference):
         >>> A.step, A[0].step, parray.ArrayType((A[1], A[0])).step
         (1, 3, 0)
         """
-        self._refuse_both("step")
+        indexing.refuse_both(self, "step")
         if self.size < 2:
             return 1
         nest = self.nest
@@ -703,7 +596,7 @@ class ArrayType(Reference):
         >>> A.is_contiguous, A[0].is_contiguous
         (True, False)
         """
-        self._refuse_both("is_contiguous")
+        indexing.refuse_both(self, "is_contiguous")
         return self.step == 1
 
     @property
@@ -716,7 +609,7 @@ class ArrayType(Reference):
         >>> A.is_identity, parray.ArrayType((A[1], A[0])).is_identity
         (True, False)
         """
-        self._refuse_both("is_identity")
+        indexing.refuse_both(self, "is_identity")
         return not self.size or (self.step == 1 and self.nest is not None and self.nest[0] == 0)
 
     @property
@@ -791,13 +684,6 @@ class ArrayType(Reference):
                 threads, memory = (threads, threads) if self.counts == THREADS else ((0, 0), memory)
             _set_slot(self, "_bounds", (threads, memory))
             return threads, memory
-
-    def _refuse_both(self, what: str) -> None:
-        if self.counts == BOTH:
-            raise LayoutError(
-                f"{what} is not defined for the distributed type {abridged(str(self))}; its elements are in several "
-                "memories: ask a sub-dimension that counts memory alone"
-            )
 
 
 def of_root(root: Dimension, path: tuple[int, ...], comm: object, *, is_team: bool) -> ArrayType:
