@@ -29,6 +29,9 @@ told before, or is added anew.
 Where threads that wait look themselves, a callback is worth what it costs only once those looks have become rare: it
 takes longer than they do, holds the stream up, and wakes the completer just when the thread that waits needs the GIL.
 So there is none before; and while others look, the completer does so every millisecond.
+
+A thread that waits for its own launch alone, as an undeferred construct does, asks for the point before it adds it:
+most have passed by then, or do so while it looks, and are never added (`Gate.arrives`, `Gate.tell`).
 """
 
 from __future__ import annotations
@@ -271,9 +274,10 @@ class Gate:
         return finished
 
     def arrives(self, point: GatePoint) -> bool:
-        """Tell the items of a lane up to a point that has been added, if it has passed; return whether it has.
+        """Tell the items of a lane up to a point, if it has passed; return whether it has.
 
         For a thread that waits for that point alone, and as `look`: the lane is asked once, and the others not at all.
+        The item of a point that has not been added is left to the caller (`tell`).
         """
         event, lane = point.event, point.lane
         try:
@@ -281,18 +285,31 @@ class Gate:
             if event is not None and not lane.device.passed(event):
                 return False
         except DeviceError:
+            is_added = point.item is not None
             self.look()
-            return True
-        with self._lock:
-            points = self._lanes.get(lane)
-            if points:
-                n_passed = 0
-                while n_passed < len(points) and points[n_passed].sequence <= point.sequence:
-                    n_passed += 1  # no iterator: others may be added meanwhile
-                self._take(lane, points, n_passed)
-            self._looks_in_vain = 0
-        self._tell()
+            return is_added
+        if lane in self._lanes:
+            with self._lock:
+                points = self._lanes.get(lane)
+                if points:
+                    n_passed = 0
+                    while n_passed < len(points) and points[n_passed].sequence <= point.sequence:
+                        n_passed += 1  # no iterator: others may be added meanwhile
+                    self._take(lane, points, n_passed)
+                self._looks_in_vain = 0
+            self._tell()
         return True
+
+    def tell(self, point: GatePoint, item: GateItem) -> None:
+        """Tell an item whose point has passed and has not been added: the caller has asked (`arrives`) instead."""
+        event, point.event = point.event, None  # nobody has to wait for it
+        if event is not None:
+            point.lane.device.reuse([event])
+        try:
+            item.passed(None)
+        except BaseException:
+            self._leave(item, None)
+            raise
 
     def _tell(self) -> None:
         """Tell what has passed."""

@@ -7,7 +7,7 @@ raises: a `KeyboardInterrupt`, a time limit. ``PyThreadState_SetAsyncExc`` raise
 belong together, such an exception would lose a task that has left the queue, or free a buffer that a stream reads.
 
 A thread raises a *shield* while it carries out the library's steps. The shield notes an interruption that arrives
-meanwhile in `Shielded.pending`. A wait delivers it between two steps (`Shield.check`), else the end of the outermost
+meanwhile in `Shielded.pending`. A wait delivers it between two steps (`Shielded.check`), else the end of the outermost
 shield does. A body is the program's code: there an interruption is delivered at once. `offload.interrupts.arrivals`
 makes every signal handler, and every exception that is sent to a thread, arrive here.
 
@@ -90,6 +90,25 @@ class Shielded:
         place = self.place
         return place is None or place.in_body
 
+    def check(self) -> None:
+        """Deliver the interruptions that have arrived; raise what they raise. Only between two steps under a shield."""
+        if not self.pending:
+            return
+        place = self.place
+        place.in_body = True  # a handler may call constructs, and wait
+        try:
+            _deliver(self)
+        finally:
+            place.in_body = False
+
+    def caught(self) -> BaseException | None:
+        """Do what `check` does, but return what an interruption raises."""
+        try:
+            self.check()
+        except BaseException as error:  # noqa: BLE001  # the caller raises it
+            return error
+        return None
+
 
 threads: WeakValueDictionary[int, Shielded] = WeakValueDictionary()
 """The records of all threads that have used the library, by `threading.get_ident`."""
@@ -138,7 +157,7 @@ class Shield:
     Attributes
     ----------
     thread : Shielded
-        Its ``pending`` says whether there is something for `check`.
+        Its ``pending`` says whether there is something for `Shielded.check`.
 
     Raises
     ------
@@ -171,26 +190,6 @@ class Shield:
                 run()
 
         return shielded
-
-    def check(self) -> None:
-        """Deliver the interruptions that have arrived; raise what they raise. Only between two steps."""
-        thread = self.thread
-        if not thread.pending:
-            return
-        place = thread.place
-        place.in_body = True  # a handler may call constructs, and wait
-        try:
-            _deliver(thread)
-        finally:
-            place.in_body = False
-
-    def caught(self) -> BaseException | None:
-        """Do what `check` does, but return what an interruption raises."""
-        try:
-            self.check()
-        except BaseException as error:  # noqa: BLE001  # the caller raises it
-            return error
-        return None
 
 
 def _deliver(thread: Shielded) -> None:

@@ -281,7 +281,7 @@ class DeviceTask(Task):
         return self._mark(engine)
 
     def _mark(self, engine: Runner[Task]) -> Task | None:
-        """Note where the work ends, and give the lane back."""
+        """Note where the work ends, of which the gate tells unless the owner asks, and give the lane back."""
         lane: Any = self.lane
         try:
             point = self.point
@@ -293,8 +293,11 @@ class DeviceTask(Task):
             return None
         self.launched = True
         self.state_ = _LAUNCHED  # before the gate may say that it is complete
+        if self.is_asked:
+            lane.release(point)
+            return engine.release_early(self) if self.early else None
         gate = self.construct.runtime.gate
-        watched = self._is_watched or bool(self.successors)  # an owner waits, and sees to it by itself
+        watched = self._is_watched or bool(self.successors)
         try:
             gate.add(point, self, watched=watched)
         finally:
