@@ -189,7 +189,7 @@ class Lane:
         if point is None or point.sequence < sequence:  # the device is lost, or a later one was noticed before
             return start_s, end_s
         self.passed = point.sequence, end_s
-        return max(start_s, ended_s), end_s
+        return ended_s if ended_s > start_s else start_s, end_s  # noqa: FURB136  # `max` would be called
 
     def __repr__(self) -> str:
         return f"<Lane {self.number} of {self.device.name}>"

@@ -241,6 +241,7 @@ def _run(scope: Scope, thread: Shielded, task: Task, depend: Sequence[Any]) -> B
     """
     runtime = scope.runtime
     engine = runtime.engine
+    item: Any = task  # of the gate, which tells device tasks only
     helps = scope.task is not None  # else a worker will: a user may hold a lock across the construct
     task.owner = scope.parker
     task.special = task.is_asked = True
@@ -258,9 +259,9 @@ def _run(scope: Scope, thread: Shielded, task: Task, depend: Sequence[Any]) -> B
                     has_passed = attend(engine, scope, (task,), helps=helps)
                     task.is_asked = False
                     if has_passed:
-                        runtime.gate.tell(task.point, task)
+                        runtime.gate.tell(task.point, item)
                     else:
-                        runtime.gate.add(task.point, task, watched=True)
+                        runtime.gate.add(task.point, item, watched=True)
                 else:
                     wait_within(thread, engine, scope, _Encounter(task), helps=helps)
     except BaseException:
@@ -268,7 +269,7 @@ def _run(scope: Scope, thread: Shielded, task: Task, depend: Sequence[Any]) -> B
         if task.is_asked:
             task.is_asked = False
             if task.launched:
-                runtime.gate.add(task.point, task)
+                runtime.gate.add(task.point, item)
         raise
     return task.failure
 

@@ -190,13 +190,13 @@ class DeviceTask(Task):
         if staged:
             self._stage(staged, has_run=False)
             return False
-        if self.body is None or not device.bodies_block or (self.owner is not None and self._waits_alone(points, lane)):
+        if self.body is None or not device.bodies_block:
             return True
+        if self.owner is not None and self.frame.task is None and not points:
+            end = lane.end
+            if end is None or end.event is None:
+                return True  # who waits has nothing else to do than to wait, in the body, for the copies of this call
         return not BodyStart.holds(self, lane, reached)
-
-    def _waits_alone(self, points: Sequence[Point], lane: Lane) -> bool:
-        """Tell whether the body of a call that waits may do so: for its own copies only, with nothing else to do."""
-        return not points and self.frame.task is None and (lane.end is None or lane.end.event is None)
 
     def _may_find_memory(self, ended: int) -> bool:
         """Tell whether another try is worth it: something has ended since, or garbage has just been collected."""

@@ -351,8 +351,9 @@ class Runtime:
     # -- threads, and their waits ----------------------------------------------------------------------
     def scope(self) -> RuntimeScope:
         """Return what the calling thread is doing for this runtime."""
-        scope: RuntimeScope | None = getattr(self._local, "scope", None)
-        if scope is None:
+        try:
+            scope: RuntimeScope = self._local.scope
+        except AttributeError:  # the thread has not used this runtime
             frame = Region(None, Inherited(self.default_device, is_final=not self.defers))
             scope = RuntimeScope(self, frame)
             self._roots[frame] = threading.current_thread()  # first: the end of the runtime waits for these

@@ -582,7 +582,9 @@ class Engine:
             children.leave(task)
         group = task.inherited.group
         if group is not None:
-            group.leave(task)
+            group.live.discard(task)
+            if group.waiters:
+                group.leave(task)
         if task.special:
             if task.owner is not None:
                 task.owner.unpark()
