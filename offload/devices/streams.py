@@ -222,10 +222,10 @@ class StreamPool:
                 return lane
         with self._lock:
             try:
-                if len(self.lanes) < POOL_SIZE:
-                    end = self.idle[0].end
-                    if end is None or end.event is not None:  # no question to the device: the gate has asked, or will
-                        return self._new()
+                end = self.idle[0].end
+                # No question to the device: the gate has asked, or will.
+                if (end is None or end.event is not None) and len(self.lanes) < POOL_SIZE:
+                    return self._new()
                 return self.idle.popleft()
             except IndexError:
                 return self._new() if len(self.lanes) < POOL_LIMIT else None

@@ -128,15 +128,16 @@ class Gate:
         """Tell ``item`` when the point, just marked on its lane, has passed."""
         point.item = item
         lane = point.lane
-        points = self._lanes.get(lane)
-        try:
-            is_last = points is not None and points[-1].sequence < point.sequence
-        except IndexError:
-            is_last = False  # it has just been emptied, and may be taken away
-        if is_last and not (watched or self._hurried or self._sleeps or self._is_sorting):
-            points.append(point)  # type: ignore[union-attr]  # there are some
-            if self._lanes.get(lane) is points or point.item is None:
-                return
+        if not watched:
+            points = self._lanes.get(lane)
+            try:
+                is_last = points is not None and points[-1].sequence < point.sequence
+            except IndexError:
+                is_last = False  # it has just been emptied, and may be taken away
+            if is_last and not (self._hurried or self._sleeps or self._is_sorting):
+                points.append(point)  # type: ignore[union-attr]  # there are some
+                if self._lanes.get(lane) is points or point.item is None:
+                    return
         with self._lock:
             points = self._lanes.get(lane)
             if points is None:

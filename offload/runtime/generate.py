@@ -22,7 +22,7 @@ from offload.tasks.presence import Entered
 from offload.tasks.region import FINAL, RECORDS
 from offload.tasks.states import TaskState
 from offload.tasks.task import Task
-from offload.tasks.waiting import attend, wait_within
+from offload.tasks.waiting import Wait, attend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -263,7 +263,7 @@ def _run(scope: Scope, thread: Shielded, task: Task, depend: Sequence[Any]) -> B
                     else:
                         runtime.gate.add(task.point, item, watched=True)
                 else:
-                    wait_within(thread, engine, scope, _Encounter(task), helps=helps)
+                    Wait(engine, scope, _Encounter(task), thread, helps=helps).run()
     except BaseException:
         engine.disown(task)
         if task.is_asked:

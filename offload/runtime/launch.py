@@ -379,8 +379,9 @@ class DeviceTask(Task):
         place.ended += 1
         place.in_flight.discard(self)
         others = self.other_places
-        if others:
-            self._leave(others)
+        for each in others:
+            each.ended += 1
+            each.in_flight.discard(self)
         engine.activity += 1
         following = engine.finish(self, failure)  # as `finish_elsewhere` does, whose call each launch would pay for
         if following is not None:
@@ -397,9 +398,3 @@ class DeviceTask(Task):
             self.device_nums = (self.device_num, *[place.device.number for place in places])
         for place in places:
             place.in_flight.add(self)
-
-    def _leave(self, places: Sequence[DevicePlace]) -> None:
-        """Take note, for other places, that the work has passed."""
-        for place in places:
-            place.ended += 1
-            place.in_flight.discard(self)

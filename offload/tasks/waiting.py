@@ -92,38 +92,34 @@ class Wait:
             The goal depends on coroutines of a loop that this thread runs. At the end of the process, where
             nothing has moved for ``hang_s`` seconds.
         """
-        engine = self._engine
-        if self._scope.depth:
+        engine, scope, goal = self._engine, self._scope, self._goal
+        if scope.depth:
             self._make_room()
+        wake = scope.parker.unpark
+        is_told = goal.calls or goal.sets
         try:
-            if engine.look is None or not self._attend_first():
-                self._run()
+            if engine.look is not None and self._attend_first():
+                return
+            if is_told:
+                goal.call(wake, engine.lock)
+            if engine.coroutines is not None:
+                self._blocked = engine.coroutines.wait(scope, goal, blocks=True)
+            scope.depth += 1
+            try:
+                if self._blocked is not None:
+                    self._look()
+                self._loop()
+            finally:
+                scope.depth -= 1
+                if self._blocked is not None:
+                    self._blocked.end()
+                if is_told:
+                    goal.leave(wake, engine.lock)
+                if scope.depth:
+                    wake()  # the wait around this one, where a signal handler has this: it may have taken its wake-up
         finally:
             if engine.ready or engine.takers:  # by a wake-up that was meant for a task, or a task left to this thread
                 engine.leave_work()
-
-    def _run(self) -> None:
-        """Block in earnest: have the goal wake this thread, and run tasks until it is reached."""
-        engine, scope, goal = self._engine, self._scope, self._goal
-        wake = scope.parker.unpark
-        is_told = goal.calls or goal.sets
-        if is_told:
-            goal.call(wake, engine.lock)
-        if engine.coroutines is not None:
-            self._blocked = engine.coroutines.wait(scope, goal, blocks=True)
-        scope.depth += 1
-        try:
-            if self._blocked is not None:
-                self._look()
-            self._loop()
-        finally:
-            scope.depth -= 1
-            if self._blocked is not None:
-                self._blocked.end()
-            if is_told:
-                goal.leave(wake, engine.lock)
-            if scope.depth:
-                wake()  # the wait around this one, where a signal handler has this: it may have taken its wake-up
 
     def _make_room(self) -> None:
         try:

@@ -137,8 +137,12 @@ class SimDevice:
         """Do nothing: events are made anew."""
 
     def wake(self, stream: SimStream, wakeup: Wakeup) -> None:
-        """Post ``wakeup`` when ``stream`` gets here; never, on a lost device."""
-        stream.post(wakeup.post)
+        """Post ``wakeup`` when ``stream`` gets here, at once if it is idle; never, on a lost device."""
+        lane = stream.lane
+        if lane.completed == lane.tail and self.fate.error is None:
+            wakeup.post()
+        else:
+            lane.put(wakeup.post, ())
 
     def use(self, stream: SimStream) -> SimStream | None:
         """Make ``stream`` the one that array operations of this thread wait for; return the one before."""

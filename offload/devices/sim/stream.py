@@ -185,14 +185,6 @@ class SimStream:
         if point:
             self.lane.wait(event, point)
 
-    def post(self, function: Callable[[], Any]) -> None:
-        """Call ``function`` when the stream gets here: at once if it is idle."""
-        lane = self.lane
-        if lane.completed == lane.tail and self._fate.error is None:
-            function()
-        else:
-            lane.put(function, ())
-
     def synchronize(self) -> None:
         """Block until everything enqueued has run.
 
