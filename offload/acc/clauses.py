@@ -292,7 +292,7 @@ class _Presence:
 
 
 def presence(
-    queues: Queues, items: Iterable[MapItem], place: DevicePlace | None, *, changes: bool
+    queues: Queues, items: Sequence[MapItem], place: DevicePlace | None, *, changes: bool
 ) -> tuple[Dependence, ...]:
     """Return the dependences of an operation on whether its items are present.
 
@@ -301,30 +301,30 @@ def presence(
 
     A dependence says nothing of an array but its section, and is used again for any array that has this one.
     """
-    if place is None:
-        return ()
-    known, number = queues.presences, place.device.number
-    found = []
-    for item in items:
-        section = item.section
-        if section.run_nbytes:
-            key = section, number, changes
-            dependence = known.get(key)
-            if dependence is None:
-                if len(known) >= _MOST_PRESENCES:
-                    known.clear()
-                dependence = Dependence(DependType.INOUT if changes else DependType.IN, (_Presence(item, number),))
-                known[key] = dependence
-            found.append(dependence)
-    return tuple(found)
+    return orderings_of(queues, (items, (place,), changes))
 
 
 def orderings_of(queues: Queues, needs: Needs) -> tuple[Dependence, ...]:
-    """Return the dependences of an operation on whether its items are present on each device."""
+    """Return the dependences of an operation on whether its items are present on each device, as `presence` does."""
     items, places, changes = needs
-    if places and not places[1:]:
-        return presence(queues, items, places[0], changes=changes)
-    return tuple([each for place in places for each in presence(queues, items, place, changes=changes)])
+    known = queues.presences
+    found = []
+    for place in places:
+        if place is None:
+            continue
+        number = place.device.number
+        for item in items:
+            section = item.section
+            if section.run_nbytes:
+                key = section, number, changes
+                dependence = known.get(key)
+                if dependence is None:
+                    if len(known) >= _MOST_PRESENCES:
+                        known.clear()
+                    dependence = Dependence(DependType.INOUT if changes else DependType.IN, (_Presence(item, number),))
+                    known[key] = dependence
+                found.append(dependence)
+    return tuple(found)
 
 
 _MOST_PRESENCES = 4096
@@ -389,7 +389,7 @@ def queue_of(queues: Queues, place: DevicePlace | None, value: int | None) -> Qu
     """Return the queue that a checked async-argument means; None: the operation is synchronous."""
     if value is None or value < 0:
         value = number_of(queues, value)
-    return None if value is None else queues.of(place, value)
+    return None if value is None else queues[place, value]
 
 
 def check_wait(value: Any, clause: str = "wait") -> tuple[int, ...] | None:

@@ -172,7 +172,7 @@ class ComputeFunction(TargetFunction):
         said, queues = self._clauses, scope.runtime.queues
         at = place if place is not None else scope.runtime.place(region, device)
         value = said.queue
-        queue = queues.of(at, value) if value is not None and value >= 0 else queue_of(queues, at, value)
+        queue = queues[at, value] if value is not None and value >= 0 else queue_of(queues, at, value)
         after = queues_of(queues, at, said.after) if said.after != () else ()
         if queue is None and after:
             wait_for(scope, region, after, "the wait clause")

@@ -109,7 +109,7 @@ class QueueOperation:
             code = caller()
         self.site = Site(name, name, (code.f_code, code.f_lasti), runtime)
         self.queue: Queue | None = (
-            None if number is None else queues.of(at, number) if number >= 0 else queue_of(queues, at, number)
+            None if number is None else queues[at, number] if number >= 0 else queue_of(queues, at, number)
         )
         self._after: Sequence[Queue] = queues_of(queues, at, values) if values != () else ()
         self._order: QueueEntry | None = None  # of the last `run`, if that has raised

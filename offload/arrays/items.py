@@ -229,8 +229,11 @@ class Label:
 
     def __init__(self, array: Any, name: str = "") -> None:
         self._name = name
-        self._dtype = getattr(array, "dtype", None) or type(array).__name__
-        self._shape = getattr(array, "shape", "?")
+        try:
+            self._dtype, self._shape = array.dtype, array.shape
+        except AttributeError:
+            self._dtype = getattr(array, "dtype", None) or type(array).__name__
+            self._shape = getattr(array, "shape", "?")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Label):

@@ -89,10 +89,8 @@ class QueueEntry(Ordering):
         task.dependences = ()  # also where there are none: what comes later follows it
         if recorder is not None:
             self._recorded = _recorded(region, own, marks)
-        if is_real:
-            if queue.place is not None and task.waits_in_stream_order:
-                task.queue = queue  # type: ignore[attr-defined]  # a DeviceTask: its work goes to the queue's stream
-            queue.count(task)
+        if is_real and queue.place is not None and task.waits_in_stream_order:
+            task.queue = queue  # type: ignore[attr-defined]  # a DeviceTask: its work goes to the queue's stream
 
     def recorded(self) -> Sequence[Dependence]:
         return self._recorded

@@ -384,7 +384,7 @@ def _queue(what: str, queue: Any, device: Any) -> Queue:
     place = scope.runtime.place(scope.frame(what), check_device(device))
     if place is None:
         raise ClauseError(f"{what}: the host has no streams; name a device")
-    return scope.runtime.queues.of(place, queue)
+    return scope.runtime.queues[place, queue]
 
 
 def current_task() -> Task | None:

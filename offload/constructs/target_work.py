@@ -69,14 +69,20 @@ class Known:
         """Refer to entries no more: what has gone keeps this until nobody holds a lock."""
         self.plan, self.views = None, []
 
-    def arguments(self, args: Sequence[Any]) -> list[Any] | None:
-        """Return what the body is given for these arguments; None where an array has been changed in place."""
+    def entry(self, args: Sequence[Any]) -> tuple[Plan | None, list[Any] | None]:
+        """Return the plan of the entry, and what the body is given for these arguments.
+
+        Both are None where the region is to be planned: nothing is known, or an array has been changed in place.
+        """
+        plan = self.plan  # first: another thread may have it forget all
+        if plan is None:
+            return None, None
         given = list(args)
         for slot, host, dtype, shape, array in self.views:
             if array.shape != shape or host.dtype is not dtype:
-                return None
+                return None, None
             given[slot] = array
-        return given
+        return plan, given
 
 
 class TargetWork(Work):
@@ -122,24 +128,29 @@ class TargetWork(Work):
         if self.takes_device_arrays and place.sets:
             given = [(place, array) for array in (*self.args, *self.kwargs.values()) if place.device.is_array(array)]
             touch(launch.gate, place, lane, given, given)
-        known = self._known
-        if known is not None and (plan_before := known.plan) is not None:
-            args = known.arguments(self.args)
-            changed = binding.may_change() if binding.changed is None else binding.changed
-            if args is not None and place.enter_again(plan_before, changed, lane):  # else it may have forgotten all
-                launch.plan, launch.args = plan_before, args
-                return None
         if not binding.items and not binding.privates:
             return None
+        before, views = self._known.entry(self.args) if self._known is not None else (None, None)
         own = []
         try:
-            for slot, private in binding.privates.items():  # before the maps: a failure here has changed nothing
-                own.append((slot, private, place.device.alloc(private.host.shape, private.host.dtype, lane.stream)))
-            changed = binding.may_change() if binding.changed is None else binding.changed
-            plan = place.enter(binding.items, lane, staged, self._counter, changed=changed, is_region=True)
+            if binding.privates:  # before the maps: a failure here has changed nothing
+                for slot, private in binding.privates.items():
+                    own.append((slot, private, place.device.alloc(private.host.shape, private.host.dtype, lane.stream)))
+            plan: Any = place.enter(
+                binding.items,
+                lane,
+                staged,
+                self._counter,
+                before=before,
+                changed=binding.may_change,
+                is_region=True,
+            )
         except BaseException:
             own.clear()  # the traceback refers to this frame, and would keep their memory
             raise
+        if plan is before:
+            launch.plan, launch.args = plan, views
+            return None
         args, kwargs = list(self.args), dict(self.kwargs) if self.kwargs else {}
         try:
             for slot, host, address, number in binding.arrays:
@@ -166,7 +177,7 @@ class TargetWork(Work):
             place.keep(lane, [array for *_, array in own])
             raise
         launch.plan, launch.args, launch.kwargs = plan, args, kwargs
-        return None if own else plan.point  # private copies have been put behind that
+        return None
 
     def settle(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
         place.settle(lane)
@@ -230,17 +241,24 @@ class TargetWork(Work):
             return
         binding = self._binding
         key, binding.key = binding.key, None
-        if plan.only_counts:
-            known = Known(binding, plan, launch.args) if key is not None else None
-            launch.point = place.leave(plan, lane, key, known)
-            if launch.point is not None:
-                return
+        remembers: tuple[Any, Known] | None = None
         unwritten: Sequence[MapItem] = ()
-        for item in self.items:
-            if item.map_type is _FROM:
-                unwritten = self._unwritten(plan, place)
-                break
-        launch.held, launch.point = place.exit(present_items(plan), lane, staged, self._counter, ends_region=True)
+        if not plan.only_counts:
+            for item in self.items:
+                if item.map_type is _FROM:
+                    unwritten = self._unwritten(plan, place)
+                    break
+        elif key is not None:
+            remembers = key, Known(binding, plan, launch.args)
+        launch.held, launch.point = place.exit(
+            plan.items if None not in plan.entries else present_items(plan),
+            lane,
+            staged,
+            self._counter,
+            region=plan,
+            ends_region=True,
+            remembers=remembers,
+        )
         launch.plan = None
         if not binding.privates:  # else the task keeps their memory by what the body was given
             launch.args, launch.kwargs = self.args, self.kwargs  # arrays that nobody has may be used again on the lane

@@ -26,6 +26,7 @@ from __future__ import annotations
 import threading
 from contextlib import suppress
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,6 +61,8 @@ if TYPE_CHECKING:
 BYTE = np.dtype("u1")
 """The dtype of buffers."""
 
+_host_of = attrgetter("host")
+
 
 class DataEnvironment:
     """The mappings of one device, and the constructs that change them."""
@@ -90,14 +93,26 @@ class DataEnvironment:
         staged: list[Any],
         counter: Counter = Counter.DYNAMIC,
         *,
-        changed: Sequence[int] = (),
+        before: Plan | None = None,
+        states: Sequence[object] | None = None,
+        changed: Callable[[], Sequence[int]] | None = None,
         is_region: bool = False,
-    ) -> Plan:
+    ) -> Plan | None:
         """Map the items of one construct and enqueue their copies-in. What is staged goes to ``staged``, empty yet.
 
-        The construct counts in ``counter``, and writes to the items of the numbers ``changed``. The plan's ``point`` is
-        where the copies end, unless they are staged; where it ``is_region``, and this launch will end it, the point may
-        be left unmarked.
+        The plan's ``point`` is where the copies end, unless they are staged, or it ``is_region``, which this launch
+        will end: then the end is marked when somebody asks (`DuePoint`).
+
+        Parameters
+        ----------
+        before : Plan, optional
+            What an entry of the same items has returned that only counted. It is carried out once more, and returned,
+            unless the entry would do more now.
+        states : sequence, optional
+            The items are in replica sets whose tables are to be in these states, and the region leaves them so. Where
+            they are not, or where the entry would do more than to count, nothing changes, and None is returned.
+        changed : callable, optional
+            Returns the numbers of the items that the construct writes to.
 
         Raises
         ------
@@ -105,87 +120,28 @@ class DataEnvironment:
             Nothing has changed.
         """
         with self.lock:
+            if before is not None and self.table.again(before, states):
+                for entry in before.counted:
+                    if entry.writes:
+                        self._follow(before, lane, prunes=states is not None)
+                        break
+                self._note_changed(before, changed, lane)
+                return before
             plan = self.table.enter(items, counter)
-            is_shared = bool(self.sets and replicas_of(plan.counted))
+            if states is not None and not (plan.only_counts and are_in(plan.entries, states)):
+                return None
+            is_shared = bool(states is None and self.sets and replicas_of(plan.counted))
             if not is_shared:
                 self._commit(entry_steps(plan, self.ledger), lane, staged)
-                for number in changed:
-                    entry = plan.entries[number]
-                    if entry is not None and entry not in plan.created:  # which the copies to it change
-                        entry.change(lane)
+                if plan.created != plan.counted:  # else it has what it makes, and nothing else
+                    self._note_changed(plan, changed, lane)
         if is_shared:
             plan = self._enter_shared(items, lane, staged, counter)
-            self.change([plan.entries[number] for number in changed], lane)
+            with self.lock:
+                self._note_changed(plan, changed, lane)
         if plan.writes:
             plan.point = self._carry_out(plan, lane, staged, is_region=is_region)
         return plan
-
-    def enter_as_before(
-        self, items: Sequence[MapItem], states: Sequence[object], lane: Lane, counter: Counter = Counter.DYNAMIC
-    ) -> Plan | None:
-        """Count items that are in replica sets whose tables are in these states, and leave them so; else return None.
-
-        Raises
-        ------
-        PutOffError
-            Nothing has changed.
-        """
-        with self.lock:
-            plan = self.table.enter(items, counter)
-            if not (plan.only_counts and are_in(plan.entries, states)):
-                return None
-            self._commit(entry_steps(plan, self.ledger), lane, [])
-            return plan
-
-    def enter_again(
-        self, plan: Plan, changed: Sequence[int], lane: Lane, states: Sequence[object] | None = None
-    ) -> bool:
-        """Carry out once more the entry of a region that has only counted, and that writes to some of its items.
-
-        With ``states`` they are in replica sets, whose tables are to be in these, as the region then leaves them.
-
-        Returns
-        -------
-        bool
-            False where it would do more now; then nothing has changed.
-
-        Raises
-        ------
-        PutOffError
-            Nothing has changed.
-        """
-        with self.lock:
-            if not self.table.again(plan, states):
-                return False
-            for entry in plan.counted:
-                if entry.writes:
-                    self._follow(plan, lane)
-                    if states is not None and self.ledger.may_query:
-                        entry.writes.prune(is_over)  # the gate is not told where copies from other devices end
-            entries = plan.entries
-            for number in changed:
-                entries[number].change(lane)  # type: ignore[union-attr]  # all are present
-        return True
-
-    def leave(self, plan: Plan, lane: Lane, key: Any = None, value: Any = None) -> Point | None:
-        """Undo what `enter` has done where that only counts: nothing to copy, and all stay present.
-
-        Remember a value by a key then, if one is given (`PresentTable.remember`).
-
-        Returns
-        -------
-        Point or None
-            The place on the lane up to which the entries are in use; None where there is more to do, and nothing has
-            changed.
-        """
-        with self.lock:
-            if not self.table.leave(plan):
-                return None
-            # The region has used what it found present up to here; nothing is copied, so that nothing has been open.
-            point = lane.mark()
-            self.ledger.release((lane, plan.uses, (), ()), point)
-            _ = self.table.remember(key, value) if key is not None else None  # it goes when the lock is free
-            return point
 
     def exit(
         self,
@@ -194,20 +150,24 @@ class DataEnvironment:
         staged: list[Any],
         counter: Counter = Counter.DYNAMIC,
         *,
+        region: Plan | None = None,
         ends_region: bool = False,
         finalizes: bool = False,
         may_be_put_off: bool = False,
+        remembers: tuple[Any, Any] | None = None,
     ) -> tuple[list[object], Point | None]:
         """Unmap the items of one construct and enqueue their copies-out.
 
         ``staged`` and ``counter`` are as for `enter`, ``ends_region`` and ``finalizes`` as for `PresentTable.exit`.
+        ``region`` is the entry of a region, if it is known: where that has only counted, and nothing goes, the exit
+        only counts, and remembers a value by a key (`PresentTable.remember`).
 
         Returns
         -------
         list
             What must live until the copies are done. What is unmapped comes first, as `Released`, if there is anything.
         Point or None
-            Where they end; None if they are staged, or nothing is in use any more.
+            Where they end, or the use of what stays; None if they are staged, or nothing is in use any more.
 
         Raises
         ------
@@ -218,6 +178,12 @@ class DataEnvironment:
             nothing has changed.
         """
         with self.lock:
+            if region is not None and self.table.leave(region):
+                # It has used what it found present up to here; nothing is copied, so that nothing has been open.
+                point = lane.mark()
+                self.ledger.release((lane, region.uses, (), ()), point)
+                _ = self.table.remember(*remembers) if remembers is not None else None  # it goes when the lock is free
+                return [], point
             plan = self.table.exit(items, counter, ends_region=ends_region, finalizes=finalizes)
             is_shared = bool(self.sets and replicas_of([*plan.removed, *[entry for _, entry in plan.copies]]))
             # Whoever holds this lock alone may not look into a replica set: `_exit_shared` takes all locks, and plans
@@ -231,8 +197,10 @@ class DataEnvironment:
         if is_shared:
             make = partial(self.table.exit, items, counter, ends_region=ends_region, finalizes=finalizes)
             plan = self._exit_shared(make, lane, staged, ends_region=ends_region, may_be_put_off=may_be_put_off)
-        point = self._carry_out(plan, lane, staged) if plan.copies_out or staged or plan.failures else plan.point
-        return [*self._released(plan.removed, lane, staged), *[item.host for item in items]], point
+        end = self._carry_out(plan, lane, staged) if plan.copies_out or staged or plan.failures else plan.point
+        held = self._released(plan.removed, lane, staged)
+        held += map(_host_of, items)
+        return held, end
 
     def update(
         self, items: Sequence[MapItem], lane: Lane, staged: list[Any], key: Any = None
@@ -355,8 +323,7 @@ class DataEnvironment:
     def _carry_out(self, plan: Plan, lane: Lane, staged: list[Any], *, is_region: bool = False) -> Point | None:
         """Carry out what a plan does outside of the lock; return where it ends, or None if copies are staged.
 
-        Where a copy fails, an entry is undone, and an exit ends as far as it has got. A region whose body only enqueues
-        leaves the end unmarked (`DuePoint`).
+        Where a copy fails, an entry is undone, and an exit ends as far as it has got.
         """
         try:
             if plan.copies_in or plan.zeroed:
@@ -367,10 +334,10 @@ class DataEnvironment:
                 raise_first(plan.failures)
             if staged:
                 return None
-            if is_region and not self.device.bodies_block:
+            if is_region:
                 self.settle(lane, DuePoint(lane))  # type: ignore[arg-type]  # a point too
                 return None
-            point = self.settle(lane) or plan.point
+            return self.settle(lane) or plan.point
         except BaseException:
             if plan.failures is None and plan.counter is not None:
                 with self.lock:  # while it is open: what has not been copied to is for nobody to find
@@ -380,8 +347,6 @@ class DataEnvironment:
             if plan.failures is not None:
                 self._finish_exit(plan, lane, staged)
             raise
-        # A body waits for its copies alone: where there are none, the region begins and ends in one step.
-        return point if plan.copies_in or plan.zeroed or not is_region else None
 
     def copy_in(self, plan: Plan, lane: Lane, staged: list[Any]) -> None:
         """Enqueue what fills new entries, and the copies to the device."""
@@ -412,13 +377,24 @@ class DataEnvironment:
             lane.stream.synchronize()
         Released(plan.removed, self.device).retire()
 
-    def _follow(self, plan: Plan, lane: Lane) -> None:
+    def _follow(self, plan: Plan, lane: Lane, *, prunes: bool) -> None:
         """Have a lane follow who writes what a plan that has counted uses, under the lock."""
         try:
             lane.wait_for(self.ledger.acquire(plan.uses))
         except BaseException:
             self.table.undo(plan)
             raise
+        if prunes and self.ledger.may_query:
+            for entry in plan.counted:
+                if entry.writes:
+                    entry.writes.prune(is_over)  # the gate is not told where copies from other devices end
+
+    def _note_changed(self, plan: Plan, changed: Callable[[], Sequence[int]] | None, lane: Lane) -> None:
+        """Take note that what is being launched may write to items that were present, under the lock."""
+        for number in changed() if changed is not None else ():
+            entry = plan.entries[number]
+            if entry is not None and entry not in plan.created:  # which the copies to it change
+                entry.change(lane)
 
     def allocate(self, created: Sequence[Entry], lane: Lane, spare: Released | None = None) -> list[Any]:
         """Return a buffer for each of these entries; raise `DeviceMemoryError` that names the one that has none.

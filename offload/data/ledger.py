@@ -62,8 +62,7 @@ class DuePoint:
     """A point that is marked when somebody asks for it: where a region's copies to its own storage end.
 
     Most regions are never asked, since their entries go with them. Until its launch ends the region has its lane for
-    itself, so a late mark is only further down the lane. Where bodies block, that would be after the body: there the
-    point is marked at once.
+    itself, so a late mark is only further down the lane.
     """
 
     __slots__ = ("_point", "lane")

@@ -32,6 +32,8 @@ class Plan:
     is_committed = False
     # Everything was present and nothing is copied: the entry counts up, and the exit counts down if the entries stay.
     only_counts = False
+    # Of an exit: an entry stays present.
+    is_kept = False
     # The parts that the construct uses: each entry, with the section that the item has in it.
     uses: Sequence[Part] = ()
 

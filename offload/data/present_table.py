@@ -157,17 +157,19 @@ class PresentTable:
             of ``plan.removed``.
         """
         created = plan.created
-        if (created or buffers) and len(buffers) != len(created):
+        try:
+            for entry, buffer in zip(created, buffers, strict=True):
+                entry.buffer = buffer
+        except ValueError:
             msg = f"{len(buffers)} buffers for {len(created)} new entries; give one for each of plan.created"
-            raise InternalError(msg)
+            raise InternalError(msg) from None
         if plan.is_committed or plan.version != self.version:
             msg = f"a plan for state {plan.version} of the table is committed in state {self.version}; plan anew"
             raise InternalError(msg)
         plan.is_committed = True
         self.version += 1
-        for entry, buffer in zip(created, buffers, strict=True):
+        for entry in created:
             self._generation = entry.generation = self._generation + 1
-            entry.buffer = buffer
             self._index.add(entry)
         if plan.counter is Counter.DYNAMIC:
             for entry in plan.counted:
@@ -225,7 +227,9 @@ class PresentTable:
                 continue
             dynamic, structured = entry.counts_after(counter, deletes=entry in deleted)
             counts.append((entry, dynamic, structured))
-            if not (dynamic or structured):
+            if dynamic or structured:
+                plan.is_kept = True
+            else:
                 removed.append(entry)
         # The data is copied back where its entry goes, or at each exit with `always`.
         gone = set(removed) if removed else ()

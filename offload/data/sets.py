@@ -118,21 +118,6 @@ class DeviceSet(NamedTuple):
                 raise
             return together
 
-    def leave(self, plan: Plan, lane: Lane) -> Point | None:
-        """Do what `DataEnvironment.leave` does on several places."""
-        if not plan.only_counts:
-            return None
-        places, plans = self.places, plan.plans
-        with locked(places):
-            if not all(at.table.stays(its_plan) for at, its_plan in zip(places, plans, strict=True)):
-                return None
-            for at, its_plan in zip(places, plans, strict=True):
-                at.table.leave(its_plan)
-            point = lane.mark()
-            for at, its_plan in zip(places, plans, strict=True):
-                at.ledger.release((lane, its_plan.uses, (), ()), point)
-            return point
-
     def undo(self, plan: Plan, lane: Lane) -> list[object]:
         """Do what `DataEnvironment.undo` does on several places."""
         with locked(self.places):
@@ -145,6 +130,7 @@ class DeviceSet(NamedTuple):
         staged: list[Any],
         counter: Counter,
         *,
+        region: Plan | None = None,
         ends_region: bool = False,
         finalizes: bool = False,
         may_be_put_off: bool = False,
@@ -156,6 +142,8 @@ class DeviceSet(NamedTuple):
         """
         places = self.places
         with locked(places):
+            if region is not None and (used := self._count_down(region, lane)) is not None:
+                return [], used
             if ends_region:
                 # An item that was deleted inside of the region, or whose set has ended, is over.
                 items = [item for item in items if _is_left(places, item, is_default=self.is_default)]
@@ -245,6 +233,18 @@ class DeviceSet(NamedTuple):
             _finish(places[0], lane, staged)
             raise_first(failures)
         return [entry.buffer for its_copies in copies for _, entry in its_copies] + [item.host for item in items], point
+
+    def _count_down(self, region: Plan, lane: Lane) -> Point | None:
+        """End a region that has only counted, if nothing goes: return up to where it has used all; None: do nothing."""
+        places, plans = self.places, region.plans
+        if not all(at.table.stays(its_plan) for at, its_plan in zip(places, plans, strict=True)):
+            return None
+        for at, its_plan in zip(places, plans, strict=True):
+            at.table.leave(its_plan)
+        point = lane.mark()
+        for at, its_plan in zip(places, plans, strict=True):
+            at.ledger.release((lane, its_plan.uses, (), ()), point)
+        return point
 
     def _count(self, items: Sequence[MapItem], lane: Lane, counter: Counter) -> Plan | None:
         """Count a construct whose items all are in sets of these places, and copy nothing; else do nothing: None."""

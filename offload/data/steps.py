@@ -73,7 +73,7 @@ def exit_steps(plan: Plan, ledger: Ledger, *, may_be_put_off: bool = False) -> P
     # What only counts down uses its storage, and waits for nobody.
     concerned = removed = plan.removed
     plan.copies_out = plan.copies
-    if plan.counts[len(removed) :]:  # not all goes
+    if plan.is_kept:
         gone = set(removed)
         plan.used = [
             (entry, item.section)

@@ -154,7 +154,7 @@ class Lane:
         if point is None or point.sequence < sequence:  # the device is lost, or a later one was noticed before
             return start_s, end_s
         self.passed = point.sequence, end_s
-        return max(start_s, ended_s), end_s
+        return ended_s if ended_s > start_s else start_s, end_s  # noqa: FURB136  # `max` would be called
 
     def __repr__(self) -> str:
         return f"<Lane {self.number} of {self.device.name}>"
@@ -187,10 +187,10 @@ class StreamPool:
                 return lane
         with self._lock:
             try:
-                if len(self.lanes) < POOL_SIZE:
-                    end = self.idle[0].end
-                    if end is None or end.event is not None:  # no question to the device: the gate has asked, or will
-                        return self._new()
+                end = self.idle[0].end
+                # No question to the device: the gate has asked, or will.
+                if (end is None or end.event is not None) and len(self.lanes) < POOL_SIZE:
+                    return self._new()
                 return self.idle.popleft()
             except IndexError:
                 return self._new() if len(self.lanes) < POOL_LIMIT else None

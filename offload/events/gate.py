@@ -3,7 +3,8 @@
 The points of a lane pass in order. A stream callback posts one wake-up; the completer thread then asks the events how
 far each stream has got. A lane has at most one callback, at its tail, and only if a thread waits for one of its points
 (*watched*) or for everything (*hurry*). Otherwise the completer polls. A launch adds its point without the lock: it
-owns the lane until then. All else happens under the lock. See docs/design/theory.md, "The gate".
+owns the lane until then. All else happens under the lock. A thread that waits for its own launch alone asks for the
+point before it adds it (`Gate.arrives`, `Gate.tell`): most have passed by then. See docs/design/theory.md, "The gate".
 """
 
 from __future__ import annotations
@@ -76,15 +77,16 @@ class Gate:
         """Tell ``item`` when the point, just marked on its lane, has passed."""
         point.item = item
         lane = point.lane
-        points = self._lanes.get(lane)
-        try:
-            is_last = points is not None and points[-1].sequence < point.sequence
-        except IndexError:
-            is_last = False  # it has just been emptied, and may be taken away
-        if is_last and not (watched or self._hurried or self._sleeps or self._is_sorting):
-            points.append(point)  # type: ignore[union-attr]  # there are some
-            if self._lanes.get(lane) is points or point.item is None:
-                return
+        if not watched:
+            points = self._lanes.get(lane)
+            try:
+                is_last = points is not None and points[-1].sequence < point.sequence
+            except IndexError:
+                is_last = False  # it has just been emptied, and may be taken away
+            if is_last and not (self._hurried or self._sleeps or self._is_sorting):
+                points.append(point)  # type: ignore[union-attr]  # there are some
+                if self._lanes.get(lane) is points or point.item is None:
+                    return
         with self._lock:
             points = self._lanes.get(lane)
             if points is None:
@@ -218,27 +220,40 @@ class Gate:
         return finished
 
     def arrives(self, point: GatePoint) -> bool:
-        """Tell the items of a lane up to a point that has been added, if it has passed; return whether it has."""
+        """Tell the items of a lane up to a point, if it has passed; return whether it has."""
         # For a thread that waits for that point alone, and as `look`: the lane is asked once, and the others not at
-        # all.
+        # all. The item of a point that has not been added is left to the caller (`tell`).
         event, lane = point.event, point.lane
         try:
             # Where the event has been recorded anew meanwhile, and has passed again, the point has passed too.
             if event is not None and not lane.device.passed(event):
                 return False
         except DeviceError:
+            is_added = point.item is not None
             self.look()
-            return True
-        with self._lock:
-            points = self._lanes.get(lane)
-            if points:
-                n_passed = 0
-                while n_passed < len(points) and points[n_passed].sequence <= point.sequence:
-                    n_passed += 1  # no iterator: others may be added meanwhile
-                self._take(lane, points, n_passed)
-            self._looks_in_vain = 0
-        self._tell()
+            return is_added
+        if lane in self._lanes:
+            with self._lock:
+                points = self._lanes.get(lane)
+                if points:
+                    n_passed = 0
+                    while n_passed < len(points) and points[n_passed].sequence <= point.sequence:
+                        n_passed += 1  # no iterator: others may be added meanwhile
+                    self._take(lane, points, n_passed)
+                self._looks_in_vain = 0
+            self._tell()
         return True
+
+    def tell(self, point: GatePoint, item: GateItem) -> None:
+        """Tell an item whose point has passed and has not been added: the caller has asked (`arrives`) instead."""
+        event, point.event = point.event, None  # nobody has to wait for it
+        if event is not None:
+            point.lane.device.reuse([event])
+        try:
+            item.passed(None)
+        except BaseException:
+            self._leave(item, None)
+            raise
 
     def _tell(self) -> None:
         """Tell what has passed."""

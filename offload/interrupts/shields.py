@@ -1,7 +1,7 @@
 """Shields: no interruption comes in between the library's own steps.
 
 A thread raises a *shield* while it carries out the library's steps. The shield notes an interruption in
-`Shielded.pending`; a wait delivers it between two steps (`Shield.check`), else the end of the outermost shield does. In
+`Shielded.pending`; a wait delivers it between two steps (`Shielded.check`), else the end of the outermost shield does. In
 a body an interruption is delivered at once. Raising a shield costs a few assignments: CPython runs handlers, raises
 sent exceptions and switches threads at calls and backward jumps only. See docs/design/theory.md, "Shields".
 """
@@ -67,6 +67,25 @@ class Shielded:
         """Whether the thread runs the program's code."""
         place = self.place
         return place is None or place.in_body
+
+    def check(self) -> None:
+        """Deliver the interruptions that have arrived; raise what they raise. Only between two steps under a shield."""
+        if not self.pending:
+            return
+        place = self.place
+        place.in_body = True  # a handler may call constructs, and wait
+        try:
+            _deliver(self)
+        finally:
+            place.in_body = False
+
+    def caught(self) -> BaseException | None:
+        """Do what `check` does, but return what an interruption raises."""
+        try:
+            self.check()
+        except BaseException as error:  # noqa: BLE001  # the caller raises it
+            return error
+        return None
 
 
 # The records of all threads that have used the library, by `threading.get_ident`.
@@ -137,26 +156,6 @@ class Shield:
                 run()
 
         return shielded
-
-    def check(self) -> None:
-        """Deliver the interruptions that have arrived; raise what they raise. Only between two steps."""
-        thread = self.thread
-        if not thread.pending:
-            return
-        place = thread.place
-        place.in_body = True  # a handler may call constructs, and wait
-        try:
-            _deliver(thread)
-        finally:
-            place.in_body = False
-
-    def caught(self) -> BaseException | None:
-        """Do what `check` does, but return what an interruption raises."""
-        try:
-            self.check()
-        except BaseException as error:  # noqa: BLE001  # the caller raises it
-            return error
-        return None
 
 
 def _deliver(thread: Shielded) -> None:

@@ -61,20 +61,13 @@ class SetWork(TargetWork):
     places: tuple[DevicePlace, ...]  # the primary's first
 
     def begin(self, launch: Any, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        binding, known = self._binding, self._known
-        settled = binding.settled
+        settled = self._binding.settled
         if settled is not None:
             places, words, chooser, states = settled
             if (chooser.chosen or chooser.resting) == "single" and places == self.places and words == self.words:
                 launch.device_nums = (place.device.number,)
                 chooser.latest, chooser.sent_nbytes = "single", 0
-                changed = binding.may_change() if binding.changed is None else binding.changed
-                if known is not None and (before := known.plan) is not None:
-                    args = known.arguments(self.args)
-                    if args is not None and place.enter_again(before, changed, lane, states):
-                        launch.plan, launch.args = before, args
-                        return
-                if self._begin_alone(launch, place, lane, states, changed):
+                if self._begin_alone(launch, place, lane, states):
                     return
                 launch.device_nums = ()
         elif self._is_best_alone(place):
@@ -109,15 +102,18 @@ class SetWork(TargetWork):
         sent_nbytes = (len(self.places) - 1) * sum([item.section.nbytes for item in self.items])
         return chooser.is_best_alone(sent_nbytes)
 
-    def _begin_alone(
-        self, launch: Any, place: DevicePlace, lane: Lane, states: Sequence[State], changed: Sequence[int]
-    ) -> bool:
+    def _begin_alone(self, launch: Any, place: DevicePlace, lane: Lane, states: Sequence[State]) -> bool:
         """Begin as a loop on the first device does, if tables are in these states, and so stay in them."""
         binding = self._binding
-        plan = place.enter_as_before(binding.items, states, lane, self._counter)
+        before, views = self._known.entry(self.args) if self._known is not None else (None, None)
+        plan = place.enter(
+            binding.items, lane, [], self._counter, before=before, states=states, changed=binding.may_change
+        )
         if plan is None:
             return False
-        place.change([plan.entries[number] for number in changed], lane)
+        if plan is before:
+            launch.plan, launch.args = before, views
+            return True
         args, kwargs = list(self.args), dict(self.kwargs)
         for slot, host, address, number in binding.arrays:
             put(args, kwargs, slot, self._view(plan, place, lane, number, host, address))
@@ -151,14 +147,15 @@ class SetWork(TargetWork):
         if plan is None or plan.on is None:  # a loop of numbers has no plan
             super().end(launch, place, lane, staged)
             return
-        launch.point = plan.on.leave(plan, lane)
-        if launch.point is not None:
+        items = present_items(plan)
+        held, launch.point = plan.on.exit(items, lane, staged, self._counter, region=plan, ends_region=True)
+        if not held:  # nothing goes
             launch.body.settle(binding, plan)
             if binding.key is not None and self._known is None:  # which stays, for the end of a call on one device
                 with place.lock:
                     _ = place.table.remember(binding.key, Known(binding))
         else:
-            launch.held, launch.point = plan.on.exit(present_items(plan), lane, staged, self._counter, ends_region=True)
+            launch.held = held
             launch.spread(self.places[1:])
 
     def abort(self, launch: Any, place: DevicePlace, lane: Lane) -> None:

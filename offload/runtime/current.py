@@ -41,19 +41,20 @@ scope_in_context = current_scope.get
 def here() -> Scope:
     """Return what the calling thread is doing for the current runtime."""
     scope = scope_in_context()
-    if scope is not None:
-        if scope.thread == threading.get_ident():
-            return scope
-        if not scope.runtime.engine.is_closed:
-            return scope.runtime.scope()
-    return registry.latest(Runtime).scope()  # as `current_runtime` does, whose call each construct would pay for
+    if scope is not None and scope.thread == threading.get_ident():
+        return scope
+    return elsewhere(scope)
 
 
 def elsewhere(scope: Scope | None) -> Scope:
     """Return what `here` returns where the context has no scope, or this one, which is another thread's."""
     if scope is not None and not scope.runtime.engine.is_closed:
         return scope.runtime.scope()
-    return registry.latest(Runtime).scope()
+    try:
+        runtime: Any = registry.runtimes[-1]  # as `latest` does, whose call each construct would pay for
+    except IndexError:
+        runtime = registry.latest(Runtime)
+    return runtime.scope()  # type: ignore[no-any-return]  # of a runtime
 
 
 def current_runtime() -> Runtime:

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 from offload.errors import RuntimeClosedError
 from offload.interrupts.finalizers import put_off
 from offload.interrupts.frames import caller
-from offload.interrupts.shields import Shield, in_one_piece, is_interruption, late, lower_shield, raise_shield
+from offload.interrupts.shields import in_one_piece, is_interruption, late, lower_shield, raise_shield
 from offload.tasks.depend import Followed
-from offload.tasks.engine import MANY_LIVE
+from offload.tasks.engine import MANY_LIVE, stays
 from offload.tasks.failures import see
 from offload.tasks.goals import Goal, TaskEnd
+from offload.tasks.presence import Entered
 from offload.tasks.region import FINAL, RECORDS
 from offload.tasks.states import TaskState
 from offload.tasks.task import Task
-from offload.tasks.waiting import attend, wait_within
+from offload.tasks.waiting import Wait, attend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -238,27 +239,37 @@ def _run(scope: Scope, thread: Shielded, task: Task, depend: Sequence[Any]) -> B
 
     Whoever calls this has the shield of this thread up, raises the failure, and says that it has been seen.
     """
-    engine = scope.runtime.engine
+    runtime = scope.runtime
+    engine = runtime.engine
+    item: Any = task  # of the gate, which tells device tasks only
     helps = scope.task is not None  # else a worker will: a user may hold a lock across the construct
     task.owner = scope.parker
-    task.special = True
-    if engine.submit(task, depend, task.orderings, task.follows):
-        task.is_ready = True
+    task.special = task.is_asked = True
     try:
-        while not (task.finished or task.state_ is TaskState.DETACHED):
-            if task.is_ready:
-                if put_off.calls:
-                    put_off.carry_out()  # it may be what a launch without memory is to be tried again for
-                task.is_ready = False
-                engine.begin_undeferred(task, scope)
-                if engine.arrives is not None and task.launched and not task.finished:
-                    attend(engine, scope, (task,), helps=helps)
-                continue
-            shield = Shield(scope)
-            shield.thread = thread
-            wait_within(shield, engine, scope, _Encounter(task), helps=helps)
+        with Entered(scope):
+            if engine.submit(task, depend, task.orderings, task.follows):
+                task.is_ready = True
+            while not (task.finished or task.state_ is TaskState.DETACHED):
+                if task.is_ready:
+                    if put_off.calls:
+                        put_off.carry_out()  # it may be what a launch without memory is to be tried again for
+                    task.is_ready = False
+                    engine.run(scope, task, goes_on=stays)
+                elif task.launched and task.is_asked:
+                    has_passed = attend(engine, scope, (task,), helps=helps)
+                    task.is_asked = False
+                    if has_passed:
+                        runtime.gate.tell(task.point, item)
+                    else:
+                        runtime.gate.add(task.point, item, watched=True)
+                else:
+                    Wait(engine, scope, _Encounter(task), thread, helps=helps).run()
     except BaseException:
         engine.disown(task)
+        if task.is_asked:
+            task.is_asked = False
+            if task.launched:
+                runtime.gate.add(task.point, item)
         raise
     return task.failure
 
@@ -266,8 +277,13 @@ def _run(scope: Scope, thread: Shielded, task: Task, depend: Sequence[Any]) -> B
 class _Encounter(TaskEnd):
     """The next thing to do for an undeferred task, or its end; both wake its owner, who waits for them."""
 
-    __slots__ = ()
+    __slots__ = ("hurries",)
     calls = False
+
+    def __init__(self, task: Task) -> None:
+        self.tasks = (task,)
+        self.sets = ()
+        self.hurries = not task.launched  # else the gate watches its point
 
     def done(self) -> bool:
         task: Any = self.tasks[0]

@@ -190,13 +190,13 @@ class DeviceTask(Task):
         if staged:
             self._stage(staged, has_run=False)
             return False
-        if self.body is None or not device.bodies_block or (self.owner is not None and self._waits_alone(points, lane)):
+        if self.body is None or not device.bodies_block:
             return True
+        if self.owner is not None and self.frame.task is None and not points:
+            end = lane.end
+            if end is None or end.event is None:
+                return True  # who waits has nothing else to do than to wait, in the body, for the copies of this call
         return not BodyStart.holds(self, lane, reached)
-
-    def _waits_alone(self, points: Sequence[Point], lane: Lane) -> bool:
-        """Tell whether the body of a call that waits may do so: for its own copies only, with nothing else to do."""
-        return not points and self.frame.task is None and (lane.end is None or lane.end.event is None)
 
     def _may_find_memory(self, ended: int) -> bool:
         """Tell whether another try is worth it: something has ended since, or garbage has just been collected."""
@@ -281,7 +281,7 @@ class DeviceTask(Task):
         return self._mark(engine)
 
     def _mark(self, engine: Runner[Task]) -> Task | None:
-        """Note where the work ends, and give the lane back."""
+        """Note where the work ends, of which the gate tells unless the owner asks, and give the lane back."""
         lane: Any = self.lane
         try:
             point = self.point
@@ -293,8 +293,11 @@ class DeviceTask(Task):
             return None
         self.launched = True
         self.state_ = _LAUNCHED  # before the gate may say that it is complete
+        if self.is_asked:
+            lane.release(point)
+            return engine.release_early(self) if self.early else None
         gate = self.construct.runtime.gate
-        watched = self._is_watched or bool(self.successors)  # an owner waits, and sees to it by itself
+        watched = self._is_watched or bool(self.successors)
         try:
             gate.add(point, self, watched=watched)
         finally:
@@ -376,8 +379,9 @@ class DeviceTask(Task):
         place.ended += 1
         place.in_flight.discard(self)
         others = self.other_places
-        if others:
-            self._leave(others)
+        for each in others:
+            each.ended += 1
+            each.in_flight.discard(self)
         engine.activity += 1
         following = engine.finish(self, failure)  # as `finish_elsewhere` does, whose call each launch would pay for
         if following is not None:
@@ -394,9 +398,3 @@ class DeviceTask(Task):
             self.device_nums = (self.device_num, *[place.device.number for place in places])
         for place in places:
             place.in_flight.add(self)
-
-    def _leave(self, places: Sequence[DevicePlace]) -> None:
-        """Take note, for other places, that the work has passed."""
-        for place in places:
-            place.ended += 1
-            place.in_flight.discard(self)

@@ -127,10 +127,13 @@ class Queue:
         return self.tail if recorder is None or recorder.executes else self._recorded.get(recorder)
 
     def append(self, mark: Mark, frame: Region) -> Mark | None:
-        """Put a mark behind that of the last operation, and return that."""
+        """Put a mark behind the last one, and return that; `count` its task unless that is recorded only."""
         recorder = frame.recorder
         if recorder is None or recorder.executes:
             mark.before, self.tail = self.tail, mark  # no thread comes in between: there is no call
+            self._tasks.append(mark.task)  # type: ignore[arg-type]  # it has been made
+            if len(self._tasks) > self._limit:
+                self._sweep()
             return mark.before
         with self._lock:
             before = mark.before = self._recorded.get(recorder)
@@ -139,12 +142,15 @@ class Queue:
 
     def count(self, task: Task) -> None:
         """Count a task among what has to be complete before the queue is."""
-        tasks = self._tasks
-        tasks.append(ref(task))
-        if len(tasks) > self._limit:
-            with self._lock:
-                self._prune()
-                self._limit = max(_FEW, 2 * len(tasks))
+        self._tasks.append(ref(task))
+        if len(self._tasks) > self._limit:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Forget the operations that are complete, as there are many."""
+        with self._lock:
+            self._prune()
+            self._limit = max(_FEW, 2 * len(self._tasks))
 
     def unfinished(self) -> list[Task]:
         """Return the operations that are not complete, in order; some may be, as of two replays at a time."""
@@ -260,8 +266,8 @@ def _alive(references: Iterable[ref[Task]]) -> list[Task]:
     return [task for reference in tuple(references) if (task := reference()) is not None]
 
 
-class Queues:
-    """The queues of a runtime.
+class Queues(dict[tuple["DevicePlace | None", int], Queue]):
+    """The queues of a runtime, by device (None: the host) and number; the first look-up of one makes it.
 
     Attributes
     ----------
@@ -272,27 +278,24 @@ class Queues:
     """
 
     def __init__(self) -> None:
-        self._queues: dict[tuple[DevicePlace | None, int], Queue] = {}
+        super().__init__()
         self._lock = threading.Lock()
         self.local = threading.local()
         self.presences: dict[Any, Any] = {}
 
-    def of(self, place: DevicePlace | None, number: int) -> Queue:
-        """Return a queue of a device, or of the host."""
-        queue = self._queues.get((place, number))
-        if queue is None:
-            with self._lock:
-                queue = self._queues.get((place, number))
-                if queue is None:
-                    queue = self._queues[place, number] = Queue(place, number)
+    def __missing__(self, key: tuple[DevicePlace | None, int]) -> Queue:
+        with self._lock:
+            queue = self.get(key)  # another thread may have been quicker
+            if queue is None:
+                queue = self[key] = Queue(*key)
         return queue
 
     def known(self, place: DevicePlace | None) -> list[Queue]:
         """Return the queues of a device that have been used."""
-        return [queue for (at, _), queue in self._queues.copy().items() if at is place]
+        return [queue for (at, _), queue in self.copy().items() if at is place]
 
     def close(self) -> None:
-        for queue in self._queues.values():
+        for queue in self.values():
             queue.close()
-        self._queues.clear()
+        self.clear()
         self.presences.clear()

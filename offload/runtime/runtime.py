@@ -43,6 +43,7 @@ from offload.runtime.settings import DisplayEnv, Settings, TargetOffload, format
 from offload.tasks.engine import Engine
 from offload.tasks.goals import Goal, TaskEnd
 from offload.tasks.parker import Parker
+from offload.tasks.presence import Entered
 from offload.tasks.region import Inherited, Region
 from offload.tasks.scope import Scope, current_scope
 from offload.tasks.site import line_of
@@ -355,8 +356,9 @@ class Runtime:
     # -- threads, and their waits ----------------------------------------------------------------------
     def scope(self) -> RuntimeScope:
         """Return what the calling thread is doing for this runtime."""
-        scope: RuntimeScope | None = getattr(self._local, "scope", None)
-        if scope is None:
+        try:
+            scope: RuntimeScope = self._local.scope
+        except AttributeError:  # the thread has not used this runtime
             frame = Region(None, Inherited(self.default_device, is_final=not self.defers))
             scope = RuntimeScope(self, frame)
             self._roots[frame] = threading.current_thread()  # first: the end of the runtime waits for these
@@ -431,10 +433,11 @@ class Runtime:
         with Shield(scope) as shield:  # also for failures that nobody else will raise
             try:
                 while goal.is_left() or (put_off.calls and put_off.is_due):
-                    wait_within(shield, self.engine, scope, goal)
+                    with Entered(scope):
+                        wait_within(shield.thread, self.engine, scope, goal)
                     if put_off.calls:
                         put_off.carry_out()  # what the last task held, and what that asked for
-                shield.check()  # before the failures count as seen
+                shield.thread.check()  # before the failures count as seen
                 goal.raise_failures(self.engine.take_failures)
             finally:
                 goal.let_go()

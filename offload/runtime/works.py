@@ -193,7 +193,8 @@ class EnterDataWork(DataWork):
         self.counter = counter
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        plan = launch.plan = (self.on or place).enter(self.items, lane, staged, self.counter)
+        plan: Any = (self.on or place).enter(self.items, lane, staged, self.counter)
+        launch.plan = plan
         launch.point = plan.point
         for each in plan.plans:
             self.note_call(launch, each)

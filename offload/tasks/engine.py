@@ -92,7 +92,7 @@ def _all_of(looks: Sequence[Callable[[], object]]) -> Callable[[], object] | Non
     return look
 
 
-def _stays(_: Task) -> bool:
+def stays(_: Task) -> bool:
     """Say that the thread runs nothing else."""
     return False
 
@@ -169,13 +169,14 @@ class Engine:
         # Called while a thread is parked in a wait, so that completions are noticed soon.
         self.hurry: Callable[[], None] = nothing
         self.relax: Callable[[], None] = nothing
-        # Let a waiting thread look for completions itself, of all or of one; None where it cannot.
+        # Lets a waiting thread look for completions itself, as long as it likes; None where it is to sleep.
         self.look: Callable[[], object] | None = None
+        # Lets it ask whether one launched task has got to its end.
         self.arrives: Callable[[Any], bool] | None = None
         if completions is not None:
-            self.hurry, self.relax = completions.hurry, completions.relax
+            self.hurry, self.relax, self.arrives = completions.hurry, completions.relax, completions.arrives
             if waits_look:
-                self.look, self.arrives = completions.look, completions.arrives
+                self.look = completions.look
         self._looks: Sequence[Callable[[], object]] = () if self.look is None else (self.look,)
         # What threads copy at the moment: a thread that waits leaves the GIL to them.
         self.staging: set[Any] = set()
@@ -495,19 +496,11 @@ class Engine:
 
         A body that blocks never runs here.
         """
-        if scope_in_context() is scope and running_loop() is None:  # as `is_entered` says it
+        if scope_in_context() is scope and running_loop() is None:  # `Entered` would change nothing
             self.run(scope, task, goes_on=_ONLY_ENQUEUES)
             return
         with Entered(scope):
             self.run(scope, task, goes_on=_ONLY_ENQUEUES)
-
-    def begin_undeferred(self, task: Task, scope: Scope) -> None:
-        """Do the next thing that an undeferred task has to do, on the thread that encountered it, and nothing else."""
-        if scope_in_context() is scope and running_loop() is None:  # the same
-            self.run(scope, task, goes_on=_stays)
-            return
-        with Entered(scope):
-            self.run(scope, task, goes_on=_stays)
 
     # -- the ends of tasks ---------------------------------------------------------------------------
     def hinders(self, task: Task) -> bool:
@@ -589,7 +582,9 @@ class Engine:
             children.leave(task)
         group = task.inherited.group
         if group is not None:
-            group.leave(task)
+            group.live.discard(task)
+            if group.waiters:
+                group.leave(task)
         if task.special:
             if task.owner is not None:
                 task.owner.unpark()
@@ -650,8 +645,8 @@ class Engine:
     # -- waits ---------------------------------------------------------------------------------------
     def wait(self, scope: Scope, goal: Goal, *, helps: bool = True) -> None:
         """Block until a goal is reached, running ready tasks meanwhile; `Wait` says how."""
-        with Shield(scope) as shield:
-            wait_within(shield, self, scope, goal, helps=helps)
+        with Shield(scope) as shield, Entered(scope):
+            wait_within(shield.thread, self, scope, goal, helps=helps)
 
     def attend_to(self, look: Callable[[], object]) -> None:
         """Have threads that wait call ``look`` as well, until `forgo`."""

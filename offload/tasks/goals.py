@@ -45,6 +45,8 @@ class Goal:
 
     calls = True
     """Whether the tasks wake who waits; else whatever reaches the goal does so, and messages tell of the tasks."""
+    hurries = True
+    """Whether the ends of all device work are to be noticed soon meanwhile: any may be what the goal waits for."""
 
     def __init__(self, what: object, tasks: Sequence[Handle] = ()) -> None:
         self.what = what

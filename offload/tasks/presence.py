@@ -25,15 +25,12 @@ def running_loop() -> Any:
     global _look  # noqa: PLW0603  # found once
     if _look is None:
         events = sys.modules.get("asyncio.events")
+        if events is None:
+            return None
         _look = getattr(events, "_get_running_loop", None)  # None while another thread imports it
         if _look is None:
             return None
     return _look()
-
-
-def is_entered(scope: Scope) -> bool:
-    """Tell whether `Entered` would change nothing."""
-    return scope_in_context() is scope and running_loop() is None
 
 
 class Entered:

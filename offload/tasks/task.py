@@ -109,6 +109,8 @@ class Task:
     """Whether it undoes what the beginning of a region did, so that no cancellation may discard it."""
     event: Any = None  # of the clause ``detach``: its fulfilment completes the task
     is_final = False  # what its body generates is included
+    is_asked = False
+    """Whether its owner asks for the end of its launch, of which the gate then knows nothing."""
     is_ready = False  # its owner may go on with it; changed under the lock of the engine
     lane: Any = None  # where on its place the work of a device task goes, from its launch on
     label: str | None = None  # what ``name=`` said

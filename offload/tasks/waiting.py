@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 from offload.errors import UsageError
 from offload.interrupts.finalizers import put_off
 from offload.interrupts.shields import make_room
-from offload.tasks.presence import Entered, is_entered
 from offload.tasks.stories import tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from offload.interrupts.shields import Shield
+    from offload.interrupts.shields import Shielded
     from offload.tasks.goals import Goal
     from offload.tasks.protocols import Pool
     from offload.tasks.region import AnyTask
@@ -32,7 +31,7 @@ _FRAMES = 50
 """Python's frames that a nested wait must have left: its limit is told before a task is taken, which would be lost."""
 
 _SOON_S = 50e-6
-"""How long a thread looks for the ends of launched tasks, before it waits as for everything else."""
+"""How long a thread asks for the ends of launched tasks, before it waits as for everything else."""
 
 _TAKEN_S = 10e-6
 """How long a pause of no length takes at least in which another thread had the GIL; it takes 1 µs otherwise."""
@@ -40,6 +39,8 @@ _TAKEN_S = 10e-6
 
 class Wait:
     """A thread that blocks until a goal is reached, running ready tasks meanwhile.
+
+    The thread has entered its scope (`offload.tasks.presence.Entered`), and its shield is up.
 
     Parameters
     ----------
@@ -49,8 +50,8 @@ class Wait:
         What the calling thread does.
     goal : Goal
         What it waits for; where nothing has moved for ``hang_s`` seconds, a message tells of it.
-    shield : Shield
-        That around the wait.
+    thread : Shielded
+        The calling thread, as far as interruptions concern it.
     helps : bool
         Whether this thread may run tasks: inside of a task only what the region generated. Without workers
         it always does.
@@ -61,7 +62,7 @@ class Wait:
         engine: Pool[Task],
         scope: Scope,
         goal: Goal,
-        shield: Shield,
+        thread: Shielded,
         *,
         helps: bool,
     ) -> None:
@@ -75,7 +76,7 @@ class Wait:
         self._within = scope.frame(goal) if scope.task is not None else None
         self._helps = helps or not engine.threads
         self._is_attended = False  # there was no use in it, just now
-        self._shield = shield
+        self._thread = thread
         self._blocked: Any = None  # while there are coroutines: what sees that the wait can end
 
     def run(self) -> None:
@@ -91,36 +92,34 @@ class Wait:
             The goal depends on coroutines of a loop that this thread runs. At the end of the process, where
             nothing has moved for ``hang_s`` seconds.
         """
-        engine = self._engine
-        if self._scope.depth:
+        engine, scope, goal = self._engine, self._scope, self._goal
+        if scope.depth:
             self._make_room()
-        try:
-            if not self._attend_first():
-                self._run()
-        finally:
-            if engine.ready or engine.takers:  # by a wake-up that was meant for a task, or a task left to this thread
-                engine.leave_work()
-
-    def _run(self) -> None:
-        """Block in earnest: have the goal wake this thread, and run tasks until it is reached."""
-        engine, scope = self._engine, self._scope
         wake = scope.parker.unpark
-        self._goal.call(wake, engine.lock)
-        if engine.coroutines is not None:
-            self._blocked = engine.coroutines.wait(scope, self._goal, blocks=True)
-        scope.depth += 1
+        is_told = goal.calls or goal.sets
         try:
-            with Entered(scope):
+            if engine.look is not None and self._attend_first():
+                return
+            if is_told:
+                goal.call(wake, engine.lock)
+            if engine.coroutines is not None:
+                self._blocked = engine.coroutines.wait(scope, goal, blocks=True)
+            scope.depth += 1
+            try:
                 if self._blocked is not None:
                     self._look()
                 self._loop()
+            finally:
+                scope.depth -= 1
+                if self._blocked is not None:
+                    self._blocked.end()
+                if is_told:
+                    goal.leave(wake, engine.lock)
+                if scope.depth:
+                    wake()  # the wait around this one, where a signal handler has this: it may have taken its wake-up
         finally:
-            scope.depth -= 1
-            if self._blocked is not None:
-                self._blocked.end()
-            self._goal.leave(wake, engine.lock)
-            if scope.depth:
-                wake()  # the wait around this one, where a signal handler has this: it may have taken its wake-up
+            if engine.ready or engine.takers:  # by a wake-up that was meant for a task, or a task left to this thread
+                engine.leave_work()
 
     def _make_room(self) -> None:
         try:
@@ -136,7 +135,7 @@ class Wait:
         if self._goal.done():
             return True
         engine = self._engine
-        if engine.look is None or not is_entered(self._scope) or (self._helps and engine.has_work(self._within)):
+        if self._helps and engine.has_work(self._within):
             return False
         self._scope.depth += 1  # callbacks may wait
         try:
@@ -148,39 +147,41 @@ class Wait:
     def _loop(self) -> None:
         engine, within, parker, done = self._engine, self._within, self._scope.parker, self._goal.done
         waiting: Any = engine.parked if within is None else engine.nested
-        thread = self._shield.thread
+        thread = self._thread
         while not done():
             if thread.pending:
-                self._shield.check()
-            if self._helps and put_off.calls and put_off.is_due:
+                thread.check()
+            if not self._helps:
+                self._park()
+                continue
+            if put_off.calls and put_off.is_due:
                 put_off.carry_out()
                 continue
-            if self._helps and not engine.run(self._scope, None, 1, within=within, pending=thread.pending):
+            if not engine.run(self._scope, None, 1, within=within, pending=thread.pending):
                 continue
             try:
-                if self._helps:
-                    waiting.append(parker)
+                waiting.append(parker)
                 # Again: what came between the last look and being listed has woken nobody.
-                if not done() and not (self._helps and ((put_off.calls and put_off.is_due) or engine.has_work(within))):
+                if not (done() or (put_off.calls and put_off.is_due) or engine.has_work(within)):
                     self._park()
             finally:
-                if self._helps:
-                    engine.unlist(parker) if within is None else engine.nested.remove(parker)
+                engine.unlist(parker) if within is None else engine.nested.remove(parker)
 
     def _park(self) -> None:
         engine = self._engine
         is_attended, self._is_attended = self._is_attended, False
         if engine.look is not None and not is_attended and self._attend():
             return
-        engine.hurry()
+        hurries = self._goal.hurries
+        if hurries:
+            engine.hurry()
         try:
             while True:
                 if self._blocked is not None:
                     self._look()
                 before = engine.activity
                 if self._scope.parker.park(engine.hang_s):
-                    interruption = self._shield.caught()
-                    if interruption is not None:
+                    if self._thread.pending and (interruption := self._thread.caught()) is not None:
                         self._tell("was interrupted")
                         try:
                             raise interruption
@@ -194,11 +195,12 @@ class Wait:
                         engine.given_up.append(error)
                         raise error
         finally:
-            engine.relax()
+            if hurries:
+                engine.relax()
 
     def _attend(self) -> bool:
         """Look for completions for a moment, as to be woken takes longer; return whether something has come of it."""
-        engine, done, thread = self._engine, self._goal.done, self._shield.thread
+        engine, done, thread = self._engine, self._goal.done, self._thread
         look = engine.look
         if look is None:  # another thread has just ended what there was to look for
             return False
@@ -234,33 +236,34 @@ class Wait:
         tell(self._goal, what_happened)
 
 
-def wait_within(shield: Shield, engine: Pool[Any], scope: Scope, goal: Goal, *, helps: bool = True) -> None:
-    """Block until a goal is reached, running ready tasks meanwhile, within a shield that is up; `Wait` says how."""
-    if engine.arrives is not None and (launched := goal.launched()):
+def wait_within(thread: Shielded, engine: Pool[Any], scope: Scope, goal: Goal, *, helps: bool = True) -> None:
+    """Block until a goal is reached, running ready tasks meanwhile; `Wait` says how, and what the caller has done."""
+    if engine.look is not None and (launched := goal.launched()):
         attend(engine, scope, launched, helps=helps)
         if goal.done():
             return
-    Wait(engine, scope, goal, shield, helps=helps).run()
+    Wait(engine, scope, goal, thread, helps=helps).run()
 
 
-def attend(engine: Pool[Any], scope: Scope, tasks: Sequence[AnyTask], *, helps: bool) -> None:
-    """Look for the ends of launched tasks, for a moment, if this thread has nothing else to do meanwhile.
+def attend(engine: Pool[Any], scope: Scope, tasks: Sequence[AnyTask], *, helps: bool) -> bool:
+    """Ask for the ends of launched tasks, if this thread has nothing else to do meanwhile; return whether all are over.
 
-    Kernels and small copies end so soon that what a `Wait` prepares would take longer. That does the rest, and all of
-    it where there is more to do: tasks with which the wait ``helps``, what finalizers ask for, copies that need the
-    GIL. Where waits do not look there is nothing to attend to.
+    Kernels and small copies end so soon that what a `Wait` prepares would take longer: where waits look, the thread
+    asks for a moment, else once. The `Wait` does the rest, and all of it where there is more to do: tasks with which
+    it ``helps``, what finalizers ask for, copies that need the GIL.
     """
-    arrives = engine.arrives
-    if arrives is None or engine.staging or put_off.calls or scope.depth or scope.is_completer:
-        return
-    if (engine.ready and (helps or not engine.threads)) or not is_entered(scope):
-        return
+    if engine.staging or put_off.calls or scope.depth or scope.is_completer:
+        return False
+    if engine.ready and (helps or not engine.threads):
+        return False
+    arrives: Any = engine.arrives  # something finds out about device work, or no task would be launched
     scope.depth = 1  # callbacks may wait
     try:
-        until_s = perf_counter() + _SOON_S
+        until_s = perf_counter() + _SOON_S if engine.look is not None else 0.0
         for task in tasks:
             while not (task.finished or arrives(task.point)):
-                if perf_counter() >= until_s:
-                    return
+                if not until_s or perf_counter() >= until_s:
+                    return False
     finally:
         scope.depth = 0
+    return True

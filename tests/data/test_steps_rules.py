@@ -143,8 +143,7 @@ class World:
             if name == "kernel":
                 for item in found:
                     item.present = False
-                if environment.leave(plan, lane) is None:
-                    environment.exit(found, lane, [], ends_region=True)
+                environment.exit(found, lane, [], region=plan, ends_region=True)
         return [call for call in self.device.calls if call[0] in ACTS]
 
     def at(self, entry, storage):

@@ -566,13 +566,15 @@ def test_a_settled_call_is_an_ordinary_one(monkeypatch, is_acc):
     """Calls of one device's alone enter as a loop without ``devices=`` does, until arrays are laid out otherwise."""
     clauses = {"async_": 1} if is_acc else {"nowait": True, "depend": [omp.in_("a"), omp.inout("b")]}
     loop = (acc.parallel_loop if is_acc else omp.target_loop)(halo.python, devices="all", filter="never", **clauses)
-    a, b, entered, right = np.arange(24.0) % 7, np.zeros(24), [], DevicePlace.enter_again
+    a, b, entered, right = np.arange(24.0) % 7, np.zeros(24), [], DevicePlace.enter
 
-    def enter_again(self, *args):
-        entered.append(right(self, *args))
-        return entered[-1]
+    def enter(self, *args, before=None, **kwargs):
+        plan = right(self, *args, before=before, **kwargs)
+        if before is not None:
+            entered.append(plan is before)
+        return plan
 
-    monkeypatch.setattr(DevicePlace, "enter_again", enter_again)
+    monkeypatch.setattr(DevicePlace, "enter", enter)
 
     def both(count):
         before = len(entered)

@@ -408,7 +408,7 @@ def test_a_queue_forgets_its_operations(sim):
     for _ in range(300):
         increment.options(async_=1)(a)
     acc.wait(1)
-    queue = sim.queues.of(sim.places[0], 1)
+    queue = sim.queues[sim.places[0], 1]
     assert isinstance(queue, Queue)
     assert queue.unfinished() == []
     assert queue.tail.before is None

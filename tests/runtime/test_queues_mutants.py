@@ -17,12 +17,12 @@ from tests.runtime.test_queues_rules import explore
 pytestmark = pytest.mark.mutants
 
 INIT, ENTERED, ENQUEUE_MARKER = QueueEntry.__init__, QueueEntry.entered, queues.enqueue_marker
-OF, APPEND, ARE_COMPLETE = Queues.of, Queue.append, queues.are_complete
+APPEND, ARE_COMPLETE = Queue.append, queues.are_complete
 WAIT_FOR = queues.wait_for
 
 
 def one_queue_a_stream(patch):
-    patch(Queues, "of", lambda queues, place, number: OF(queues, place, number % POOL_SIZE))
+    patch(Queues, "__getitem__", lambda queues, key: dict.__getitem__(queues, (key[0], key[1] % POOL_SIZE)))
 
 
 def complete_by_stream(patch):

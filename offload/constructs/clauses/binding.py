@@ -107,6 +107,8 @@ class Binding:
 
         OpenMP lets a body write to what is mapped ``to``, and where it is present that stays.
         """
+        if self.changed is not None:
+            return self.changed
         items = enumerate(self.items)
         found = [n for n, item in items if item.map_type is not MapType.TO or item.host.flags.writeable]  # type: ignore[attr-defined]  # an array
         if len(found) == len(self.items):

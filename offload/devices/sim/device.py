@@ -116,7 +116,9 @@ class SimDevice:
 
     def record(self, stream: SimStream) -> SimEvent:
         """Record and return an event at the tail of ``stream``; it is done at once if the stream is idle."""
-        return stream.record()
+        event = SimEvent(self)
+        stream.lane.record(event, 1)
+        return event
 
     def wait_event(self, stream: SimStream, event: SimEvent) -> None:
         """Hold what is enqueued on ``stream`` from now on until ``event``, of any simulated device, has passed."""
@@ -126,15 +128,21 @@ class SimDevice:
         """Tell whether ``event`` has passed; raise `DeviceLostError` if it never will."""
         if event.done:
             return True
-        event.fate.check()
+        fate = event.device.fate
+        if fate.error is not None:
+            fate.check()
         return False
 
     def reuse(self, events: list[SimEvent]) -> None:
         """Do nothing: events are made anew."""
 
     def wake(self, stream: SimStream, wakeup: Wakeup) -> None:
-        """Post ``wakeup`` when ``stream`` gets here; never, on a lost device."""
-        stream.post(wakeup.post)
+        """Post ``wakeup`` when ``stream`` gets here, at once if it is idle; never, on a lost device."""
+        lane = stream.lane
+        if lane.completed == lane.tail and self.fate.error is None:
+            wakeup.post()
+        else:
+            lane.put(wakeup.post, ())
 
     def use(self, stream: SimStream) -> SimStream | None:
         """Make ``stream`` the one that array operations of this thread wait for; return the one before."""
@@ -243,8 +251,8 @@ class SimDevice:
         """
         if self.fate.error is not None:
             self.fate.check()
-        to, charge = (dst._storage, dst._block.charge) if isinstance(dst, SimArray) else (dst, None)  # noqa: SLF001
-        at, other = (src._storage, src._block.charge) if isinstance(src, SimArray) else (src, None)  # noqa: SLF001
+        to, charge = (dst._storage, dst._block.charge) if dst.__class__ is SimArray else (dst, None)  # noqa: SLF001
+        at, other = (src._storage, src._block.charge) if src.__class__ is SimArray else (src, None)  # noqa: SLF001
         if to.shape != at.shape or to.dtype != at.dtype:
             raise InternalError(
                 f"copy of {src.dtype}{list(src.shape)} to {dst.dtype}{list(dst.shape)}; they must be the same"
@@ -253,7 +261,7 @@ class SimDevice:
             raise InternalError(f"copy to a read-only array of shape {dst.shape}")
         if to is not dst:
             dst._block.is_unwritten = False  # noqa: SLF001
-        stream.launch(_copy, to, at, charge, other)
+        stream.lane.put(_copy, (to, at, charge, other))
 
     def copy_indexed(self, dst: SimArray, src: SimArray, to: Any, at: Any, stream: SimStream) -> None:
         """Enqueue a copy by tables of offsets; see the contract.

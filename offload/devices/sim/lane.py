@@ -36,7 +36,10 @@ BURST_LENGTH = 8
 
 
 class SimLane(ABC):
-    """A FIFO of operations. ``tail`` counts those enqueued, ``completed`` those that have run or were dropped."""
+    """A FIFO of operations. ``tail`` counts those enqueued, ``completed`` those that have run or were dropped.
+
+    To count takes no lock: there is no call in it, so that no thread comes in between.
+    """
 
     _numbers = itertools.count()
 
@@ -46,7 +49,6 @@ class SimLane(ABC):
         self.fate = fate
         self.tail = 0
         self.completed = 0
-        self._lock = threading.RLock()
 
     @property
     def is_idle(self) -> bool:
@@ -57,23 +59,20 @@ class SimLane(ABC):
         """Enqueue an operation; drop it if the device is lost."""
         if self.fate.error is not None:
             return
-        with self._lock:
-            if self.fate.closed:
-                raise RuntimeClosedError(f"device {self.fate.name} is closed; nothing can be enqueued there any more")
-            self.tail += 1  # first: an operation that looks must find its stream busy
-            self._send((function, args))
+        if self.fate.closed:
+            raise RuntimeClosedError(f"device {self.fate.name} is closed; nothing can be enqueued there any more")
+        self.tail += 1  # first: an operation that looks must find its stream busy
+        self._send((function, args))
         if late.is_due:
             late.deliver()
 
     @in_one_piece
     def record(self, event: SimEvent, point: int) -> None:
         """Have ``point`` of ``event`` pass when everything enqueued has run: at once if it has."""
-        with self._lock:
-            idle = self.completed == self.tail
-            if not idle:
-                self.tail += 1
-                self._send((SimEvent.fire, (event, point)))
-        if idle and self.fate.error is None:  # read after ``completed``, which a failed operation raises last
+        if self.completed != self.tail:
+            self.tail += 1
+            self._send((SimEvent.fire, (event, point)))
+        elif self.fate.error is None:  # read after ``completed``, which a failed operation raises last
             event.fire(point)
         if late.is_due:
             late.deliver()
@@ -146,12 +145,13 @@ class ThreadLane(SimLane):
             if self.fate.closed:
                 self.tail -= 1
                 raise RuntimeClosedError(f"device {self.fate.name} is closed; nothing can be enqueued there any more")
-            name = f"offload-{self.fate.name}-stream-{self.number}"
-            thread = threading.Thread(target=Shield.around(self._serve), name=name, daemon=True)
-            thread.start()
-            self.thread = thread
-            self._mode.lanes.add(self)
-            self._mode.threads.add(thread)
+            if self.thread is None:  # else another thread has just come first
+                name = f"offload-{self.fate.name}-stream-{self.number}"
+                thread = threading.Thread(target=Shield.around(self._serve), name=name, daemon=True)
+                thread.start()
+                self.thread = thread
+                self._mode.lanes.add(self)
+                self._mode.threads.add(thread)
         self._send = self._queue.put
         self._send(operation)
 
@@ -160,10 +160,9 @@ class ThreadLane(SimLane):
         while True:
             operation = get()
             if operation is None:
-                with self._lock:
-                    if self.is_idle:
-                        self._mode.lanes.discard(self)
-                        return
+                if self.is_idle:
+                    self._mode.lanes.discard(self)
+                    return
                 self._queue.put(None)
                 continue
             self.run(*operation)

@@ -39,7 +39,8 @@ class MemoryAccount:
             Fewer bytes are free. Nothing was charged.
         """
         with self._lock:
-            self._take_in()
+            if self._returned:
+                self._take_in()
             free_nbytes = self.total_nbytes - self._used_nbytes
             if nbytes > free_nbytes:
                 raise DeviceMemoryError(

@@ -16,6 +16,8 @@ class SimQueue(Protocol):
     """The operations behind a stream; see `offload.devices.sim.lane.SimLane`, whose events are `SimEvent`."""
 
     number: int
+    completed: int
+    tail: int
 
     @property
     def is_idle(self) -> bool: ...

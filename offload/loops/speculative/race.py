@@ -142,7 +142,7 @@ class _Race:
     def _is_given_up(self) -> bool:
         """Tell whether nobody wants a result: an interruption has raised, or the taskgroup was cancelled."""
         if self._interruption is None:
-            self._interruption = self._shield.caught()
+            self._interruption = self._shield.thread.caught()
         if self._interruption is not None:
             return True
         if self._cancelled is None and here().runtime.engine.can_cancel:
