@@ -17,6 +17,7 @@ from offload.interrupts.finalizers import catch_up, collector, is_finalizing, is
 from offload.interrupts.shields import is_at_work
 from offload.runtime import registry
 from offload.runtime.keywords import refuse_unknown
+from offload.runtime.registry import runtimes
 from offload.runtime.runtime import Runtime
 from offload.tasks import scope as scopes
 
@@ -41,19 +42,18 @@ scope_in_context = current_scope.get
 def here() -> Scope:
     """Return what the calling thread is doing for the current runtime."""
     scope = scope_in_context()
-    if scope is not None:
-        if scope.thread == threading.get_ident():
-            return scope
-        if not scope.runtime.engine.is_closed:
-            return scope.runtime.scope()
-    return registry.latest(Runtime).scope()  # as `current_runtime` does, whose call each construct would pay for
+    return scope if scope is not None and scope.thread == threading.get_ident() else elsewhere(scope)
 
 
 def elsewhere(scope: Scope | None) -> Scope:
     """Return what `here` returns where the context has no scope, or this one, which is another thread's."""
     if scope is not None and not scope.runtime.engine.is_closed:
         return scope.runtime.scope()
-    return registry.latest(Runtime).scope()
+    try:
+        runtime: Runtime = runtimes[-1]
+    except IndexError:
+        runtime = registry.latest(Runtime)
+    return runtime.scope()
 
 
 def current_runtime() -> Runtime:

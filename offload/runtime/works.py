@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from offload.data.items import MapItem
+    from offload.data.memo import Layouts
+    from offload.data.plans import Plan
     from offload.data.sets import DeviceSet
     from offload.devices.streams import Lane, Point
     from offload.runtime.place import DevicePlace
@@ -350,17 +352,28 @@ class ExposeWork(Work):
 class UpdateWork(DataWork):
     """Copy items to or from the device, as their map types say.
 
-    With a ``key`` the update is remembered by it once its items are found present (`PresentTable.remember`).
+    With a ``key`` it is remembered by that once a launch has found all items present (`PresentTable.remember`). The key
+    says from where in the program, and with which arrays: calls that have the same one share the work, and its site.
     """
 
-    __slots__ = ("_key", "items")
+    __slots__ = ("is_named", "items", "key", "layouts", "plan", "site")
 
-    def __init__(self, items: Sequence[MapItem], key: Any = None) -> None:
+    def __init__(self, items: Sequence[MapItem], site: Site | None = None, key: Any = None) -> None:
         self.on, self.places = None, ()
         self.items = items
-        self._key = key
+        self.site: Any = site
+        self.key = key
+        # Of the items, and what a launch did; None until it is remembered, and after an entry has gone (`AnyUpdate`).
+        self.layouts: Layouts | None = None
+        self.plan: Plan | None = None
+        # Whether labels that look names up in the program's frames have done so.
+        self.is_named = False
+
+    def forget(self) -> None:
+        """Refer to entries no more: what has gone keeps this until nobody holds a lock."""
+        self.plan = None
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        launch.held, launch.point = (self.on or place).update(self.items, lane, staged, self._key)
+        launch.held, launch.point = (self.on or place).update(self.items, lane, staged, self)
         if self.on is not None:
             launch.spread(self.places[1:])
