@@ -308,7 +308,7 @@ def update(
         "acc update", async_=async_, wait=wait, if_=if_, device=device_num, devices=devices, depend=depend, code=where
     )
     place = operation.place if operation.places is None else None
-    key = "acc update", id(where.f_code), where.f_lasti, bool(if_present), *map(id, to_device), None, *map(id, to_host)
+    key = "acc update", bool(if_present), *map(id, to_device), None, *map(id, to_host)
     work: Any = place.table.remembered.get(key) if place is not None else None  # an `UpdateWork`
     is_known = work is not None and work.layouts.are_current()
     names: Any = Names(where) if not is_known or not work.is_named else None
@@ -317,10 +317,13 @@ def update(
         if not is_known:
             items = _moved_both(to_device, to_host, names, if_present=bool(if_present))
             is_kept = operation.places is None and are_of(items, to_device, to_host)
-            work = UpdateWork(items, operation.site, key if is_kept else None)
+            work = UpdateWork(items, key if is_kept else None)
         elif names is not None:
             names.name(work.items)
-        task = operation.run(work, work.items, changes=False, site=work.site)
+        site = work.site
+        if site is None or site.where != operation.call:
+            site = work.site = operation.site
+        task = operation.run(work, work.items, changes=False, site=site)
         if is_known or operation.frame.mode or not (task.launched or task.finished):
             named = work.items
     finally:

@@ -50,14 +50,16 @@ class QueueOperation:
         All devices of a construct with ``devices``, that one first; None where that is the only one.
     queue : Queue or None
         None: the calling thread waits.
+    call : Call
+        Where the program has called.
     """
 
     __slots__ = (
         "_after",
-        "_call",
         "_depend",
         "_is_default",
         "_order",
+        "call",
         "frame",
         "name",
         "place",
@@ -110,7 +112,7 @@ class QueueOperation:
         self.places = places if if_ else None
         if code is None:
             code = caller()
-        self._call = code.f_code, code.f_lasti
+        self.call = code.f_code, code.f_lasti
         self.queue: Queue | None = (
             None if number is None else queues.of(at, number) if number >= 0 else queue_of(queues, at, number)
         )
@@ -119,8 +121,8 @@ class QueueOperation:
 
     @property
     def site(self) -> Site:
-        """Where the program has called."""
-        return Site(self.name, self.name, self._call, self.runtime)
+        """The construct there, a new one each time."""
+        return Site(self.name, self.name, self.call, self.runtime)
 
     def run(
         self,
@@ -169,7 +171,7 @@ class QueueOperation:
         """Generate the task that ends the region which ``entry`` has begun: the wait clause was that one's."""
         self._after = ()
         code = caller()
-        self._call = code.f_code, code.f_lasti
+        self.call = code.f_code, code.f_lasti
         if self.scope.thread != get_ident():  # a generator is ended elsewhere than it was begun
             self.scope = self.runtime.here()
             self.frame = self.scope.frame(self.name)

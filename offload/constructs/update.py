@@ -82,10 +82,8 @@ def target_update(
     last write of the storage, and a copy to the device follows its other users too. On the host it copies nothing.
     OpenMP 5.2, 13.9 "target update Construct"; 5.9 "Data-Motion Clauses".
     """
-    if to.__class__ is not tuple:
-        to = as_tuple(to)
-    if from_.__class__ is not tuple:
-        from_ = as_tuple(from_)
+    to = tuple(to) if to.__class__ is list else as_tuple(to)
+    from_ = from_ if from_.__class__ is tuple else as_tuple(from_)
     scope = scope_in_context()
     if scope is None or scope.thread != get_ident():
         scope = elsewhere(scope)
@@ -103,18 +101,21 @@ def target_update(
         place = runtime.default_place(frame) if device is None and if_ else None
         if place is None:
             place = runtime.place(frame, check_device(device), if_=bool(if_))
-    where = caller(2)  # whoever calls this is the library: `for_finalizers`
-    key = "target update", id(where.f_code), where.f_lasti, bool(present), *map(id, to), None, *map(id, from_)
+    key = "target update", bool(present), *map(id, to), None, *map(id, from_)
     work: UpdateWork | None = place.table.remembered.get(key) if place is not None and places is None else None
     if work is None or not work.layouts.are_current():  # type: ignore[union-attr]  # it has those of a launch
         items = _items(to, from_, present=bool(present))
-        site = Site("target update", "target update", (where.f_code, where.f_lasti), runtime)
-        work = UpdateWork(items, site, key if places is None and are_of(items, to, from_) else None)
+        work = UpdateWork(items, key if places is None and are_of(items, to, from_) else None)
+    frame_of_call = caller(2)  # whoever calls this is the library: `for_finalizers`
+    call = frame_of_call.f_code, frame_of_call.f_lasti
+    site = work.site
+    if site is None or site.where != call:
+        site = work.site = Site("target update", "target update", call, runtime)
     dependences = check_depend_now("target_update", depend) if depend else ()
     if dependences and place is not None and from_:
         warn_of_writes("target_update", dependences, [item.host for item in work.items if item.map_type.copies_out])
     done = work if places is None else spread(work, places, runtime.gate, is_default=devices is None)
-    recipe = Recipe(work.site) if place is None else DeviceRecipe(work.site, place, done)
+    recipe = Recipe(site) if place is None else DeviceRecipe(site, place, done)
     task = generate(scope, frame, recipe, dependences, wait=not nowait)
     return task if nowait else None
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from offload.arrays.hostcopies import copyto
 from offload.arrays.sections import overlaps
-from offload.constructs.copying import plain_recipe, second_place, section_at
+from offload.constructs.copying import copy_recipe, second_place, section_at
 from offload.constructs.groups import taskgroup
 from offload.data.arguments import touch
 from offload.devices.retirement import refuse_retired
@@ -102,7 +102,7 @@ def recipe_of(site: Site, moves: Sequence[Move], first: frozenset[int] = frozens
         Arrays are on devices of two kinds.
     """
     if len(moves) == 1 and not first:
-        return plain_recipe(site, *moves[0])
+        return copy_recipe(site, *moves[0], is_checked=True)
     places = {place for move in moves for place in (move.place, move.other)}
     if places <= {None}:
         return Recipe(site, copy_on_host, (moves, first))

@@ -17,7 +17,6 @@ from offload.interrupts.finalizers import catch_up, collector, is_finalizing, is
 from offload.interrupts.shields import is_at_work
 from offload.runtime import registry
 from offload.runtime.keywords import refuse_unknown
-from offload.runtime.registry import runtimes
 from offload.runtime.runtime import Runtime
 from offload.tasks import scope as scopes
 
@@ -42,7 +41,9 @@ scope_in_context = current_scope.get
 def here() -> Scope:
     """Return what the calling thread is doing for the current runtime."""
     scope = scope_in_context()
-    return scope if scope is not None and scope.thread == threading.get_ident() else elsewhere(scope)
+    if scope is not None and scope.thread == threading.get_ident():
+        return scope
+    return elsewhere(scope)
 
 
 def elsewhere(scope: Scope | None) -> Scope:
@@ -50,10 +51,10 @@ def elsewhere(scope: Scope | None) -> Scope:
     if scope is not None and not scope.runtime.engine.is_closed:
         return scope.runtime.scope()
     try:
-        runtime: Runtime = runtimes[-1]
+        runtime: Any = registry.runtimes[-1]  # as `latest` does, whose call each construct would pay for
     except IndexError:
         runtime = registry.latest(Runtime)
-    return runtime.scope()
+    return runtime.scope()  # type: ignore[no-any-return]  # of a runtime
 
 
 def current_runtime() -> Runtime:

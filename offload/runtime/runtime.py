@@ -351,15 +351,15 @@ class Runtime:
     def scope(self) -> RuntimeScope:
         """Return what the calling thread is doing for this runtime."""
         try:
-            return self._local.scope  # type: ignore[no-any-return]  # nobody types a `threading.local`
-        except AttributeError:  # the thread uses the runtime for the first time
+            scope: RuntimeScope = self._local.scope
+        except AttributeError:  # the thread has not used this runtime
             frame = Region(None, Inherited(self.default_device, is_final=not self.defers))
             scope = RuntimeScope(self, frame)
             self._roots[frame] = threading.current_thread()  # first: the end of the runtime waits for these
             self._local.scope = scope
             if len(self._roots) & 63 == 0:
                 self._forget_threads()
-            return scope
+        return scope
 
     def here(self) -> RuntimeScope:
         """Return what the running code is doing for this runtime, which need not be the current one."""

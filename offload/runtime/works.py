@@ -316,7 +316,10 @@ class CopyWork(Work):
             if other is not None:
                 reads.append((other, self._src))
             touch(launch.gate, place, lane, reads, [(place, array) for array in self._own if array is self._dst])
-        place.copy(self._dst, self._src, lane, staged)
+        if place.notify is not None:
+            place.copy(self._dst, self._src, lane, staged)
+        elif (copy := device.copy(self._dst, self._src, lane.stream)) is not None:
+            staged.append(copy)
 
 
 class FillWork(Work):
@@ -352,17 +355,18 @@ class ExposeWork(Work):
 class UpdateWork(DataWork):
     """Copy items to or from the device, as their map types say.
 
-    With a ``key`` it is remembered by that once a launch has found all items present (`PresentTable.remember`). The key
-    says from where in the program, and with which arrays: calls that have the same one share the work, and its site.
+    With a ``key`` it is remembered by that once a launch has found all items present (`PresentTable.remember`). Calls
+    with the same arrays, and therefore the same key, share the work.
     """
 
     __slots__ = ("is_named", "items", "key", "layouts", "plan", "site")
 
-    def __init__(self, items: Sequence[MapItem], site: Site | None = None, key: Any = None) -> None:
+    def __init__(self, items: Sequence[MapItem], key: Any = None) -> None:
         self.on, self.places = None, ()
         self.items = items
-        self.site: Any = site
         self.key = key
+        # That of the last call; a call at another place makes its own.
+        self.site: Site | None = None
         # Of the items, and what a launch did; None until it is remembered, and after an entry has gone (`AnyUpdate`).
         self.layouts: Layouts | None = None
         self.plan: Plan | None = None

@@ -495,6 +495,9 @@ class Engine:
 
         A body that blocks never runs here.
         """
+        if task.body is None and task.early is None:  # no code of the program runs: a copy, which nobody follows yet
+            self.run(scope, task, goes_on=_ONLY_ENQUEUES)
+            return
         if scope_in_context() is scope and running_loop() is None:  # as `is_entered` says it
             self.run(scope, task, goes_on=_ONLY_ENQUEUES)
             return
