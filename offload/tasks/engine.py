@@ -495,14 +495,13 @@ class Engine:
 
         A body that blocks never runs here.
         """
-        if task.body is None and task.early is None:  # no code of the program runs: a copy, which nobody follows yet
+        if task.body is None and task.early is None:  # a copy, for example: no code of the program runs
+            self.run(scope, task, goes_on=_stays)
+        elif scope_in_context() is scope and running_loop() is None:  # as `is_entered` says it
             self.run(scope, task, goes_on=_ONLY_ENQUEUES)
-            return
-        if scope_in_context() is scope and running_loop() is None:  # as `is_entered` says it
-            self.run(scope, task, goes_on=_ONLY_ENQUEUES)
-            return
-        with Entered(scope):
-            self.run(scope, task, goes_on=_ONLY_ENQUEUES)
+        else:
+            with Entered(scope):
+                self.run(scope, task, goes_on=_ONLY_ENQUEUES)
 
     def begin_undeferred(self, task: Task, scope: Scope) -> None:
         """Do the next thing that an undeferred task has to do, on the thread that encountered it, and nothing else."""
