@@ -311,6 +311,7 @@ def update(
     key = "acc update", bool(if_present), *map(id, to_device), None, *map(id, to_host)
     work: Any = place.table.remembered.get(key) if place is not None else None  # an `UpdateWork`
     is_known = work is not None and work.layouts.are_current()
+    # Names are looked up in the program's frame at the second call with the same arrays, and then no more.
     names: Any = Names(where) if not is_known or not work.is_named else None
     named: Sequence[MapItem] = ()
     try:

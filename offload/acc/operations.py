@@ -40,31 +40,19 @@ NOTHING: Final[Needs] = (), (), False
 
 
 class QueueOperation:
-    """One encounter of a construct: where it is, in which queue, and what that waits for.
-
-    Attributes
-    ----------
-    place : DevicePlace or None
-        The device; None with ``if_=False``, and on the host.
-    places : tuple of DevicePlace or None
-        All devices of a construct with ``devices``, that one first; None where that is the only one.
-    queue : Queue or None
-        None: the calling thread waits.
-    call : Call
-        Where the program has called.
-    """
+    """One encounter of a construct: where it is, in which queue, and what that waits for."""
 
     __slots__ = (
-        "_after",
-        "_depend",
-        "_is_default",
-        "_order",
-        "call",
-        "frame",
-        "name",
-        "place",
-        "places",
-        "queue",
+        "_after",  # the queues of the wait clause
+        "_depend",  # the dependences, checked
+        "_is_default",  # nobody has named devices: `OFFLOAD_LOOP_DEVICES` has
+        "_order",  # of the last `run`, if that has raised
+        "call",  # where the program has called: code, and the instruction in it
+        "frame",  # the region that it is encountered in
+        "name",  # the construct's, for messages and sites
+        "place",  # the device; None with ``if_=False``, and on the host
+        "places",  # all devices of a construct with ``devices``, ``place`` first; None where that is the only one
+        "queue",  # None: the calling thread waits
         "runtime",
         "scope",
     )
@@ -117,7 +105,7 @@ class QueueOperation:
             None if number is None else queues.of(at, number) if number >= 0 else queue_of(queues, at, number)
         )
         self._after: Sequence[Queue] = queues_of(queues, at, values) if values != () else ()
-        self._order: QueueEntry | None = None  # of the last `run`, if that has raised
+        self._order: QueueEntry | None = None
 
     @property
     def site(self) -> Site:

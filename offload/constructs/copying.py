@@ -120,6 +120,7 @@ def encounter_copy(scope: Scope, recipe: Recipe, depend: Any, deferred: bool, *w
     if region is None or region.mode or owned:
         region = scope.frame(directive)
     dependences: tuple[Dependence, ...] = check_depend_now(directive, depend) if depend is not _NONE else ()
+    # To look for the sections of what is written takes longer than all else: only `in_` makes that necessary.
     for dependence in dependences:
         if dependence.type is DependType.IN:
             name = f"{directive}_async" if directive.startswith("target_") else directive
@@ -233,12 +234,14 @@ def byte_ranges(
     count = None if nbytes is None else number_of_bytes(nbytes, f"{what}: nbytes")
     if count == 0 and (dst is None or src is None):  # as in C: where there is nothing to copy, no array is needed
         return np.empty(0, np.uint8), np.empty(0, np.uint8), (None, None)
+    # A plain array of the host needs no look, unless a device number may contradict it.
     place = other = None
     if dst.__class__ is not np.ndarray or dst_device is not None or dst.dtype.hasobject:
         dst, place = check_side(runtime, dst, dst_device, "dst_device", what)
     if src.__class__ is not np.ndarray or src_device is not None or src.dtype.hasobject:
         src, other = check_side(runtime, src, src_device, "src_device", what)
     if count is None and dst_offset.__class__ is src_offset.__class__ is int and dst_offset == src_offset == 0:
+        # Most copies are of whole arrays that are alike: to copy elements is to copy bytes in the order of memory.
         dtype, shape = dst.dtype, dst.shape
         if (
             dtype is src.dtype  # of the types that NumPy has built in there is one object each

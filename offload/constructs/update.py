@@ -101,6 +101,7 @@ def target_update(
         place = runtime.default_place(frame) if device is None and if_ else None
         if place is None:
             place = runtime.place(frame, check_device(device), if_=bool(if_))
+    # Calls that name the same arrays share the work, and the plan of an earlier launch, until a layout differs.
     key = "target update", bool(present), *map(id, to), None, *map(id, from_)
     work: UpdateWork | None = place.table.remembered.get(key) if place is not None and places is None else None
     if work is None or not work.layouts.are_current():  # type: ignore[union-attr]  # it has those of a launch
@@ -114,6 +115,7 @@ def target_update(
     dependences = check_depend_now("target_update", depend) if depend else ()
     if dependences and place is not None and from_:
         warn_of_writes("target_update", dependences, [item.host for item in work.items if item.map_type.copies_out])
+    # The work of a construct on several devices is its own: `spread` changes it.
     done = work if places is None else spread(work, places, runtime.gate, is_default=devices is None)
     recipe = Recipe(site) if place is None else DeviceRecipe(site, place, done)
     task = generate(scope, frame, recipe, dependences, wait=not nowait)

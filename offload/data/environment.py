@@ -7,6 +7,9 @@ carries out all plans: `_commit` under the lock, which is held from the plan on,
 copy of pageable memory takes as long as the copy. Meanwhile the copies are open in the ledger, and another construct
 that would have to follow them is put off.
 
+The plan of an update may be carried out by several launches (`AnyUpdate`), so it stays as it is: `_begin_update` takes
+the place of `_commit`. Where stored calls enqueue all copies, it does that too, and nothing is open.
+
 Copies that only threads can make (`StagedCopy`) are given to the caller, who has them carried out and then calls
 `DataEnvironment.settle`.
 

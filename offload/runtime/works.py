@@ -292,7 +292,13 @@ class CopyWork(Work):
     ``other`` is the place of the source, if that is on another device.
     """
 
-    __slots__ = ("_dst", "_other", "_own", "_src", "second")
+    __slots__ = (
+        "_dst",
+        "_other",
+        "_own",  # those that may have been freed when the launch begins
+        "_src",
+        "second",  # the other device, whose stream of the calling thread is followed too
+    )
 
     takes_device_arrays = True
 
