@@ -24,6 +24,7 @@ from offload.arrays.sections import overlaps
 from offload.constructs.clauses.mapping import map_item, map_items
 from offload.constructs.clauses.maps import MapClause, as_tuple, check_device, symbolic
 from offload.constructs.replicas import check_devices, choose
+from offload.constructs.update import are_of
 from offload.data.entries import Counter
 from offload.data.maptypes import MapConstruct
 from offload.devices.retirement import refuse_retired
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from offload.data.items import MapItem
-    from offload.data.memo import KnownUpdate
     from offload.tasks.task import Task
 
 _NONE: tuple[Any, ...] = ()
@@ -333,7 +333,7 @@ def update(
     >>> x
     array([7., 7., 0.])
     """
-    to_host = as_tuple(self_)
+    to_host = self_ if self_.__class__ is tuple else as_tuple(self_)
     if device.__class__ is list:
         to_device = tuple(device)
     elif isinstance(device, (int, np.integer)):
@@ -344,36 +344,35 @@ def update(
         to_host += as_tuple(host)
     if not to_host and not to_device:
         raise ClauseError("acc update names no list item; give self_=[…], device=[…] or both")
-    names = Names(caller(2))  # whoever calls this is the library: `for_finalizers`
+    where = caller(2)  # whoever calls this is the library: `for_finalizers`
+    operation = QueueOperation(
+        "acc update", async_=async_, wait=wait, if_=if_, device=device_num, devices=devices, depend=depend, code=where
+    )
+    place = operation.place if operation.places is None else None
+    key = "acc update", bool(if_present), *map(id, to_device), None, *map(id, to_host)
+    work: Any = place.table.remembered.get(key) if place is not None else None  # an `UpdateWork`
+    is_known = work is not None and work.layouts.are_current()
+    # Names are looked up in the program's frame at the second call with the same arrays, and then no more.
+    names: Any = Names(where) if not is_known or not work.is_named else None
     named: Sequence[MapItem] = ()
     try:
-        operation = QueueOperation(
-            "acc update",
-            async_=async_,
-            wait=wait,
-            if_=if_,
-            device=device_num,
-            devices=devices,
-            depend=depend,
-            code=names.frame,
-        )
-        key: Any = "acc update", bool(if_present), len(to_device), *map(id, to_device), *map(id, to_host)
-        place = operation.place
-        known: KnownUpdate | None = place.table.remembered.get(key) if place is not None else None
-        if known is not None and known.layouts.are_current():
-            items = known.items
-            names.name(items)
-            known = None  # it refers to memory of the device, and an error's traceback to this frame
-        else:
+        if not is_known:
             items = _moved_both(to_device, to_host, names, if_present=bool(if_present))
-            if [id(item.host) for item in items] != [*map(id, to_device), *map(id, to_host)]:
-                key = None  # mappers: an object of which nobody keeps hold
-        task = operation.run(UpdateWork(items, key), items, changes=False)
-        frame = operation.frame
-        if frame.mode or not (task.launched or task.finished):
-            named = items
+            is_kept = operation.places is None and are_of(items, to_device, to_host)
+            work = UpdateWork(items, key if is_kept else None)
+        elif names is not None:
+            names.name(work.items)
+        site = work.site
+        if site is None or site.where != operation.call:
+            site = work.site = operation.site
+        task = operation.run(work, work.items, changes=False, site=site)
+        if is_known or operation.frame.mode or not (task.launched or task.finished):
+            named = work.items
     finally:
-        names.settle(named)
+        if names is not None:
+            names.settle(named)
+    if named:
+        work.is_named = True
     return task if operation.queue is not None else None
 
 

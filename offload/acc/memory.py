@@ -301,7 +301,7 @@ def _memcpy(what: str, dst: Any, src: Any, nbytes: Any, async_: Any) -> Task | N
 @for_finalizers
 def _copy(what: str, dst: Any, src: Any, nbytes: Any, async_: Any, device: int | None) -> Task | None:
     name = f"acc {what}"
-    to, at, places = byte_ranges(dst, src, nbytes, what=name)
+    to, at, places = byte_ranges(here().runtime, dst, src, nbytes, what=name)
     operation = QueueOperation(name, async_=async_, device=device)
-    task = operation.run_recipe(copy_recipe(operation.site, to, at, places))
+    task = operation.run_recipe(copy_recipe(operation.site, to, at, *places))
     return task if operation.queue is not None else None

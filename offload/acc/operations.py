@@ -12,7 +12,7 @@ from offload.constructs.clauses.maps import check_device
 from offload.constructs.queueing import QueueEntry, wait_for
 from offload.constructs.replicas import check_devices, places_of, refuse_both, spread
 from offload.interrupts.frames import caller
-from offload.runtime.current import here
+from offload.runtime.current import elsewhere, scope_in_context
 from offload.runtime.generate import generate
 from offload.runtime.recipe import DeviceRecipe
 from offload.tasks.recipe import Recipe
@@ -40,33 +40,21 @@ NOTHING: Final[Needs] = (), (), False
 
 
 class QueueOperation:
-    """One encounter of a construct: where it is, in which queue, and what that waits for.
-
-    Attributes
-    ----------
-    place : DevicePlace or None
-        The device; None with ``if_=False``, and on the host.
-    places : tuple of DevicePlace or None
-        All devices of a construct with ``devices``, that one first.
-    queue : Queue or None
-        None: the calling thread waits.
-    site : Site
-        Where the program has called; ``code`` is that frame, where it is known.
-    """
+    """One encounter of a construct: where it is, in which queue, and what that waits for."""
 
     __slots__ = (
-        "_after",
-        "_depend",
-        "_is_default",
-        "_order",
-        "frame",
-        "name",
-        "place",
-        "places",
-        "queue",
+        "_after",  # the queues of the wait clause
+        "_depend",  # the dependences, checked
+        "_is_default",  # nobody has named devices: `OFFLOAD_LOOP_DEVICES` has
+        "_order",  # of the last `run`, if that has raised
+        "call",  # where the program has called: code, and the instruction in it
+        "frame",  # the region that it is encountered in
+        "name",  # the construct's, for messages and sites
+        "place",  # the device; None with ``if_=False``, and on the host
+        "places",  # all devices of a construct with ``devices``, ``place`` first; None where that is the only one
+        "queue",  # None: the calling thread waits
         "runtime",
         "scope",
-        "site",
     )
 
     def __init__(
@@ -85,7 +73,10 @@ class QueueOperation:
         values = check_wait(wait) if wait is not None else ()
         self._depend: Sequence[Any] = () if depend is _NONE else check_depend_now(name, depend)
         self.name = name
-        scope = self.scope = here()
+        scope = scope_in_context()
+        if scope is None or scope.thread != get_ident():
+            scope = elsewhere(scope)
+        self.scope = scope
         runtime = self.runtime = scope.runtime
         frame: Any = scope.region
         if frame is None or frame.mode or owned:
@@ -100,6 +91,8 @@ class QueueOperation:
         at: DevicePlace | None = runtime.default_place(frame) if device is None else None
         if places is not None:
             at = places[0]
+            if len(places) == 1:
+                places = None
         elif at is None:
             at = runtime.place(frame, check_device(device))
         queues = runtime.queues
@@ -107,12 +100,17 @@ class QueueOperation:
         self.places = places if if_ else None
         if code is None:
             code = caller()
-        self.site = Site(name, name, (code.f_code, code.f_lasti), runtime)
+        self.call = code.f_code, code.f_lasti
         self.queue: Queue | None = (
             None if number is None else queues[at, number] if number >= 0 else queue_of(queues, at, number)
         )
         self._after: Sequence[Queue] = queues_of(queues, at, values) if values != () else ()
-        self._order: QueueEntry | None = None  # of the last `run`, if that has raised
+        self._order: QueueEntry | None = None
+
+    @property
+    def site(self) -> Site:
+        """The construct there, a new one each time."""
+        return Site(self.name, self.name, self.call, self.runtime)
 
     def run(
         self,
@@ -121,6 +119,7 @@ class QueueOperation:
         *,
         changes: bool,
         ends: Task | None = None,
+        site: Site | None = None,
     ) -> Task:
         """Generate the task of a work, which needs its items present, or ``changes`` that; on the host it does nothing.
 
@@ -130,9 +129,11 @@ class QueueOperation:
         place, places = self.place, self.places
         done: Work = work
         on: tuple[DevicePlace | None, ...] = (place,)
-        if places is not None and len(places) > 1:
+        if places is not None:
             done, on = spread(work, places, self.runtime.gate, is_default=self._is_default), places
-        recipe = Recipe(self.site) if place is None else DeviceRecipe(self.site, place, done)
+        if site is None:
+            site = self.site
+        recipe = Recipe(site) if place is None else DeviceRecipe(site, place, done)
         if ends is not None:
             recipe.survives = True
             if isinstance(recipe, DeviceRecipe):
@@ -158,7 +159,7 @@ class QueueOperation:
         """Generate the task that ends the region which ``entry`` has begun: the wait clause was that one's."""
         self._after = ()
         code = caller()
-        self.site = Site(self.name, self.name, (code.f_code, code.f_lasti), self.runtime)
+        self.call = code.f_code, code.f_lasti
         if self.scope.thread != get_ident():  # a generator is ended elsewhere than it was begun
             self.scope = self.runtime.here()
             self.frame = self.scope.frame(self.name)

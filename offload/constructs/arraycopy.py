@@ -9,10 +9,12 @@ import numpy as np
 from offload.arrays.items import array_section, label
 from offload.constructs import copying
 from offload.errors import ClauseError
-from offload.runtime.current import current_runtime, for_finalizers
+from offload.runtime.current import for_finalizers, here
+from offload.runtime.sites import call_site
 
 if TYPE_CHECKING:
     from offload.runtime.place import DevicePlace
+    from offload.runtime.runtime import Runtime
     from offload.tasks.task import Task
 
 
@@ -65,7 +67,8 @@ def copy(dst: Any, src: Any, *, depend: Any = (), nowait: bool = False) -> Task 
     array([1., 4.])
     >>> omp.target_free(d)
     """
-    (dst, to), (src, at) = _checked(dst, "dst"), _checked(src, "src")
+    scope = here()
+    (dst, to), (src, at) = _checked(scope.runtime, dst, "dst"), _checked(scope.runtime, src, "src")
     if dst.shape != src.shape or dst.dtype != src.dtype:
         what, do = ("dtypes", "convert one") if dst.shape == src.shape else ("shapes", "name the parts that fit")
         raise ClauseError(
@@ -73,12 +76,13 @@ def copy(dst: Any, src: Any, *, depend: Any = (), nowait: bool = False) -> Task 
             f"{do}, or use target_memcpy, which counts bytes"
         )
     dst, src = copying.uninterpreted(dst, src)
-    task = copying.copy("copy", dst, src, () if depend is None else depend, deferred=bool(nowait), places=(to, at))
+    recipe = copying.copy_recipe(call_site("copy", scope.runtime, 1), dst, src, to, at)
+    task = copying.encounter_copy(scope, recipe, () if depend is None else depend, bool(nowait), dst)
     return task if nowait else None
 
 
-def _checked(array: Any, side: str) -> tuple[Any, DevicePlace | None]:
+def _checked(runtime: Runtime, array: Any, side: str) -> tuple[Any, DevicePlace | None]:
     """Return an array of the host as a plain one, a device's as it is, and its place."""
     if isinstance(array, np.ndarray) and type(array) is not np.ndarray:
         array_section(array)  # refuses masked arrays, whose mask would stay behind, and matrices
-    return copying.check_side(current_runtime(), array, None, side, "copy")
+    return copying.check_side(runtime, array, None, side, "copy")

@@ -25,12 +25,8 @@ from offload.constructs.clauses.maps import check_device
 from offload.constructs.doubts import warn_of_writes
 from offload.devices.retirement import refuse_retired
 from offload.errors import ClauseError, UnsupportedError
-from offload.interrupts.finalizers import catch_up, collector, put_off
-from offload.interrupts.shields import is_at_work
-from offload.runtime.current import current_runtime, here
 from offload.runtime.generate import generate
 from offload.runtime.recipe import DeviceRecipe
-from offload.runtime.sites import call_site
 from offload.runtime.works import CopyWork
 from offload.tasks.depend import DependType
 from offload.tasks.recipe import Recipe
@@ -52,108 +48,51 @@ MAX_DIMENSIONS = 64
 
 _BYTE = np.dtype("u1")
 
+_NONE: tuple[Any, ...] = ()
+
 _BUILT_IN = 1  # `numpy.dtype.isbuiltin`: no fields, no padding, the byte order of this machine
 
 
 # -- tasks ---------------------------------------------------------------------------------------------
 
 
-def copy(directive: str, dst: Any, src: Any, depend: Any, *, deferred: bool, places: Places | None = None) -> Task:
-    """Generate the task that copies between two arrays of one shape and dtype; arguments, errors as `copy_recipe`."""
-    scope = here()
-    site = call_site(directive, scope.runtime)
-    return encounter_copy(scope, copy_recipe(site, dst, src, places), depend, deferred, dst)
-
-
-def copy_whole(dst: Any, src: Any, depend: Any, *, deferred: bool) -> Task | None:
-    """Generate the task of ``target_memcpy`` where two arrays that are alike are copied wholly, and one is the host's.
-
-    Return None, having done nothing, where there is more to be looked at: that takes three times as long, and is done
-    behind `for_finalizers`, of which this needs nothing but to be called by the program.
-
-    Raises
-    ------
-    RegionClosedError
-        The storage of the device array has gone back.
-    """
-    to_host = dst.__class__ is np.ndarray
-    host, array = (dst, src) if to_host else (src, dst)
-    if host.__class__ is not np.ndarray or collector.start or put_off.calls or owned or is_at_work():
-        return None
-    scope = here()
-    runtime = scope.runtime
-    frame = scope.region
-    place = runtime.place_of(array)
-    if place is None or frame is None or frame.mode or runtime.engine.closed:
-        return None
-    dtype, flags = host.dtype, host.flags
-    if not (
-        dtype is array.dtype  # as `_are_alike` says; to ask a device array for its strides is less than for its flags
-        and dtype.isbuiltin == _BUILT_IN
-        and flags.c_contiguous
-        and host.shape == array.shape
-        and host.strides == array.strides
-        and host.size
-        and getattr(dst.flags, "writeable", True)  # CuPy's arrays always are
-    ):
-        return None
-    if place.device.retired(array) is not None:
-        refuse_retired(place.device, array)
-    dependences = check_depend_now("target_memcpy", depend) if depend else ()
-    for dependence in dependences:
-        if dependence.type is DependType.IN:
-            warn_of_writes("target_memcpy_async", dependences, (dst,))
-            break
-    site = call_site("target_memcpy", runtime, 1)
-    work = CopyWork(dst, src, (array,))
-    task = generate(scope, frame, DeviceRecipe(site, place, work), dependences, wait=not deferred)
-    if put_off.calls:
-        catch_up()
-    return task
-
-
-def copy_recipe(site: Site, dst: Any, src: Any, places: Places | None = None) -> Recipe:
-    """Return what the task of a routine is made of that copies between two arrays of one shape and dtype.
-
-    ``places`` are those of the two, where the caller has found them (`place_of`).
+def copy_recipe(
+    site: Site,
+    dst: Any,
+    src: Any,
+    place: DevicePlace | None,
+    other: DevicePlace | None,
+    *,
+    is_checked: bool = False,
+) -> Recipe:
+    """Return the recipe of a copy between two arrays of one shape and dtype, at these places.
 
     Raises
     ------
     ClauseError
-        The destination is read-only or overlaps itself or the source.
+        The destination is read-only or overlaps itself or the source. It is not looked at where it ``is_checked``.
     UnsupportedError
         The arrays are on devices of two kinds.
     """
-    directive = site.directive
-    if places is None:
-        runtime = current_runtime()
-        places = place_of(runtime, dst, directive), place_of(runtime, src, directive)
-    place, other = places
-    flags = dst.flags
-    check_writeable(flags, dst, directive)
-    if not flags.c_contiguous and section_at(place, dst).nbytes < dst.nbytes:
-        raise ClauseError(
-            f"{directive}: the destination {label(dst)} with strides {dst.strides} has elements that share memory; "
-            "copy to the array that it is a view of"
-        )
-    if place is other and overlaps(section_at(place, dst), section_at(place, src)):
-        raise ClauseError(f"{directive}: destination and source overlap; copy through a third array")
-    return plain_recipe(site, dst, src, place, other)
-
-
-def plain_recipe(site: Site, dst: Any, src: Any, place: DevicePlace | None, other: DevicePlace | None) -> Recipe:
-    """Return the recipe of `copy_recipe` for arrays that have been checked, with the places of the two.
-
-    Raises
-    ------
-    UnsupportedError
-        They are on devices of two kinds.
-    """
-    if place is None and other is None:
-        return Recipe(site, copyto, (dst, src))
+    if not is_checked:
+        flags = dst.flags
+        if not getattr(flags, "writeable", True):  # CuPy's arrays always are
+            check_writeable(flags, dst, site.directive)
+        if not flags.c_contiguous and section_at(place, dst).nbytes < dst.nbytes:
+            raise ClauseError(
+                f"{site.directive}: the destination {label(dst)} with strides {dst.strides} has elements that share "
+                "memory; copy to the array that it is a view of"
+            )
+        if place is other and overlaps(section_at(place, dst), section_at(place, src)):
+            raise ClauseError(f"{site.directive}: destination and source overlap; copy through a third array")
+    if place is None:
+        if other is None:
+            return Recipe(site, copyto, (dst, src))
+        return DeviceRecipe(site, other, CopyWork(dst, src, (src,)))
+    if other is None:
+        return DeviceRecipe(site, place, CopyWork(dst, src, (dst,)))
     second = second_place(site.directive, place, other)
-    own = (dst, src) if place is other else (src,) if place is None else (dst,)
-    return DeviceRecipe(site, place or other, CopyWork(dst, src, own, second))  # type: ignore[arg-type]  # one there is
+    return DeviceRecipe(site, place, CopyWork(dst, src, (dst, src) if second is None else (dst,), second))
 
 
 def second_place(directive: str, place: DevicePlace | None, other: DevicePlace | None) -> DevicePlace | None:
@@ -177,13 +116,17 @@ def second_place(directive: str, place: DevicePlace | None, other: DevicePlace |
 
 def encounter_copy(scope: Scope, recipe: Recipe, depend: Any, deferred: bool, *written: Any) -> Task:
     """Encounter a routine as a task, which writes some arrays."""
-    directive = recipe.site.directive
-    frame = scope.frame(directive)
-    dependences: tuple[Dependence, ...] = check_depend_now(directive, depend)
-    if dependences:
-        name = f"{directive}_async" if directive.startswith("target_") else directive
-        warn_of_writes(name, dependences, [array for array in written if array.size])
-    return generate(scope, frame, recipe, dependences, wait=not deferred)
+    region, directive = scope.region, recipe.site.directive
+    if region is None or region.mode or owned:
+        region = scope.frame(directive)
+    dependences: tuple[Dependence, ...] = check_depend_now(directive, depend) if depend is not _NONE else ()
+    # To look for the sections of what is written takes longer than all else: only `in_` makes that necessary.
+    for dependence in dependences:
+        if dependence.type is DependType.IN:
+            name = f"{directive}_async" if directive.startswith("target_") else directive
+            warn_of_writes(name, dependences, [array for array in written if array.size])
+            break
+    return generate(scope, region, recipe, dependences, wait=not deferred)
 
 
 # -- arguments -----------------------------------------------------------------------------------------
@@ -224,7 +167,9 @@ def check_side(runtime: Runtime, array: Any, number: Any, argument: str, what: s
         Its storage has gone back.
     """
     is_plain = array.__class__ is np.ndarray
-    place = None if is_plain and not array.dtype.hasobject else place_of(runtime, array, what)
+    place = None if is_plain else runtime.place_of(array)
+    if place is None and (not is_plain or array.dtype.hasobject):
+        place = place_of(runtime, array, what)
     if number is not None:
         asked = check_device(number)
         if asked is not None and runtime.find_place(asked) is not place:
@@ -233,7 +178,8 @@ def check_side(runtime: Runtime, array: Any, number: Any, argument: str, what: s
                 f"{what}: {argument}={number}, but {label(array)} is on {where}; leave the argument out, or correct it"
             )
     if place is not None:
-        refuse_retired(place.device, array)
+        if place.device.retired(array) is not None:
+            refuse_retired(place.device, array)
     elif not is_plain:  # a matrix cannot even be made flat
         array = array.view(np.ndarray)
     return array, place
@@ -264,6 +210,7 @@ def bytes_of(array: Any, place: DevicePlace | None, low: int, count: int) -> Any
 
 
 def byte_ranges(
+    runtime: Runtime,
     dst: Any,
     src: Any,
     nbytes: Any,
@@ -287,12 +234,24 @@ def byte_ranges(
     count = None if nbytes is None else number_of_bytes(nbytes, f"{what}: nbytes")
     if count == 0 and (dst is None or src is None):  # as in C: where there is nothing to copy, no array is needed
         return np.empty(0, np.uint8), np.empty(0, np.uint8), (None, None)
-    runtime = current_runtime()
-    dst, place = check_side(runtime, dst, dst_device, "dst_device", what)
-    src, other = check_side(runtime, src, src_device, "src_device", what)
-    is_whole = count is None and dst_offset.__class__ is src_offset.__class__ is int and dst_offset == src_offset == 0
-    if is_whole and _are_alike(dst, src, dst.flags, src.flags) and dst.size:
-        return dst, src, (place, other)
+    # A plain array of the host needs no look, unless a device number may contradict it.
+    place = other = None
+    if dst.__class__ is not np.ndarray or dst_device is not None or dst.dtype.hasobject:
+        dst, place = check_side(runtime, dst, dst_device, "dst_device", what)
+    if src.__class__ is not np.ndarray or src_device is not None or src.dtype.hasobject:
+        src, other = check_side(runtime, src, src_device, "src_device", what)
+    if count is None and dst_offset.__class__ is src_offset.__class__ is int and dst_offset == src_offset == 0:
+        # Most copies are of whole arrays that are alike: to copy elements is to copy bytes in the order of memory.
+        dtype, shape = dst.dtype, dst.shape
+        if (
+            dtype is src.dtype  # of the types that NumPy has built in there is one object each
+            and dtype.isbuiltin == _BUILT_IN
+            and shape == src.shape
+            and 0 not in shape
+            and dst.flags.c_contiguous
+            and src.flags.c_contiguous
+        ):
+            return dst, src, (place, other)
     low_to, left_to = byte_range(dst, dst_offset, "dst", what)
     low_at, left_at = byte_range(src, src_offset, "src", what)
     most = min(left_to, left_at)
@@ -316,19 +275,8 @@ def _is_plain_run(array: Any, place: DevicePlace | None) -> bool:
     return place is not None and array.size > 0 and array.dtype.isbuiltin == _BUILT_IN and array.flags.c_contiguous
 
 
-def _are_alike(dst: Any, src: Any, flags: Any, others: Any) -> bool:
-    """Tell whether to copy elements is to copy bytes in the order of memory, of two arrays with these flags."""
-    dtype = dst.dtype
-    return (
-        dtype is src.dtype  # of the types that NumPy has built in there is one object each
-        and dtype.isbuiltin == _BUILT_IN
-        and dst.shape == src.shape
-        and flags.c_contiguous
-        and others.c_contiguous
-    )
-
-
 def boxes(
+    runtime: Runtime,
     dst: Any,
     src: Any,
     volume: Sequence[int] | None,
@@ -347,7 +295,6 @@ def boxes(
         An argument that means nothing, is out of range or contradicts another.
     """
     what = "target_memcpy_rect"
-    runtime = current_runtime()
     dst, to = check_side(runtime, dst, dst_device, "dst_device", what)
     src, at = check_side(runtime, src, src_device, "src_device", what)
     is_whole = (

@@ -7,22 +7,26 @@ body they are a `UsageError`. OpenMP 5.2, 18.8 "Device Memory Routines"; 6.0 for
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Never
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from offload.arrays.items import array_section, is_device_array, label
 from offload.constructs.clauses.maps import check_device
-from offload.constructs.copying import MAX_DIMENSIONS, boxes, byte_ranges, copy, copy_whole
+from offload.constructs.copying import MAX_DIMENSIONS, boxes, byte_ranges, copy_recipe, encounter_copy
 from offload.constructs.extents import check_nbytes, extent
 from offload.constructs.filling import fill, span
 from offload.constructs.pointers import corresponding
 from offload.devices.retirement import Retired
 from offload.errors import ClauseError, DeviceMemoryError, UsageError
 from offload.interrupts.finalizers import catch_up, refuse_inside
+from offload.interrupts.frames import caller
 from offload.interrupts.shields import Shield
-from offload.runtime.current import current_runtime, for_finalizers, here
-from offload.runtime.keywords import refuse_unknown, takes_clauses
+from offload.runtime.current import current_runtime, elsewhere, for_finalizers, here, scope_in_context
+from offload.runtime.keywords import takes_clauses
+from offload.runtime.sites import call_site
+from offload.tasks.site import Site
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,9 +34,6 @@ if TYPE_CHECKING:
     from offload.runtime.place import DevicePlace
     from offload.runtime.runtime import Runtime
     from offload.tasks.task import Task
-
-_FIRST = 0
-"""The offset that arguments have where nobody gives one, known by identity: another 0 goes the long way."""
 
 # -- allocation ------------------------------------------------------------------------------------------
 
@@ -166,6 +167,7 @@ def give_back(runtime: Runtime, array: Any, what: str) -> bool:
 # -- copies ----------------------------------------------------------------------------------------------
 
 
+@for_finalizers
 def target_memcpy(
     dst: Any,
     src: Any,
@@ -174,7 +176,6 @@ def target_memcpy(
     src_offset: int = 0,
     dst_device: int | None = None,
     src_device: int | None = None,
-    **unknown: Never,
 ) -> None:
     """Copy bytes between two arrays, each on the host or a device.
 
@@ -213,13 +214,17 @@ def target_memcpy(
     array([2., 3., 0., 0.])
     >>> omp.target_free(d)
     """
-    if unknown:
-        refuse_unknown(target_memcpy, unknown)
-    is_whole = nbytes is dst_device is src_device is None and dst_offset is src_offset is _FIRST
-    if not is_whole or copy_whole(dst, src, (), deferred=False) is None:
-        _memcpy(dst, src, nbytes, dst_offset, src_offset, dst_device, src_device, deferred=False)
+    scope = scope_in_context()
+    if scope is None or scope.thread != get_ident():
+        scope = elsewhere(scope)
+    dst, src, places = byte_ranges(scope.runtime, dst, src, nbytes, dst_offset, src_offset, dst_device, src_device)
+    where = caller(2)
+    site = Site("target_memcpy", "target_memcpy", (where.f_code, where.f_lasti), scope.runtime)
+    recipe = copy_recipe(site, dst, src, *places)
+    encounter_copy(scope, recipe, (), False, dst)
 
 
+@for_finalizers
 def target_memcpy_async(
     dst: Any,
     src: Any,
@@ -230,7 +235,6 @@ def target_memcpy_async(
     src_device: int | None = None,
     *,
     depend: Any = (),
-    **unknown: Never,
 ) -> Task:
     """Copy bytes as `target_memcpy` does, in a deferred task with dependences; return the task.
 
@@ -270,20 +274,14 @@ def target_memcpy_async(
     array([0., 1., 2., 3.])
     >>> omp.target_free(d)
     """
-    if unknown:
-        refuse_unknown(target_memcpy_async, unknown)
-    if nbytes is dst_device is src_device is None and dst_offset is src_offset is _FIRST:
-        task = copy_whole(dst, src, depend, deferred=True)
-        if task is not None:
-            return task
-    return _memcpy(dst, src, nbytes, dst_offset, src_offset, dst_device, src_device, depend=depend, deferred=True)
-
-
-@for_finalizers
-def _memcpy(*arguments: Any, depend: Any = (), deferred: bool) -> Task:
-    """Generate the task of a copy of bytes."""
-    dst, src, places = byte_ranges(*arguments)
-    return copy("target_memcpy", dst, src, depend, deferred=deferred, places=places)
+    scope = scope_in_context()
+    if scope is None or scope.thread != get_ident():
+        scope = elsewhere(scope)
+    dst, src, places = byte_ranges(scope.runtime, dst, src, nbytes, dst_offset, src_offset, dst_device, src_device)
+    where = caller(2)
+    site = Site("target_memcpy", "target_memcpy", (where.f_code, where.f_lasti), scope.runtime)
+    recipe = copy_recipe(site, dst, src, *places)
+    return encounter_copy(scope, recipe, depend, True, dst)
 
 
 @for_finalizers
@@ -344,10 +342,13 @@ def target_memcpy_rect(
     """
     if dst is None and src is None:
         return MAX_DIMENSIONS
+    scope = here()
+    runtime = scope.runtime
     dst, src, places = boxes(
-        dst, src, volume, dst_offsets, src_offsets, dst_dimensions, src_dimensions, dst_device, src_device
+        runtime, dst, src, volume, dst_offsets, src_offsets, dst_dimensions, src_dimensions, dst_device, src_device
     )
-    copy("target_memcpy_rect", dst, src, (), deferred=False, places=places)
+    recipe = copy_recipe(call_site("target_memcpy_rect", runtime, 1), dst, src, *places)
+    encounter_copy(scope, recipe, (), False, dst)
     return None
 
 
@@ -404,10 +405,13 @@ def target_memcpy_rect_async(
     """
     if dst is None and src is None:
         return MAX_DIMENSIONS
+    scope = here()
+    runtime = scope.runtime
     dst, src, places = boxes(
-        dst, src, volume, dst_offsets, src_offsets, dst_dimensions, src_dimensions, dst_device, src_device
+        runtime, dst, src, volume, dst_offsets, src_offsets, dst_dimensions, src_dimensions, dst_device, src_device
     )
-    return copy("target_memcpy_rect", dst, src, depend, deferred=True, places=places)
+    recipe = copy_recipe(call_site("target_memcpy_rect", runtime, 1), dst, src, *places)
+    return encounter_copy(scope, recipe, depend, True, dst)
 
 
 # -- fills -----------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,18 +17,19 @@ from offload.constructs.doubts import warn_of_writes
 from offload.constructs.replicas import check_devices, choose, spread
 from offload.data.maptypes import MapType
 from offload.errors import ClauseError, MapError
-from offload.runtime.current import for_finalizers, here
+from offload.interrupts.frames import caller
+from offload.runtime.current import elsewhere, for_finalizers, scope_in_context
 from offload.runtime.generate import generate
-from offload.runtime.recipe import recipe_at
-from offload.runtime.sites import call_site
+from offload.runtime.recipe import DeviceRecipe
 from offload.runtime.works import UpdateWork
+from offload.tasks.recipe import Recipe
+from offload.tasks.site import Site
 from offload.tasks.stack import owned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from offload.data.items import MapItem
-    from offload.data.memo import KnownUpdate
     from offload.tasks.task import Task
 
 
@@ -89,10 +91,12 @@ def target_update(
     >>> x
     array([7., 7., 0.])
     """
-    to, from_, present = as_tuple(to), as_tuple(from_), bool(present)
-    scope = here()
-    runtime = scope.runtime
-    frame = scope.region
+    to = tuple(to) if to.__class__ is list else as_tuple(to)
+    from_ = from_ if from_.__class__ is tuple else as_tuple(from_)
+    scope = scope_in_context()
+    if scope is None or scope.thread != get_ident():
+        scope = elsewhere(scope)
+    runtime, frame = scope.runtime, scope.region
     if frame is None or frame.mode or owned:
         frame = scope.frame("target_update")
     places = None
@@ -100,26 +104,36 @@ def target_update(
         places, place = choose(
             runtime, frame, "target_update", check_devices(devices), check_device(device), if_=bool(if_)
         )
+        if places is not None and len(places) == 1:
+            places = None
     else:
         place = runtime.default_place(frame) if device is None and if_ else None
         if place is None:
             place = runtime.place(frame, check_device(device), if_=bool(if_))
-    key: tuple[Any, ...] | None = "update", present, len(to), *map(id, to), *map(id, from_)
-    known: KnownUpdate | None = place.table.remembered.get(key) if place is not None else None
-    if known is not None and known.layouts.are_current():
-        items = known.items
-        known = None  # it refers to memory of the device, and an error's traceback to this frame
-    else:
-        items = _items(to, from_, present=present)
-        if [id(item.host) for item in items] != [*map(id, to), *map(id, from_)]:
-            key = None  # mappers: an object of which nobody keeps hold
+    # Calls that name the same arrays share the work, and the plan of an earlier launch, until a layout differs.
+    key = "target update", bool(present), *map(id, to), None, *map(id, from_)
+    work: UpdateWork | None = place.table.remembered.get(key) if place is not None and places is None else None
+    if work is None or not work.layouts.are_current():  # type: ignore[union-attr]  # it has those of a launch
+        items = _items(to, from_, present=bool(present))
+        work = UpdateWork(items, key if places is None and are_of(items, to, from_) else None)
+    frame_of_call = caller(2)  # whoever calls this is the library: `for_finalizers`
+    call = frame_of_call.f_code, frame_of_call.f_lasti
+    site = work.site
+    if site is None or site.where != call:
+        site = work.site = Site("target update", "target update", call, runtime)
     dependences = check_depend_now("target_update", depend) if depend else ()
     if dependences and place is not None and from_:
-        warn_of_writes("target_update", dependences, [item.host for item in items if item.map_type.copies_out])
-    site, one = call_site("target update", runtime, 1), UpdateWork(items, key)
-    work = one if places is None else spread(one, places, runtime.gate, is_default=devices is None)
-    task = generate(scope, frame, recipe_at(site, place, work), dependences, wait=not nowait)
+        warn_of_writes("target_update", dependences, [item.host for item in work.items if item.map_type.copies_out])
+    # The work of a construct on several devices is its own: `spread` changes it.
+    done = work if places is None else spread(work, places, runtime.gate, is_default=devices is None)
+    recipe = Recipe(site) if place is None else DeviceRecipe(site, place, done)
+    task = generate(scope, frame, recipe, dependences, wait=not nowait)
     return task if nowait else None
+
+
+def are_of(items: list[MapItem], first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
+    """Tell whether the items of two clauses are the arrays that these name: nobody keeps the leaves of a mapper."""
+    return [id(item.host) for item in items] == [*map(id, first), *map(id, second)]
 
 
 def _items(to: tuple[Any, ...], from_: tuple[Any, ...], *, present: bool) -> list[MapItem]:

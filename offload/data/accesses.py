@@ -69,7 +69,8 @@ class Accesses(dict[tuple[object, Section], Any]):
         found: list[Any]
         if self.order is None and self.met is None:
             found, are_over = [], True
-            for key, access in self.items():
+            for key in self:
+                access = self[key]
                 if access.event is not None:
                     are_over = False
                     if key[1] == section or overlaps(key[1], section):

@@ -67,9 +67,9 @@ class Entry:
         "outlived",
         "replicas",
         "section",
-        "seen",
         "structured",
         "uses",
+        "views",
         "writes",
     )
 
@@ -99,8 +99,8 @@ class Entry:
         self.mapped_at: Any = None
         # What was remembered until it went (`PresentTable.remembered`): it goes with it, when nobody holds a lock.
         self.outlived: object = None
-        # The layout of the host array that was last asked for on the device, and the device array that it gave.
-        self.seen: tuple[tuple[object, ...], Any] | None = None
+        # The device arrays that have been asked for, by the layouts of the host arrays that they correspond to.
+        self.views: dict[tuple[object, ...], Any] = {}
         # What others keep beside the storage while it is present, by keys of theirs; nothing on a stream uses it.
         self.beside: dict[Any, Any] | None = None
         # The program has been given the storage, and may write to it at any time: nothing is remembered of it, and its

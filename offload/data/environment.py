@@ -7,6 +7,9 @@ carries out all plans: `_commit` under the lock, which is held from the plan on,
 copy of pageable memory takes as long as the copy. Meanwhile the copies are open in the ledger, and another construct
 that would have to follow them is put off.
 
+The plan of an update may be carried out by several launches (`AnyUpdate`), so it stays as it is: `_begin_update` takes
+the place of `_commit`. Where stored calls enqueue all copies, it does that too, and nothing is open.
+
 Copies that only threads can make (`StagedCopy`) are given to the caller, who has them carried out and then calls
 `DataEnvironment.settle`.
 
@@ -37,11 +40,11 @@ from offload.data.exchanges import complete, mark_written
 from offload.data.items import check_writeable
 from offload.data.ledger import OPEN, DuePoint, Ledger, is_over
 from offload.data.maptypes import MapType
-from offload.data.memo import KnownUpdate
+from offload.data.memo import Layouts
 from offload.data.present_table import PresentTable, are_in
 from offload.data.release import Released
 from offload.data.replicas import asked, replicas_of
-from offload.data.steps import entry_steps, exit_steps, raise_first, update_steps
+from offload.data.steps import entry_steps, exit_steps, raise_first
 from offload.errors import DeviceLostError, DeviceMemoryError, MapError
 
 if TYPE_CHECKING:
@@ -52,7 +55,7 @@ if TYPE_CHECKING:
     from offload.data.items import MapItem
     from offload.data.ledger import Claim
     from offload.data.plans import ItemCopy, Plan
-    from offload.data.protocols import AnyEnvironment
+    from offload.data.protocols import AnyEnvironment, AnyUpdate
     from offload.data.versions import Contents
     from offload.devices.base import Device
     from offload.devices.streams import Lane, Point
@@ -60,6 +63,9 @@ if TYPE_CHECKING:
 
 BYTE = np.dtype("u1")
 """The dtype of buffers."""
+
+# Device arrays that an entry keeps: those of the tiles and edges of one array, mostly.
+_MOST_VIEWS = 64
 
 _host_of = attrgetter("host")
 
@@ -203,40 +209,40 @@ class DataEnvironment:
         return held, end
 
     def update(
-        self, items: Sequence[MapItem], lane: Lane, staged: list[Any], key: Any = None
+        self, items: Sequence[MapItem], lane: Lane, staged: list[Any], known: AnyUpdate | None = None
     ) -> tuple[list[object], Point | None]:
         """Enqueue the copies of an update; return what must live until they are done, and where they end.
 
-        The former includes the buffers, since a task that knows nothing of this one may end their mappings meanwhile.
-        The latter is None if they are staged, or if there are none. ``staged`` is as for `enter`. With a ``key`` the
-        update is remembered by it if all items are present.
+        The latter is None if they are staged, or if there are none. ``staged`` is as for `enter`. An update that is
+        ``known`` has a plan of an earlier launch, which is carried out again while the table is in the same state. It
+        is remembered by its key, if it has one and all items are present.
 
         Raises
         ------
         PutOffError, NotPresentError
             Nothing has been copied.
         """
-        if key is not None and (again := self._update_again(key, items, lane, staged)) is not None:
-            return again
+        plan = None if known is None else known.plan
         with self.lock:
-            copies = self.table.update(items)
-            plan = None
-            if not (self.sets and replicas_of([entry for _, entry in copies])):
-                plan = update_steps(copies, self.ledger)
-                self._commit(plan, lane, staged)
-            state = self.table.state
-        if plan is None:
-            key = None
-            copies, plan = self._update_shared(items, lane, staged)
-        point = self._carry_out(plan, lane, staged)
-        if key is not None and len(copies) == len(items):
-            views = [self.view(entry, item.host, item.address) for item, entry in copies]
-            # Not under the lock: to make views takes as long as to copy.
-            known = KnownUpdate(items, copies, views, self.device)
-            with self.lock:
-                if self.table.state is state:
-                    _ = self.table.remember(key, known)  # what is dropped for that goes when the lock is free
-        return [entry.buffer for _, entry in copies] + [item.host for item in items], point
+            is_new = plan is None or plan.state is not self.table.state
+            if is_new:
+                plan = self.table.update(items)
+            is_shared = bool(self.sets and replicas_of([entry for _, entry in plan.copies]))  # type: ignore[union-attr]  # there is one
+            point = None if is_shared else self._begin_update(plan, lane)  # type: ignore[arg-type]  # the same
+        if is_shared:
+
+            def act(plan: Plan) -> None:
+                complete(self, [copy for copy in plan.copies if not _is_overwritten(*copy)], lane)
+                self._begin_update(plan, lane)
+                mark_written(self, plan.copies_in)
+
+            plan = asked(self, lambda: self.table.update(items), lambda plan: [entry for _, entry in plan.copies], act)
+        assert plan is not None, "the table has made one"
+        if point is None:
+            point = self._carry_out(plan, lane, staged)
+        if is_new and known is not None and known.key is not None and len(plan.copies) == len(items) and not is_shared:
+            self.remember(plan, known)
+        return plan.held, point
 
     def undo(self, plan: Plan, lane: Lane) -> list[object]:
         """Release what `enter` mapped and copy nothing back; return what must live until the lane gets here.
@@ -360,7 +366,7 @@ class DataEnvironment:
         failures = plan.failures
         for item, entry in copies:
             try:
-                if failures is not None and not item.host.flags.writeable:  # type: ignore[attr-defined]  # an array
+                if not item.host.flags.writeable:  # type: ignore[attr-defined]  # an array
                     check_writeable(item)
                 self.copy(item.host, self.view(entry, item.host, item.address), lane, staged, item.label)
             except Exception as error:
@@ -436,7 +442,7 @@ class DataEnvironment:
         if staged:  # threads have the arrays, in an order of their own
             return [released]
         for entry in removed:
-            entry.seen = None
+            entry.views = {}
             # Another construct may still have something open there, or the program an address.
             if entry.uses or entry.is_exposed:
                 return [released]
@@ -451,62 +457,29 @@ class DataEnvironment:
         largest = sorted(self.table.entries(), key=lambda entry: -entry.nbytes)[:3]
         return ", ".join(f"{entry.label} ({entry.nbytes:,} bytes)" for entry in largest) or "nothing"
 
-    # -- updates that are remembered -----------------------------------------------------------------
-    def _update_again(
-        self, key: Any, items: Sequence[MapItem], lane: Lane, staged: list[Any]
-    ) -> tuple[list[object], Point | None] | None:
-        """Carry out once more an update of these items that is remembered; return what `update` does.
+    # -- updates -------------------------------------------------------------------------------------
+    def _begin_update(self, plan: Plan, lane: Lane) -> Point | None:
+        """Order the copies of an update, under the lock, and open their accesses.
 
-        None where none is remembered, or others have to know; it may be forgotten as soon as the lock is free. Copies
-        that only have to be enqueued are so under the lock: their accesses have a point when others find them.
-
-        Raises
-        ------
-        PutOffError
-            Nothing has been copied.
+        Copies that stored calls enqueue are enqueued here, which takes no longer than to open them: then their accesses
+        have a point when others find them, and it is returned.
         """
-        ledger = self.ledger
-        with self.lock:
-            known: KnownUpdate | None = self.table.remembered.get(key)
-            if known is None or known.items is not items:
-                return None
-            copies, reads, writes, held = known.copies, known.reads, known.writes, known.held
-            if self.sets and replicas_of([entry for _, entry, *_ in copies]):
-                return None
-            waits = ledger.acquire(reads, writes)
-            if waits:
-                lane.wait_for(waits)
-            for entry, _ in writes:
-                entry.change(lane)
-            claim = lane, reads, writes, ()
-            # A copy that is enqueued by a stored call takes no longer than the lock does.
-            if known.repeats is not None and self.notify is None:  # what is told goes to the program's own stream
-                return held, self._repeat(known, claim)
-            self.open(claim)
-        try:
-            for item, entry, array, dtype, shape in copies:
-                host: Any = item.host
-                view = array if array.shape == shape and host.dtype is dtype else self.view(entry, host, item.address)
-                if item.map_type.copies_in:
-                    self.copy(view, host, lane, staged, item.label)
-                else:
-                    if not host.flags.writeable:
-                        check_writeable(item)
-                    self.copy(host, view, lane, staged, item.label)
-            return held, None if staged else self.settle(lane)
-        except BaseException:
-            with suppress(DeviceLostError):
-                self.settle(lane)
-            raise
-
-    def _repeat(self, known: KnownUpdate, claim: Claim) -> Point:
-        """Enqueue the copies of an update, under the lock; return where they end."""
-        lane = claim[0]
-        for item in known.outgoing:
+        reads, writes, enqueuers = plan.reads, plan.writes, plan.enqueuers
+        waits = self.ledger.acquire(reads, writes)
+        if waits:
+            lane.wait_for(waits)
+        for entry, _ in writes:
+            entry.change(lane)
+        claim = lane, reads, writes, ()
+        if enqueuers is None or self.notify is not None:  # an observer is told of each copy, in no hold of the lock
+            if plan.copies:
+                self.open(claim)
+            return None
+        for item, _ in plan.copies_out:
             if not item.host.flags.writeable:  # type: ignore[attr-defined]  # an array
                 check_writeable(item)
         try:
-            for enqueue in known.repeats:  # type: ignore[union-attr]  # there are some
+            for enqueue in enqueuers:
                 enqueue(lane.stream)
         except BaseException:
             with suppress(DeviceLostError):
@@ -515,6 +488,20 @@ class DataEnvironment:
         point: Point = lane.mark()
         self.ledger.release(claim, point)
         return point
+
+    def remember(self, plan: Plan, known: AnyUpdate) -> None:
+        """Keep the plan of an update that has found all items present, for launches while no entry goes."""
+        enqueuers = []
+        for item, entry in plan.copies:  # not under the lock: to make views takes as long as to copy
+            host: Any = item.host
+            array = self.view(entry, host, item.address)
+            enqueuers.append(self.device.repeat(*((array, host) if item.map_type.copies_in else (host, array))))
+        plan.enqueuers = None if None in enqueuers else enqueuers  # type: ignore[assignment]  # none is None
+        layouts = Layouts(plan.items)
+        with self.lock:
+            if self.table.state is plan.state:
+                known.layouts, known.plan = layouts, plan
+                _ = self.table.remember(known.key, known)  # what is dropped for that goes when the lock is free
 
     # -- entries of replica sets ---------------------------------------------------------------------
     def _enter_shared(self, items: Sequence[MapItem], lane: Lane, staged: list[Any], counter: Counter) -> Plan:
@@ -543,20 +530,6 @@ class DataEnvironment:
             self._commit(exit_steps(plan, self.ledger, may_be_put_off=may_be_put_off), lane, staged)
 
         return asked(self, make, lambda plan: [entry for _, entry in plan.copies], act)
-
-    def _update_shared(self, items: Sequence[MapItem], lane: Lane, staged: list[Any]) -> tuple[list[ItemCopy], Plan]:
-        """Do what `update` does under the lock, where an entry is in a replica set; return the copies and the plan."""
-        plans: list[Plan] = []
-
-        def act(copies: list[ItemCopy]) -> None:
-            complete(self, [copy for copy in copies if not _is_overwritten(*copy)], lane)
-            plan = update_steps(copies, self.ledger)
-            self._commit(plan, lane, staged)
-            mark_written(self, [copy for copy in copies if copy[0].map_type.copies_in])
-            plans.append(plan)
-
-        copies = asked(self, lambda: self.table.update(items), lambda copies: [entry for _, entry in copies], act)
-        return copies, plans[0]
 
     def expose(self, item: MapItem, lane: Lane) -> None:
         """Make the device current in an item that the program is given, and may write to from now on.
@@ -603,13 +576,14 @@ class DataEnvironment:
         if address is None:
             address = host.__array_interface__["data"][0]
         shape, dtype = host.shape, host.dtype
-        layout = address, shape, host.strides, dtype.num, dtype
-        seen = entry.seen
-        if seen is not None and seen[0] == layout and seen[1].shape == shape:  # which a body may have set
-            return seen[1]
+        layout, views = (address, shape, host.strides, dtype.num, dtype), entry.views
+        if layout in views and (array := views[layout]).shape == shape:  # which a body may have set
+            return array
         offset, strides = correspond(entry, address, shape, layout[2], host.itemsize)
         array = self.device.view(entry.buffer, offset, shape, strides, dtype)
-        entry.seen = layout, array
+        if views and len(views) >= _MOST_VIEWS:
+            entry.views = views = {}
+        views[layout] = array
         return array
 
     def copy(self, dst: Any, src: Any, lane: Lane, staged: list[Any], text: object = None) -> None:

@@ -11,15 +11,9 @@ from typing import TYPE_CHECKING, Any
 from offload.arrays.items import address_cell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import TypeAlias
+    from collections.abc import Iterable
 
-    from offload.arrays.sections import Section
-    from offload.data.entries import Entry
     from offload.data.items import MapItem
-    from offload.devices.base import Device
-
-    KnownCopy: TypeAlias = tuple[MapItem, Entry, Any, Any, Any]
 
 
 class Layouts:
@@ -49,40 +43,3 @@ class Layouts:
             ):
                 return False
         return True
-
-
-class KnownUpdate:
-    """An update that has found all of its items present, for updates of the same items while no entry goes."""
-
-    __slots__ = ("copies", "held", "items", "layouts", "outgoing", "reads", "repeats", "writes")
-
-    def __init__(
-        self, items: Sequence[MapItem], copies: Sequence[tuple[MapItem, Entry]], views: Sequence[Any], device: Device
-    ) -> None:
-        self.items = items
-        # Those of which the host's array is written.
-        self.outgoing = [item for item in items if item.map_type.copies_out]
-        # What enqueues each copy on a stream; None where one of them has to be looked at each time (`Device.repeat`).
-        self.repeats: list[Callable[[Any], object]] | None = []
-        self.layouts = Layouts(items)
-        # What is copied, with the device array of each item, and the dtype and shape that the host's had.
-        self.copies: list[KnownCopy] = []
-        # The parts that are copied from, and copied to.
-        self.reads: list[tuple[Entry, Section]] = []
-        self.writes: list[tuple[Entry, Section]] = []
-        for (item, entry), view in zip(copies, views, strict=True):
-            host: Any = item.host
-            self.copies.append((item, entry, view, host.dtype, host.shape))
-            copies_in = item.map_type.copies_in
-            (self.writes if copies_in else self.reads).append((entry, item.section))
-            repeat = device.repeat(view, host) if copies_in else device.repeat(host, view)
-            if repeat is None or self.repeats is None:
-                self.repeats = None
-            else:
-                self.repeats.append(repeat)
-        # What must live until the copies are done.
-        self.held: list[object] = [entry.buffer for _, entry in copies] + [item.host for item in items]
-
-    def forget(self) -> None:
-        """Refer to entries no more: what has gone keeps this until nobody holds a lock."""
-        self.copies, self.reads, self.writes, self.held, self.repeats = [], [], [], [], None

@@ -57,6 +57,12 @@ class Plan:
     # Where the copies end; None while they are staged, and where nobody has asked yet.
     point: Any = None
 
+    # -- of an update, which other launches carry out again while the table is in the same state -------
+    # What must live until the copies are done.
+    held: list[object]
+    # What enqueues each copy on a stream; None where one has to be looked at each time (`Device.repeat`).
+    enqueuers: Sequence[Callable[[Any], object]] | None = None
+
     # -- of the primary, where the construct is on several devices -----------------------------------
     # The data environment of all devices (`offload.data.sets.DeviceSet`), and the plans of the other places, in which
     # the items' entries come first.

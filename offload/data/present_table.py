@@ -30,7 +30,7 @@ from offload.data.plans import Plan
 from offload.errors import ExtensionError, InternalError, MapError, NotPresentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from offload.arrays.sections import Section
     from offload.data.items import MapItem
@@ -240,8 +240,8 @@ class PresentTable:
             plan.copies = _distinct_copies(copies)
         return plan
 
-    def update(self, items: Iterable[MapItem]) -> list[tuple[MapItem, Entry]]:
-        """Return what an update copies: items and their entries, each of the same bytes once; change nothing.
+    def update(self, items: Sequence[MapItem]) -> Plan:
+        """Plan an update: copies of items, each of the same bytes once; change nothing.
 
         The map type of an item is `MapType.TO` or `MapType.FROM`. Items that are absent, or present in part, are left
         out.
@@ -253,7 +253,9 @@ class PresentTable:
         MapError
             An item is present, but its elements have no strides there.
         """
-        copies: list[tuple[MapItem, Entry]] = []
+        plan = Plan(items)
+        plan.state = self.state
+        copies = plan.copies
         for item in items:
             entry, other = self._index.search(item.section, item)
             if entry is None:
@@ -262,7 +264,15 @@ class PresentTable:
                     raise NotPresentError(self._absent(item, other, "target_update"))
             elif item.section.run_nbytes:
                 copies.append((item, entry))
-        return _distinct_copies(copies) if copies[1:] else copies
+        if copies[1:]:
+            plan.copies = copies = _distinct_copies(copies)
+        plan.copies_in = [copy for copy in copies if copy[0].map_type.copies_in]
+        plan.copies_out = [copy for copy in copies if not copy[0].map_type.copies_in]
+        plan.writes = [(entry, item.section) for item, entry in plan.copies_in]
+        plan.reads = [(entry, item.section) for item, entry in plan.copies_out]
+        # The buffers too: a task that knows nothing of this one may end their mappings meanwhile.
+        plan.held = [*[entry.buffer for _, entry in copies], *[item.host for item in items]]
+        return plan
 
     def insert(self, item: MapItem, buffer: object, origin: Origin) -> Entry:
         """Make an entry that no construct ends, over a buffer of ``item.section.nbytes`` bytes; return it.

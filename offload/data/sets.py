@@ -183,48 +183,38 @@ class DeviceSet(NamedTuple):
         return [released, *[item.host for item in items]], point
 
     def update(
-        self, items: Sequence[MapItem], lane: Lane, staged: list[Any], key: object = None
+        self, items: Sequence[MapItem], lane: Lane, staged: list[Any], known: object = None
     ) -> tuple[list[object], Point | None]:
         """Copy items to all devices of their sets, or to the host, as their map types say.
 
         Parameters, returns and errors as for `DataEnvironment.update`, and a `MapError` as for `exit`. Nothing is
-        remembered by the key.
+        remembered.
         """
         places = self.places
         with locked(places):
             others = sort_items(places, items, is_default=self.is_default, directive="target_update").others(items)
-            copies = [places[0].table.update(items), *[place.table.update(others) for place in places[1:]]]
-            first = copies[0]
-            parts = []
-            for place, its_copies in zip(places, copies, strict=True):
-                writes = [(entry, item.section) for item, entry in its_copies if item.map_type.copies_in]
-                uses = [(entry, item.section) for item, entry in its_copies if not item.map_type.copies_in]
-                lane.wait_for(before(place, uses, writes))
-                parts.append((uses, writes, ()))
+            plans = [places[0].table.update(items), *[place.table.update(others) for place in places[1:]]]
+            first = plans[0].copies
+            for place, plan in zip(places, plans, strict=True):
+                lane.wait_for(before(place, plan.reads, plan.writes))
             fork = Fork(self.gate, lane, places if replicas_of([entry for _, entry in first]) else places[:1])
             failures: list[Exception] = []
             try:
                 lanes = dict(zip(places, fork.lanes, strict=False))
-                for item, entry in first:
-                    if item.map_type.copies_in:
-                        continue
+                for item, entry in plans[0].copies_out:
                     if entry.replicas is None:
                         places[0].copy(
                             item.host, places[0].view(entry, item.host, item.address), lane, staged, item.label
                         )
                     else:
                         gather(entry.replicas, item, lanes, staged, failures, may_be_put_off=True)
-                for place, its_copies, its_lane in zip(places, copies, fork.lanes, strict=False):
-                    for item, entry in its_copies:
-                        if item.map_type.copies_in:
-                            entry.change(its_lane)
-                            place.copy(
-                                place.view(entry, item.host, item.address), item.host, its_lane, staged, item.label
-                            )
-                for item, entry in first:
-                    if item.map_type.copies_in:
-                        _note_update(entry.replicas, item)
-                point = _end(fork, places, staged, parts)
+                for place, plan, its_lane in zip(places, plans, fork.lanes, strict=False):
+                    for entry, _ in plan.writes:
+                        entry.change(its_lane)
+                    place.copy_in(plan, its_lane, staged)
+                for item, entry in plans[0].copies_in:
+                    _note_update(entry.replicas, item)
+                point = _end(fork, places, staged, [(plan.reads, plan.writes, ()) for plan in plans])
             except BaseException:
                 staged.clear()
                 fork.give_back()
@@ -232,7 +222,7 @@ class DeviceSet(NamedTuple):
         if failures:
             _finish(places[0], lane, staged)
             raise_first(failures)
-        return [entry.buffer for its_copies in copies for _, entry in its_copies] + [item.host for item in items], point
+        return [thing for plan in plans for thing in plan.held], point
 
     def _count_down(self, region: Plan, lane: Lane) -> Point | None:
         """End a region that has only counted, if nothing goes: return up to where it has used all; None: do nothing."""

@@ -2,8 +2,9 @@
 
 Theory of operation
 -------------------
-`entry_steps`, `exit_steps` and `update_steps` ask the ledger about what the present table has planned, and change
-nothing but the plan. A data environment carries out the plans of all constructs in one order:
+`entry_steps` and `exit_steps` ask the ledger about what the present table has planned, and change nothing but the plan.
+The plan of an update may be carried out again, by several threads. So it stays as it is: its waits are asked for each
+time (`DataEnvironment.update`). A data environment carries out the plans of all constructs in one order:
 
 ===============================  ============  ===============================================================
 `created`                        allocate      under the lock; a failure here leaves all as it was
@@ -26,13 +27,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from offload.data.ledger import PutOffError, is_open
-from offload.data.plans import Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from offload.data.ledger import Ledger
-    from offload.data.plans import ItemCopy
+    from offload.data.plans import Plan
 
 
 def entry_steps(plan: Plan, ledger: Ledger) -> Plan:
@@ -86,29 +84,6 @@ def exit_steps(plan: Plan, ledger: Ledger, *, may_be_put_off: bool = False) -> P
     if plan.copies_out:
         plan.back = [item.section for item, _ in plan.copies_out]
     plan.waits = ledger.acquire(ended=concerned)
-    return plan
-
-
-def update_steps(copies: Sequence[ItemCopy], ledger: Ledger) -> Plan:
-    """Return the plan of an update that makes some copies, each of what its item's map type says.
-
-    Raises
-    ------
-    PutOffError
-        It has to follow what is open.
-    """
-    plan = Plan([item for item, _ in copies])
-    plan.copies_in, plan.writes = copies_in, writes = [], []
-    plan.copies_out, plan.reads = copies_out, reads = [], []
-    for copy in copies:
-        item, entry = copy
-        if item.map_type.copies_in:
-            copies_in.append(copy)
-            writes.append((entry, item.section))
-        else:
-            copies_out.append(copy)
-            reads.append((entry, item.section))
-    plan.waits = ledger.acquire(reads, writes)
     return plan
 
 

@@ -29,6 +29,8 @@ from offload.runtime.recipe import DeviceRecipe
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from offload.data.plans import Plan
+    from offload.data.protocols import AnyUpdate
     from offload.devices.base import GraphCapture
     from offload.graphs.rehearsal import Noted
     from offload.runtime.current import Scope
@@ -327,6 +329,9 @@ class _CapturedEnvironment(DataEnvironment):
         super().__init__(device)
         self.table = table
         self.ledger.may_query = False  # a query of an event would end the capture
+
+    def remember(self, plan: Plan, known: AnyUpdate) -> None:
+        """Do nothing: the plan is for the entries of a rehearsal."""
 
 
 def _reached(task: DeviceTask) -> list[object]:

@@ -15,7 +15,7 @@ from offload.data.maptypes import MapType
 from offload.data.present_table import PresentTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from offload.arrays.sections import Section
     from offload.data.items import MapItem
@@ -156,18 +156,16 @@ class ShadowTable(PresentTable):
             self._note_copy_back(item, entry)
         return plan
 
-    def update(self, items: Iterable[MapItem]) -> list[tuple[MapItem, Entry]]:
-        """Return what an update copies, and note what that depended on."""
-        items = tuple(items)
-        copies = super().update(items)
+    def update(self, items: Sequence[MapItem]) -> Plan:
+        """Plan likewise."""
+        plan = super().update(items)
         for item in items:
             self._note(item, self._index.search(item.section, item)[0])
-        for item, entry in copies:
-            if item.map_type.copies_in:
-                self._note_copy(entry, writes=True)
-            else:
-                self._note_copy_back(item, entry)
-        return copies
+        for _, entry in plan.copies_in:
+            self._note_copy(entry, writes=True)
+        for item, entry in plan.copies_out:
+            self._note_copy_back(item, entry)
+        return plan
 
     def noted(self) -> Noted:
         """Return the state that the region depended on; raise `NotCapturableError` if it has left a mapping behind."""

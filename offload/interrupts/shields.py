@@ -1,8 +1,8 @@
 """Shields: no interruption comes in between the library's own steps.
 
 A thread raises a *shield* while it carries out the library's steps. The shield notes an interruption in
-`Shielded.pending`; a wait delivers it between two steps (`Shielded.check`), else the end of the outermost shield does. In
-a body an interruption is delivered at once. Raising a shield costs a few assignments: CPython runs handlers, raises
+`Shielded.pending`; a wait delivers it between two steps (`Shielded.check`), else the end of the outermost shield does.
+In a body an interruption is delivered at once. Raising a shield costs a few assignments: CPython runs handlers, raises
 sent exceptions and switches threads at calls and backward jumps only. See docs/design/theory.md, "Shields".
 """
 

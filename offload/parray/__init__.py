@@ -17,6 +17,7 @@ import numpy as np
 from offload.parray import seams as _seams
 from offload.parray.copying import copy
 from offload.parray.dimensions import dim
+from offload.parray.indexing import Place
 from offload.parray.notation import parse
 from offload.parray.plans import Box, Plan, plan
 from offload.parray.references import disp, func, wrap
@@ -24,7 +25,7 @@ from offload.parray.storage import view as _view
 from offload.parray.teams import for_each, ranks
 from offload.parray.thread_arrays import threads
 from offload.parray.tiles import Tile, tiles
-from offload.parray.types import ArrayType, Place
+from offload.parray.types import ArrayType
 
 _seams.namespace = np
 _seams.view = _view

@@ -19,8 +19,8 @@ import numpy as np
 from offload.constructs.copying import second_place
 from offload.data.arguments import touch
 from offload.devices.retirement import refuse_retired
+from offload.parray.indexing import Place
 from offload.parray.moves import Move, make_all, one_failure, scratch
-from offload.parray.types import Place
 from offload.runtime.current import here
 from offload.runtime.generate import generate
 from offload.runtime.recipe import DeviceRecipe

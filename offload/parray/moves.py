@@ -14,7 +14,7 @@ import numpy as np
 
 from offload.arrays.hostcopies import copyto
 from offload.arrays.sections import overlaps
-from offload.constructs.copying import plain_recipe, second_place, section_at
+from offload.constructs.copying import copy_recipe, second_place, section_at
 from offload.constructs.groups import taskgroup
 from offload.data.arguments import touch
 from offload.devices.retirement import refuse_retired
@@ -85,7 +85,7 @@ def read_first(moves: Sequence[Move]) -> frozenset[int]:
 def recipe_of(site: Site, moves: Sequence[Move], first: frozenset[int] = frozenset()) -> Recipe:
     """Return the recipe of the task that makes some moves, ``first`` of which go through temporaries."""
     if len(moves) == 1 and not first:
-        return plain_recipe(site, *moves[0])
+        return copy_recipe(site, *moves[0], is_checked=True)
     places = {place for move in moves for place in (move.place, move.other)}
     if places <= {None}:
         return Recipe(site, copy_on_host, (moves, first))

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from offload.data.items import MapItem
+    from offload.data.memo import Layouts
+    from offload.data.plans import Plan
     from offload.data.sets import DeviceSet
     from offload.devices.streams import Lane, Point
     from offload.runtime.place import DevicePlace
@@ -291,7 +293,13 @@ class CopyWork(Work):
     ``other`` is the place of the source, if that is on another device.
     """
 
-    __slots__ = ("_dst", "_other", "_own", "_src", "second")
+    __slots__ = (
+        "_dst",
+        "_other",
+        "_own",  # those that may have been freed when the launch begins
+        "_src",
+        "second",  # the other device, whose stream of the calling thread is followed too
+    )
 
     takes_device_arrays = True
 
@@ -315,7 +323,10 @@ class CopyWork(Work):
             if other is not None:
                 reads.append((other, self._src))
             touch(launch.gate, place, lane, reads, [(place, array) for array in self._own if array is self._dst])
-        place.copy(self._dst, self._src, lane, staged)
+        if place.notify is not None:
+            place.copy(self._dst, self._src, lane, staged)
+        elif (copy := device.copy(self._dst, self._src, lane.stream)) is not None:
+            staged.append(copy)
 
 
 class FillWork(Work):
@@ -351,17 +362,29 @@ class ExposeWork(Work):
 class UpdateWork(DataWork):
     """Copy items to or from the device, as their map types say.
 
-    With a ``key`` the update is remembered by it once its items are found present (`PresentTable.remember`).
+    With a ``key`` it is remembered by that once a launch has found all items present (`PresentTable.remember`). Calls
+    with the same arrays, and therefore the same key, share the work.
     """
 
-    __slots__ = ("_key", "items")
+    __slots__ = ("is_named", "items", "key", "layouts", "plan", "site")
 
     def __init__(self, items: Sequence[MapItem], key: Any = None) -> None:
         self.on, self.places = None, ()
         self.items = items
-        self._key = key
+        self.key = key
+        # That of the last call; a call at another place makes its own.
+        self.site: Site | None = None
+        # Of the items, and what a launch did; None until it is remembered, and after an entry has gone (`AnyUpdate`).
+        self.layouts: Layouts | None = None
+        self.plan: Plan | None = None
+        # Whether labels that look names up in the program's frames have done so.
+        self.is_named = False
+
+    def forget(self) -> None:
+        """Refer to entries no more: what has gone keeps this until nobody holds a lock."""
+        self.plan = None
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        launch.held, launch.point = (self.on or place).update(self.items, lane, staged, self._key)
+        launch.held, launch.point = (self.on or place).update(self.items, lane, staged, self)
         if self.on is not None:
             launch.spread(self.places[1:])

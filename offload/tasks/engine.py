@@ -496,11 +496,13 @@ class Engine:
 
         A body that blocks never runs here.
         """
-        if scope_in_context() is scope and running_loop() is None:  # `Entered` would change nothing
+        if task.body is None and task.early is None:  # a copy, for example: no code of the program runs
+            self.run(scope, task, goes_on=stays)
+        elif scope_in_context() is scope and running_loop() is None:  # `Entered` would change nothing
             self.run(scope, task, goes_on=_ONLY_ENQUEUES)
-            return
-        with Entered(scope):
-            self.run(scope, task, goes_on=_ONLY_ENQUEUES)
+        else:
+            with Entered(scope):
+                self.run(scope, task, goes_on=_ONLY_ENQUEUES)
 
     # -- the ends of tasks ---------------------------------------------------------------------------
     def hinders(self, task: Task) -> bool:

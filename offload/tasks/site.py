@@ -30,40 +30,42 @@ class Site:
         Whether the construct stands where the program calls it.
     is_target : bool
         Whether it is a target region, whose body only enqueues device work.
+    where : str or Call
+        The file and the line, or the call.
     """
 
-    __slots__ = ("_place", "caller", "directive", "is_call", "is_target", "name", "runtime")
+    __slots__ = ("caller", "directive", "is_call", "is_target", "name", "runtime", "where")
 
     def __init__(
         self,
         directive: str,
         name: str,
-        place: str | Call,
+        where: str | Call,
         runtime: AnyRuntime,
         *,
         is_target: bool = False,
     ) -> None:
         self.directive = directive
         self.name = name
-        self._place = place
+        self.where = where
         self.caller: Call | None = None
-        self.is_call = place.__class__ is tuple
+        self.is_call = where.__class__ is tuple
         self.runtime = runtime
         self.is_target = is_target
 
     @property
     def location(self) -> str:
         """The file and the line."""
-        return self._place if isinstance(self._place, str) else line_of(self._place)
+        return self.where if isinstance(self.where, str) else line_of(self.where)
 
     @property
     def call(self) -> Call | None:
         """Where the program calls the construct; None for a decorated function."""
-        return None if isinstance(self._place, str) else self._place
+        return None if isinstance(self.where, str) else self.where
 
     def called_at(self, caller: Call | None) -> Site:
         """Return a copy for a call of the decorated function there."""
-        copy = Site(self.directive, self.name, self._place, self.runtime, is_target=self.is_target)
+        copy = Site(self.directive, self.name, self.where, self.runtime, is_target=self.is_target)
         copy.caller = caller
         return copy
 

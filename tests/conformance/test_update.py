@@ -76,6 +76,18 @@ def test_update_again(runtime):
         omp.target_update(from_=items, present=True)
 
 
+def test_updates_at_two_lines(runtime):
+    """Calls with the same arrays share what is remembered, and each task has the line of its own call."""
+    a = np.zeros(N)
+    with omp.target_data(map=[tofrom(a)]):
+        for _ in range(3):
+            first = omp.target_update(to=[a], nowait=True)
+            second = omp.target_update(to=[a], nowait=True)
+            lines = [int(task.construct.location.rpartition(":")[2]) for task in (first, second)]
+            assert lines[1] == lines[0] + 1
+            omp.taskwait()
+
+
 @pytest.mark.parametrize(("condition", "expected"), [(False, 14), (True, 16)])
 def test_target_update_if(runtime, condition, expected):
     """4.5/target_update/test_target_update_if.c: if(0) transfers nothing (14), if(1) does (16)."""

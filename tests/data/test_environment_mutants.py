@@ -138,10 +138,10 @@ def extend(table, items, *counter):
 
 
 def counting_update(table, items):
-    copies = UPDATE(table, items)
-    for _, entry in copies:
+    plan = UPDATE(table, items)
+    for _, entry in plan.copies:
         entry.dynamic += 1
-    return copies
+    return plan
 
 
 def lenient_update(table, items):

@@ -9,7 +9,7 @@ from offload.data.items import MapItem
 from offload.data.ledger import OPEN, Ledger, PutOffError
 from offload.data.maptypes import MapType
 from offload.data.present_table import PresentTable
-from offload.data.steps import entry_steps, exit_steps, update_steps
+from offload.data.steps import entry_steps, exit_steps
 
 ALLOC, TO, FROM, TOFROM, DELETE = MapType.ALLOC, MapType.TO, MapType.FROM, MapType.TOFROM, MapType.DELETE
 
@@ -64,7 +64,9 @@ class Books:
         return exit_steps(self.table.exit(items), self.ledger, **more)
 
     def updating(self, *items):
-        return update_steps(self.table.update(items), self.ledger)
+        plan = self.table.update(items)
+        plan.waits = self.ledger.acquire(plan.reads, plan.writes)
+        return plan
 
     def uses(self, *items):
         """Let a kernel use items that are present, and return where it ends."""

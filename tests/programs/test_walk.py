@@ -23,11 +23,11 @@ MOST = {
     "target that maps, blocking": (36, 175),
     "target nowait, present, depend": (12, 17),
     "target, present, blocking": (29, 94),
-    "target_update nowait, depend": (27, 50),
-    "target_update, blocking": (29, 81),
+    "target_update nowait, depend": (23, 40),
+    "target_update, blocking": (25, 71),
     "acc.parallel async_, present": (16, 30),
-    "acc.update async_": (26, 59),
-    "target_memcpy_async, depend": (24, 47),
+    "acc.update async_": (24, 50),
+    "target_memcpy_async, depend": (22, 47),
     "target_memcpy, blocking": (26, 78),
 }
 """The most files and calls of each operation when it has settled. Lower them when a change takes less."""

@@ -13,6 +13,7 @@ import math
 import random
 import threading
 import time
+from functools import partial
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
@@ -290,7 +291,7 @@ class SimDevice:
 
     def repeat(self, dst: Any, src: Any) -> Callable[[SimStream], None]:
         """Return what enqueues a copy: all memory is alike."""
-        return lambda stream: self.copy(dst, src, stream)
+        return partial(self.copy, dst, src)
 
     def copies_async(self, host: np.ndarray[Any, Any]) -> bool:
         """Return True: every copy is enqueued."""
@@ -305,7 +306,7 @@ class SimDevice:
 
     def is_array(self, value: object) -> bool:
         """Tell whether ``value`` is an array of this device."""
-        return isinstance(value, SimArray) and value._device is self  # noqa: SLF001
+        return value.__class__ is SimArray and value._device is self  # noqa: SLF001
 
     def renew(self, buffer: SimArray) -> bool:
         """Make a buffer like a new one; false where somebody has an array over its memory."""
