@@ -64,13 +64,7 @@ class LoopFunction(DirectiveFunction):
         return self._function
 
     def compile(self, *args: Any, device: int | None = None, **kwargs: Any) -> None:
-        """Compile the loop for such arguments; run nothing.
-
-        Parameters
-        ----------
-        device : int, optional
-            A device number; None is the one that a call would take.
-        """
+        """Compile the loop for such arguments, for a device number or for the default device; run nothing."""
         from offload.loops.launch import compile_for
 
         values, spread = self._program.bound(args, kwargs), self._spread(device)

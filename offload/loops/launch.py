@@ -58,14 +58,7 @@ class FinishedRun(Protocol):
 
 
 class Launcher:
-    """The body of a loop function's task.
-
-    Parameters
-    ----------
-    program : LoopProgram
-    is_alone : bool
-        On the host, one thread runs the loop.
-    """
+    """The body of a loop function's task."""
 
     __slots__ = (
         "__wrapped__",
@@ -84,7 +77,7 @@ class Launcher:
     def __init__(self, program: LoopProgram, *, is_alone: bool = False) -> None:
         self.__wrapped__ = program.function  # by which a graph looks at what a body reaches
         self.program = program
-        self._is_alone = is_alone
+        self._is_alone = is_alone  # on the host, one thread runs the loop
         # Of the arguments, where they were known at the call: their types, and what is left to fill in.
         self.specialisation: Specialisation | None = None
         self.settled: SettledCall | None = None
@@ -94,15 +87,7 @@ class Launcher:
         self.starts: Callable[[], None] | None = None
 
     def look(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Look at the arguments; raise what is wrong with them.
-
-        Raises
-        ------
-        LoopError
-            They are of wrong types.
-        ClauseError
-            The loop writes to a host array that is read-only.
-        """
+        """Look at the arguments: `LoopError` for wrong types, `ClauseError` if the loop writes to a read-only array."""
         values = self.program.bound(args, kwargs)
         self.specialisation = self.program.specialise(values)
         check_writeable(self.specialisation, values)
@@ -127,13 +112,7 @@ class Launcher:
 
 
 def launcher_for(program: LoopProgram, args: tuple[Any, ...], kind: type[Launcher] = Launcher) -> Launcher:
-    """Return the body of a task that is given scalars and device arrays; calls that were made before share one.
-
-    Raises
-    ------
-    LoopError
-        The arguments are of wrong types.
-    """
+    """Return the body of a task with scalars and device arrays; equal calls share one. `LoopError`: wrong types."""
     settled: SettledCall | None = program.settled(args)
     if settled is not None and settled.launcher is not None:
         return settled.launcher  # type: ignore[no-any-return]  # it is one
@@ -149,14 +128,8 @@ def launcher_for(program: LoopProgram, args: tuple[Any, ...], kind: type[Launche
 def launch_in_body(program: LoopProgram, args: tuple[Any, ...], kwargs: Mapping[str, Any], task: Any) -> Any:
     """Start a loop in a target body: on a device in the order of the body's stream, on the host at once.
 
-    Returns
-    -------
-    Device arrays without dimensions for what the function returns, on the host NumPy's scalars.
-
-    Raises
-    ------
-    UsageError
-        A host array, in a body on a device.
+    Return the scalars of the function as device arrays without dimensions, or on the host as NumPy scalars. Raises
+    `UsageError` for a host array in a body on a device.
     """
     if not kwargs and task.place is not None and not program.is_speculative:
         settled = program.settled(args)

@@ -32,14 +32,9 @@ if TYPE_CHECKING:
 
 
 def map_found(program: LoopProgram, binding: Binding) -> Specialisation:
-    """Enter in the binding of a call how arrays in no clause are mapped; return the loop with its types.
+    """Enter in a call's binding how arrays in no clause are mapped; return the loop with its types.
 
-    Raises
-    ------
-    LoopError
-        What is wrong with arguments of such types.
-    ClauseError
-        The loop writes to an array that cannot be written.
+    Raises `LoopError` for arguments of wrong types, and `ClauseError` if the loop writes to a read-only array.
     """
     given = list(binding.args)
     named = dict(binding.kwargs)
@@ -190,12 +185,9 @@ def map_types(spec: Specialisation, values: Mapping[str, Any], *, is_call: bool 
 def _overwritten(
     spec: Specialisation, values: Mapping[str, Any], *, checks: bool
 ) -> tuple[Numbers | None, frozenset[str]]:
-    """Return the arrays of which the loop provably writes every element and reads none, and from which numbers.
+    """Return the numbers, and the arrays of which the loop provably writes every element and reads none.
 
-    Raises
-    ------
-    LoopError
-        Iterations provably depend on each other.
+    Raises `LoopError` if iterations provably depend on each other.
     """
     nothing: tuple[None, frozenset[str]] = None, frozenset()
     if any(is_device_array(value) for value in values.values()):

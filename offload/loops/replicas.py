@@ -65,16 +65,7 @@ class Replicated(NamedTuple):
 
 
 class SetLauncher(Launcher):
-    """The body of a loop function's task where that is on several devices.
-
-    Parameters
-    ----------
-    one : Launcher
-        The body that it would have on one device.
-    words : SetWords
-    places : tuple of DevicePlace
-        The primary's first.
-    """
+    """The body of a loop function's task on several devices; ``one`` is the body that it would have on one device."""
 
     __slots__ = ("_places", "_settled", "_words")
 
@@ -83,7 +74,7 @@ class SetLauncher(Launcher):
         self.specialisation = one.specialisation
         self.is_mapped = True  # what is written is noted where it is said who has it
         self._words = words
-        self._places = places
+        self._places = places  # the primary's first
         self._settled: tuple[Any, ...] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -38,31 +38,17 @@ _MOST_TURNS: Final = 16
 
 
 class SettledCall:
-    """A call of which only addresses and floats are left to be filled in, by the positions of arguments.
-
-    Parameters
-    ----------
-    spec : Specialisation
-        It decides nothing from floats.
-    args : tuple
-        Of a call of that name, by position.
-    blank : CudaBlank
-        Of its only nest, whose runs have no memory of their own.
-    steady : Steady
-        What has to hold of arrays like these.
-    verdict : Remembered, optional
-        Why a speculative loop may run so. What it follows from is among what has to hold.
-    """
+    """A call of which only addresses and floats are left to be filled in, by the positions of arguments."""
 
     __slots__ = ("_changed", "_filler", "_looked_at", "_versions", "blank", "launcher", "pattern", "spec", "verdict")
 
     def __init__(
         self,
-        spec: Specialisation,
-        args: tuple[Any, ...],
-        blank: CudaBlank,
-        steady: Steady,
-        verdict: Remembered | None = None,
+        spec: Specialisation,  # decides nothing from floats
+        args: tuple[Any, ...],  # of a call of that name, by position
+        blank: CudaBlank,  # of its only nest, whose runs have no memory of their own
+        steady: Steady,  # what has to hold of arrays like these
+        verdict: Remembered | None = None,  # why a speculative loop may run so; ``steady`` has what it follows from
     ) -> None:
         self.spec, self.verdict = spec, verdict
         self.blank = blank
@@ -139,16 +125,7 @@ def keep_settled(
 ) -> None:
     """Keep what calls like this one find, in place of the oldest if there are many.
 
-    Parameters
-    ----------
-    spec : Specialisation
-        It decides nothing from floats.
-    args : tuple
-        By position.
-    blank, steady, verdict
-        As for `SettledCall`.
-    addresses : mapping of str to int
-        Of the arrays.
+    The arguments are those of `SettledCall`, and the addresses of the arrays by name.
     """
     name = name_of(args)
     if name is None:

@@ -54,12 +54,7 @@ _MIRRORED: Final = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">=": "<=", ">
 
 
 class CExpressions:
-    """Writes expressions.
-
-    Parameters
-    ----------
-    scope : KernelScope
-    """
+    """Writes expressions."""
 
     def __init__(self, scope: KernelScope) -> None:
         self._scope = scope

@@ -56,14 +56,7 @@ class OnceChecked(NamedTuple):
 
 
 def once_checked(loop: ir.For, modes: Mapping[int, ir.Mode]) -> OnceChecked | None:
-    """Return what can be checked once before a loop, or None if nothing can.
-
-    Parameters
-    ----------
-    loop : For
-    modes : mapping of int to str
-        Of accesses, by `at`; others are checked.
-    """
+    """Return what one check before a loop covers, or None. Accesses (by `at`) that ``modes`` lacks are checked."""
     nodes = list(walk(*loop.body))
     if len(nodes) > _MOST_NODES or any(isinstance(node, _LOOPS) for node in nodes) or constant_step(loop) is None:
         return None

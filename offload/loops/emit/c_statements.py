@@ -43,25 +43,14 @@ _RIGHT: Final = "!fault.what"
 
 
 class Statements:
-    """Writes statements.
-
-    Parameters
-    ----------
-    scope : KernelScope
-    accumulators : collection of str
-        Items of the nest's reductions.
-    can_fail : bool
-        Whether anything in the nest notes in ``fault``.
-    first_line : int
-        What the lines in comments are counted from.
-    """
+    """Writes statements."""
 
     def __init__(self, scope: KernelScope, accumulators: Iterable[str], first_line: int, *, can_fail: bool) -> None:
         self._scope = scope
         self._expressions = CExpressions(scope)
-        self._accumulators = frozenset(accumulators)
-        self._can_fail = can_fail
-        self._first_line = first_line
+        self._accumulators = frozenset(accumulators)  # items of the nest's reductions
+        self._can_fail = can_fail  # whether anything in the nest notes a failure in ``fault``
+        self._first_line = first_line  # comments give lines of the program relative to this one
         self._line = 0
         self._loops = 0
         self._is_in_doubt = False

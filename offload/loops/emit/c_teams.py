@@ -43,31 +43,17 @@ _ANY: Final = "*"
 
 
 class SharedStatements(Statements):
-    """Writes the statements of an iteration that a team has.
-
-    Parameters
-    ----------
-    scope : KernelScope
-    nest : Nest
-    team : Team
-    shared : mapping of int to str
-        The shared loops, by `id`.
-    is_restricted : bool
-        Whether arrays share no memory.
-    is_ordered : bool
-        Whether one team has all iterations, in order.
-    can_fail : bool
-    """
+    """Writes the statements of an iteration that a team carries out."""
 
     def __init__(
         self,
         scope: KernelScope,
         nest: Nest,
         team: Team,
-        shared: Mapping[int, Sharing],
+        shared: Mapping[int, Sharing],  # the shared loops, by `id`
         *,
-        is_restricted: bool,
-        is_ordered: bool,
+        is_restricted: bool,  # whether arrays share no memory
+        is_ordered: bool,  # whether one team has all iterations, in order
         can_fail: bool,
     ) -> None:
         super().__init__(scope, [item.name for item in nest.reductions], nest.place.line, can_fail=can_fail)

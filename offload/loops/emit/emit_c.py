@@ -97,16 +97,7 @@ STOP: Final = "goto stop;"
 
 
 class KernelWriter:
-    """Writes a nest.
-
-    Parameters
-    ----------
-    typed : Typed
-    nest : Nest
-    variant : CVariant
-    scope : KernelScope
-        What `scope_of` returns for these.
-    """
+    """Writes a nest; ``scope`` is the result of `scope_of` for the other arguments."""
 
     # What the function of the nest is given by parameters, of which alone gcc believes `restrict`.
     _parameters: ClassVar[frozenset[FieldKind]] = frozenset({"pointer", "copies"})

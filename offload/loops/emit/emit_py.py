@@ -46,20 +46,7 @@ def emit_kernel(
     *,
     goes_on: bool = False,
 ) -> str:
-    """Return the text of ``kernel(arguments, begin, end, chunk, partials, report)``.
-
-    Parameters
-    ----------
-    typed : Typed
-    nest : Nest
-        One of its nests.
-    modes : mapping of int to str
-        How accesses are checked, by their number; ``"check"`` where it has none.
-    observed : frozenset of int
-        Loads and stores that are left to ``arguments["observer"]``, which has a `load` and a `store`.
-    goes_on : bool
-        Whether scalars that come out go on from what is in the slots, and are left there whatever happens.
-    """
+    """Return the text of ``kernel(arguments, begin, end, chunk, partials, report)``, as `python_form` describes it."""
     return (_GoingOn if goes_on else _Kernel)(typed, nest, modes, observed).text()
 
 

@@ -103,16 +103,7 @@ def shape_of(sizes: Iterable[tuple[str, int]], tile: tuple[int, ...]) -> Shape:
 
 
 def grid_of(trips: Sequence[int], shape: Shape = Shape(), *, is_ordered: bool = False) -> Grid:  # noqa: B008  # a value
-    """Return the grid for iterations.
-
-    Parameters
-    ----------
-    trips : sequence of int
-        Of each axis, outermost first; none is 0.
-    shape : Shape
-    is_ordered : bool
-        Iterations run in order, all in one thread.
-    """
+    """Return the grid for iterations: ``trips`` of each axis, outermost first, none 0; in order, one thread has all."""
     if is_ordered:
         return Grid((1, 1, 1), (ROW, 1, 1), is_strided=False)
     threads = _threads(len(trips), shape)
@@ -149,14 +140,7 @@ def _threads(n_axes: int, shape: Shape) -> tuple[int, int, int]:
 
 
 def copies_of(elements: Mapping[str, tuple[int, int]], iterations: int) -> BlockCopies:
-    """Return the arrays of which blocks are to have copies.
-
-    Parameters
-    ----------
-    elements : mapping of str to (int, int)
-        Of arrays that may be copied: how many elements, and bytes of each.
-    iterations : int
-    """
+    """Return the arrays of which blocks get copies; ``elements`` has the number and size in bytes of each candidate's."""
     places: dict[str, int] = {}
     end = 0
     for name, (count, itemsize) in sorted(elements.items()):

@@ -65,15 +65,10 @@ class Levels(NamedTuple):
 
 
 def levels_of(nest: ir.Nest, *, is_ordered: bool = False, is_auto: bool = False) -> Levels:
-    """Return what becomes of the loops of a nest's iteration.
+    """Return how each loop of an iteration runs.
 
-    Parameters
-    ----------
-    nest : Nest
-    is_ordered : bool
-        Iterations run in order: in one thread, but where the program says so by ``seq`` a team may have them.
-    is_auto : bool
-        Loops are independent only if they say so, as in ``kernels_loop``.
+    With ``is_ordered``, iterations run in order, in one thread; a team may still have them if the program says ``seq``.
+    With ``is_auto``, as in ``kernels_loop``, a loop is independent only if the program says so.
     """
     team = _team_of(nest)
     found = _Found(nest, team, is_auto=is_auto)

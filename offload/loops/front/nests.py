@@ -60,17 +60,7 @@ class NestClauses:
 
 
 class LoopText:
-    """The text of a loop function, which is read from top to bottom: its parts so far, and the state between them.
-
-    Parameters
-    ----------
-    source : FunctionSource
-        The text.
-    clauses : NestClauses
-        What the construct says.
-    absent : frozenset of str
-        The parameters that are None.
-    """
+    """The text of a loop function, read from top to bottom: its parts so far, and the state between them."""
 
     def __init__(self, source: FunctionSource, clauses: NestClauses, absent: frozenset[str]) -> None:
         names: dict[str, Binding] = {
@@ -81,7 +71,7 @@ class LoopText:
         self._lowering = Lowering(RULES, taken, checks=clauses.checks, atomics=atomics)
         self.frame = Frame(self._lowering, source, names, [], is_called=False)
         self.clauses = clauses
-        self.absent = absent
+        self.absent = absent  # the parameters that are None
         self.parts: list[ir.Statement | ir.Nest] = []  # as in `ir.ParsedFunction`
         self.returned: frozenset[str] = frozenset()  # the names after `return`
         self._sunk = Sunk()  # the statements that each iteration carries out for itself

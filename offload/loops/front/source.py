@@ -96,10 +96,8 @@ class FunctionSource:
     def of(cls, function: object) -> FunctionSource:
         """Return the source of a function.
 
-        Raises
-        ------
-        LoopError
-            Of rule ``source``: it is no function of Python's, has no text, or was compiled from another one.
+        Raises `LoopError` of rule ``source`` if it is not a Python function, has no text, or was compiled from another
+        text.
         """
         if not isinstance(function, FunctionType):
             raise LoopError(

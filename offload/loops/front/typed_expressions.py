@@ -86,23 +86,13 @@ def convert(expression: Expression, to: Type, *, exact: bool = False) -> Express
 
 
 class Expressions:
-    """Gives types to expressions.
-
-    Parameters
-    ----------
-    scalars : mapping of str to Type
-        What is known so far; asking for another raises `UnknownTypeError`.
-    arrays : mapping of str to LoopArrayType
-        Local arrays included.
-    shapes : mapping of str to tuple of int
-        Of local arrays.
-    """
+    """Gives types to expressions."""
 
     def __init__(
         self,
-        scalars: Mapping[str, Type],
-        arrays: Mapping[str, LoopArrayType],
-        shapes: Mapping[str, tuple[int, ...]],
+        scalars: Mapping[str, Type],  # the types known so far; a scalar without one raises `UnknownTypeError`
+        arrays: Mapping[str, LoopArrayType],  # local arrays included
+        shapes: Mapping[str, tuple[int, ...]],  # of local arrays
     ) -> None:
         self.scalars = scalars
         self.arrays = arrays
@@ -111,12 +101,8 @@ class Expressions:
     def typed(self, node: Expression) -> Expression:
         """Return the expression with types.
 
-        Raises
-        ------
-        LoopError
-            Of rule ``types``, ``index`` or ``branch``.
-        UnknownTypeError
-            A scalar that it reads has no type yet.
+        Raises `LoopError` of rule ``types``, ``index`` or ``branch``, and `UnknownTypeError` while a scalar has no type
+        yet.
         """
         match node:
             case ir.Constant():

@@ -42,20 +42,10 @@ if TYPE_CHECKING:
 
 
 def infer(function: ParsedFunction, scalars: Mapping[str, Type], arrays: Mapping[str, LoopArrayType]) -> Typed:
-    """Return the function with types.
+    """Return the function with types, from the types of its arguments by parameter.
 
-    Parameters
-    ----------
-    function : ParsedFunction
-        As `parse` made it.
-    scalars, arrays : mappings
-        Of the arguments, by parameter.
-
-    Raises
-    ------
-    LoopError
-        Of rule ``types``, ``branch`` (a number where a truth value is needed), ``index`` (too few or many indices), or
-        ``argument`` (an array where a number is used, or the reverse).
+    Raises `LoopError` of rule ``types``, ``branch`` (a number instead of a truth value), ``index`` (the wrong number of
+    indices), or ``argument`` (an array instead of a number, or the reverse).
     """
     local = _locals_of(function)
     held = {**arrays, **{name: ir.LoopArrayType(node.dtype, len(node.shape)) for name, node in local.items()}}

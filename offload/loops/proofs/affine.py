@@ -124,12 +124,7 @@ class Space:
     def trip(self, room: AffineForm, step: int) -> AffineForm | None:
         """Return a new loop's trip number, or None if the loop has no trip in any iteration.
 
-        Parameters
-        ----------
-        room : AffineForm
-            ``stop - start - 1``, or ``start - stop - 1`` if the loop counts down.
-        step : int
-            Without its sign.
+        ``room`` is ``stop - start - 1``, or ``start - stop - 1`` if the loop counts down; ``step`` has no sign.
         """
         _, greatest = self.extremes(room)
         if greatest < 0:
@@ -151,18 +146,10 @@ class Space:
     def value(
         self, key: Hashable, interval: Interval, parts: Iterable[AffineForm] = (), loads: frozenset[int] = frozenset()
     ) -> AffineForm:
-        """Return the atom of what is not affine: the one of this key, or a new one.
+        """Return the atom of a value that is not affine: the one of this key, or a new one.
 
-        Parameters
-        ----------
-        key : Hashable
-            Its structure: the operation and its operands' forms.
-        interval : tuple of int
-            Bounds that hold wherever it is evaluated.
-        parts : iterable of AffineForm
-            What it is computed from.
-        loads : frozenset of int
-            The load that it is, by `at`.
+        ``key`` has the operation and the forms of its operands. The bounds in ``interval`` hold wherever it is
+        evaluated. It is computed from ``parts``; ``loads`` has the load that it is, by `at`.
         """
         number = self._numbers.get(key)
         if number is None:

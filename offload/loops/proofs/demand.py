@@ -91,15 +91,8 @@ def demands(
 ) -> dict[int, Demand]:
     """Return the demand of each point that gives a value or writes, by its number.
 
-    Parameters
-    ----------
-    feeding : Feeding
-    own : mapping of int to DemandTerm or None
-        Of points that write, by number: their term; None of an array that every device computes.
-    block : DemandTerm
-        Of blocks of iterations.
-    checked : collection of int
-        The loads, by `at`, that may leave their array.
+    ``own`` has the term of each point that writes, and None for an array that every device computes. ``block`` is the
+    term of blocks of iterations. The loads in ``checked``, by `at`, may leave their array.
     """
     found: dict[int, Demand] = {EVERYWHERE: None, BLOCK: frozenset({block})}
     for point in feeding.points:

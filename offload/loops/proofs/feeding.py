@@ -107,17 +107,7 @@ def all_points(points: tuple[FlowPoint, ...]) -> Iterator[FlowPoint]:
 
 
 def feeding(points: tuple[FlowPoint, ...], accesses: NestAccesses, storages: Mapping[str, LoopStorage]) -> Feeding:
-    """Return what feeds what.
-
-    Parameters
-    ----------
-    points : tuple of FlowPoint
-        Of the nest's body, whose every access has an `at` of its own.
-    accesses : NestAccesses
-        Of that nest.
-    storages : mapping of str to LoopStorage
-        What each array is a part of.
-    """
+    """Return which point feeds which; each access of the points has an `at` of its own."""
     going = _FlowWalk(accesses, storages, tuple(all_points(points)))
     state = going.block(points, _State({}, {}, ()))
     nest = accesses.nest

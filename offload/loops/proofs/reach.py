@@ -66,17 +66,7 @@ class NestAccesses:
 
 
 def accesses(typed: ir.Typed, nest: ir.Nest, launch: LaunchNumbers) -> NestAccesses:
-    """Return the accesses of a nest at a launch.
-
-    Parameters
-    ----------
-    typed : Typed
-        The function, with types.
-    nest : Nest
-        One of its nests.
-    launch : LaunchNumbers
-        The numbers of the launch.
-    """
+    """Return the accesses of a nest at a launch."""
     nodes = list(walk(*nest.body))
     locals_ = {node.name: node.shape for node in nodes if isinstance(node, ir.Local)}
     own = frozenset(locals_) | frozenset(nest.privates)

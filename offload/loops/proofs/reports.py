@@ -30,18 +30,7 @@ def failure_of(
     axes: Sequence[Trips],
     shapes: Mapping[str, tuple[int, ...]],
 ) -> Exception | None:
-    """Return what a record tells of a run of a nest; None if nothing was wrong.
-
-    Parameters
-    ----------
-    nest : Nest
-    record : sequence of int
-        As the kernel left it.
-    axes : sequence of Trips
-        Outermost first.
-    shapes : mapping
-        Of the arrays that are parameters.
-    """
+    """Return the error that a kernel's record describes, or None; ``axes`` are outermost first."""
     state, what, where, index, dimension = map(int, record[:HEAD])
     if not state:
         return None

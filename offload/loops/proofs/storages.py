@@ -36,13 +36,9 @@ class LoopStorage:
 
 
 def storages(views: Mapping[str, View], written: Collection[str]) -> dict[str, LoopStorage] | None:
-    """Return what each array is a part of; None if two overlap otherwise than by whole elements, and one is written.
+    """Return the storage of each array, or None.
 
-    Parameters
-    ----------
-    views : mapping of str to View
-    written : collection of str
-        The arrays that are stored to, by these names.
+    None means that two views overlap otherwise than by whole elements, and one of them is in ``written``.
     """
     found: dict[str, LoopStorage] = {}
     for name, view in views.items():

@@ -45,29 +45,9 @@ _PACKED: Final = {"float64": struct.Struct("d"), "float32": struct.Struct("f"), 
 
 
 class NestRun:
-    """One run of a nest.
+    """One run of a nest."""
 
-    Parameters
-    ----------
-    blank : Blank of HostForm
-    arrays : mapping
-        By name: host arrays, or arrays of a device whose memory the host can address. They are kept.
-    addresses : mapping of str to int
-        Of their elements ``[0, …, 0]``.
-    values : mapping
-        The arguments of the call, for the scalars that each run has for itself.
-    n_threads : int
-        How many may work.
-    rng : random.Random, optional
-        Decides in which order chunks are run, on one thread; None: any, on the loop threads.
-
-    Attributes
-    ----------
-    is_part : bool
-        Whether partial results stay as they are, since those of other runs come to them.
-    """
-
-    is_part = False
+    is_part = False  # whether partial results stay as they are, because other runs add theirs
 
     __slots__ = (
         "_arrays",
@@ -87,11 +67,11 @@ class NestRun:
     def __init__(
         self,
         blank: Blank[HostForm],
-        arrays: Mapping[str, Any],
-        addresses: Mapping[str, int],
-        values: Mapping[str, Any],
+        arrays: Mapping[str, Any],  # host arrays, or device arrays that the host can address; kept during the run
+        addresses: Mapping[str, int],  # of the elements ``[0, …, 0]``
+        values: Mapping[str, Any],  # the arguments of the call, for the scalars that each run has for itself
         n_threads: int,
-        rng: Any = None,
+        rng: Any = None,  # decides the order of chunks, on one thread; None: the loop threads take chunks in any order
     ) -> None:
         form = blank.form
         self.blank, self.form, self._arrays, self.n_threads = blank, form, arrays, n_threads
@@ -201,20 +181,7 @@ FormT_co = TypeVar("FormT_co", bound=CompiledForm, covariant=True)
 
 
 class Blank(Generic[FormT_co]):
-    """What runs of a nest for the same numbers have in common.
-
-    Parameters
-    ----------
-    form : CompiledForm
-    fields : sequence of ArgumentSlot
-        Of the structure of arguments.
-    scalars : mapping
-        By name, NumPy scalars of the types that the function has for them, as they are before the nest.
-    free : tuple of str
-        Those that each run has for itself; floats.
-    views : mapping of str to View
-    axes : sequence of Trips
-    """
+    """The part of a run's arguments that is the same for all runs of a nest with equal numbers."""
 
     __slots__ = (
         "_image",
@@ -235,9 +202,9 @@ class Blank(Generic[FormT_co]):
     def __init__(
         self,
         form: FormT_co,
-        fields: Sequence[ArgumentSlot],
-        scalars: Mapping[str, Any],
-        free: Sequence[str],
+        fields: Sequence[ArgumentSlot],  # of the structure of arguments
+        scalars: Mapping[str, Any],  # NumPy scalars of the function's types, as they are before the nest
+        free: Sequence[str],  # floats that each run has for itself
         views: Mapping[str, View],
         axes: Sequence[Trips],
     ) -> None:

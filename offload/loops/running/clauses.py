@@ -85,13 +85,7 @@ class LoopWords(NamedTuple):
 
     @classmethod
     def of(cls, directive: str, clauses: Mapping[str, Any], names: Iterable[str]) -> LoopWords:
-        """Return what checked clauses say of the loop of a function that has these names.
-
-        Raises
-        ------
-        ClauseError
-            Clauses exclude each other, or name what the function does not have.
-        """
+        """Return what checked clauses say of the loop of a function with these names; conflicts raise `ClauseError`."""
         _check_names(directive, clauses, set(names))
         order, levels = check_order(directive, clauses)
         given = [(word, clauses[word]) for word in _LEVELS if type(clauses.get(word)) is int]
@@ -122,13 +116,7 @@ class LoopWords(NamedTuple):
 def check_order(
     directive: str, clauses: Mapping[str, Any]
 ) -> tuple[Literal["", "seq", "independent", "auto"], list[str]]:
-    """Return how iterations follow each other and on which levels they fall, as checked clauses say it.
-
-    Raises
-    ------
-    ClauseError
-        Clauses exclude each other.
-    """
+    """Return the order of iterations and their levels, from checked clauses; a conflict raises `ClauseError`."""
     order = [word for word in _ORDERS if clauses.get(word)]
     levels = [word for word in _LEVELS if clauses.get(word)]
     if len(order) > 1 or (order == ["seq"] and levels):

@@ -74,12 +74,8 @@ class Compiler:
     def compile(self, source: str, folder: Path) -> Path:
         """Compile the source in an empty folder, and return the library there.
 
-        Raises
-        ------
-        CompilerFailure
-            If it fails, says nothing for `limit_s`, or writes no library.
-        OSError
-            The source cannot be written.
+        Raises `CompilerFailure` if the compiler fails, is silent for `limit_s`, or writes no library, and `OSError` if
+        the source cannot be written.
         """
         text, library = folder / "loop.c", folder / "loop.so"
         text.write_text(source, encoding="utf-8")

@@ -55,16 +55,7 @@ _WORD: Final = np.dtype(np.uint64)
 
 
 class CudaForm:
-    """A nest of a typed function as CUDA; a `offload.devices.base.Program`.
-
-    Parameters
-    ----------
-    typed : Typed
-    nest : Nest
-    variant : CudaVariant
-    fastmath : str or None
-        As in `offload.loops.running.clauses.LoopWords`.
-    """
+    """A nest of a typed function as CUDA; a `offload.devices.base.Program`."""
 
     def __init__(self, typed: ir.Typed, nest: ir.Nest, variant: CudaVariant, fastmath: str | None) -> None:
         self.typed = typed
@@ -169,14 +160,7 @@ class Loaded(NamedTuple):
 
 
 class CudaBlank(Blank[CudaForm]):
-    """What runs of a nest on CUDA for the same numbers have in common.
-
-    Parameters
-    ----------
-    of : Shaped
-    scalars, free, views, axes
-        As for `Blank`.
-    """
+    """The part of a run's arguments that is the same for all runs of a nest on CUDA with equal numbers."""
 
     __slots__ = (
         "_copies",
@@ -280,17 +264,7 @@ ON_CUDA: Final = OnCuda()
 
 
 class CudaRun:
-    """One run of a nest on a CUDA device: what it is given, and what it leaves.
-
-    Parameters
-    ----------
-    blank : CudaBlank
-    values : mapping
-        The arguments of the call.
-    outputs : mapping
-        By name, device arrays without dimensions to which scalars are written that come out; of others the host's
-        memory has the value.
-    """
+    """One run of a nest on a CUDA device: its arguments and its results."""
 
     __slots__ = ("_host", "_outputs", "_structure", "_values", "blank", "is_kept", "partials")
 
@@ -298,6 +272,7 @@ class CudaRun:
 
     def __init__(self, blank: CudaBlank, values: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
         self.blank = blank
+        # device arrays without dimensions that receive scalars; other scalars go to host memory
         self._values, self._outputs = values, outputs
         self._host: np.ndarray[Any, Any] | None = None
         self.partials: Any = None  # what blocks leave of reductions
@@ -313,13 +288,9 @@ class CudaRun:
         *,
         n_blocks: int | None = None,
     ) -> None:
-        """Compile, and allocate all that the run needs.
+        """Compile, and allocate all memory of the run. Without memory it raises `DeviceMemoryError`.
 
-        ``n_blocks`` is how many blocks leave partial results, where those of other devices come to this one's.
-
-        Raises
-        ------
-        DeviceMemoryError
+        ``n_blocks`` is the number of blocks that leave partial results, if blocks of other devices add theirs.
         """
         blank = self.blank
         blank.loaded(kernels)

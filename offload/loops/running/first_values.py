@@ -23,14 +23,7 @@ if TYPE_CHECKING:
 def with_first_values(
     spec: Specialisation, values: Mapping[str, Any], task: DeviceTask | None = None
 ) -> Mapping[str, Any]:
-    """Return the arguments of a call, with copies of such arrays; in a device task they are made on its stream.
-
-    Raises
-    ------
-    ClauseError, UsageError
-        An array is of another place.
-    DeviceMemoryError
-    """
+    """Return the arguments of a call, with copies of such arrays; in a device task they are made on its stream."""
     first = [name for name, word in spec.own.items() if word == "firstprivate"]
     if not first:
         return values

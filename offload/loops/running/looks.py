@@ -43,19 +43,11 @@ if TYPE_CHECKING:
 
 
 class Looks:
-    """Looks of one call at arrays that the host can address.
-
-    Parameters
-    ----------
-    arrays : mapping
-        By name.
-    task : DeviceTask, optional
-        The one that the call is made in; None: on the host.
-    """
+    """Looks of one call at arrays that the host can address."""
 
     def __init__(self, arrays: Mapping[str, Any], task: DeviceTask | None = None) -> None:
         self._arrays = arrays
-        self._task = task
+        self._task = task  # None: a call on the host
         # What has been found is what is remembered of these versions of arrays, and nothing else has been asked for;
         # None where something else has.
         self.versions: dict[str, int] | None = {}
@@ -112,19 +104,11 @@ _SEEN: Final = object()
 
 
 class DeviceLooks(Looks):
-    """Looks of one call on the stream of its task, for calls to come.
-
-    Parameters
-    ----------
-    arrays, task
-        As for `Looks`.
-    spec : Specialisation
-        The loop: it counts the looks that were made in vain.
-    """
+    """Looks of one call on the stream of its task, for calls to come."""
 
     def __init__(self, arrays: Mapping[str, Any], task: DeviceTask, spec: Specialisation) -> None:
         super().__init__(arrays, task)
-        self._spec = spec
+        self._spec = spec  # counts the looks that were made in vain
 
     def _fact(self, contents: Contents, key: Any) -> Interval | None:
         fact = contents.facts.get(key)

@@ -55,45 +55,23 @@ _LEEWAY: Final = 2
 
 
 class NestObserver:
-    """A nest that is observed, for the numbers of a call: made once, for as many runs as are wanted.
-
-    Parameters
-    ----------
-    typed : Typed
-    nest : Nest
-        One of its nests.
-    modes : mapping of int to str
-        How accesses are checked, by their number.
-    observed : frozenset of int
-        The loads and stores, by `at`, that count.
-    views : mapping of str to View
-        Where arrays lie, or those that they are copies of: by these it is known which share memory.
-    axes : sequence of Trips
-    words : LoopWords
-        For arithmetic.
-    of : Needed, optional
-        What a log needs of these accesses: no more is noted, in less time. Whether anything is found is the same; how
-        much, and who reads what it has not written, is not to be asked for.
-    most : int, optional
-        Steps of a run of which only the beginning is observed (`begin`).
-    is_slice : bool
-        It changes nothing, and finds nothing wrong: its address slice is run alone
-        (`offload.loops.watched.inspecting`).
-    """
+    """A nest that is observed, for the numbers of a call: made once, for any number of runs."""
 
     def __init__(
         self,
         typed: Typed,
         nest: Nest,
         modes: Mapping[int, Mode],
-        observed: frozenset[int],
+        observed: frozenset[int],  # the loads and stores that count, by `at`
+        # where the arrays lie, or the arrays that they copy; they tell which arrays share memory
         views: Mapping[str, View],
         axes: Sequence[Trips],
-        words: LoopWords = _WORDS,
+        words: LoopWords = _WORDS,  # for arithmetic
+        # the needs of a log: fewer accesses are noted. The run then tells only whether there is a dependence.
         of: Needed | None = None,
-        most: int | None = None,
+        most: int | None = None,  # steps of a run of which only the beginning is observed (`begin`)
         *,
-        is_slice: bool = False,
+        is_slice: bool = False,  # only the address slice runs; it changes nothing, and finds no error (`inspecting`)
     ) -> None:
         names = {node.array for at, node in numbered(nest).items() if at in observed}
         of_names = {name: view for name, view in views.items() if name in names}
@@ -112,15 +90,7 @@ class NestObserver:
         self._forms: dict[Any, OrderedForm] = {}
 
     def observe(self, scalars: Mapping[str, Any], arrays: Mapping[str, Any]) -> Findings:
-        """Run the nest in order, and return what has been seen. What it writes has been written, be it a failure.
-
-        Parameters
-        ----------
-        scalars
-            As a run is given them.
-        arrays : mapping of str to array
-            As the host has them.
-        """
+        """Run the nest in order on host arrays, and return the findings. Its writes stay, even after a failure."""
         run, given = self._run(scalars, arrays, self._axes)
         run.run_all()
         return self._findings(given, run.finish(), run.failure(), run.trips, self._axes)
@@ -244,15 +214,9 @@ def advance(
 def copies_of(
     nest: Nest, arrays: Mapping[str, Any], views: Mapping[str, View], *, are_blank: bool = False
 ) -> dict[str, Any]:
-    """Return what a nest may run on, arrays that it does not change as they are; copies share memory as the arrays do.
+    """Return arrays that a nest may run on: copies of those that it changes, filled with zeros if ``are_blank``.
 
-    Parameters
-    ----------
-    arrays : mapping of str to array
-    views : mapping of str to View
-        Where they lie, or those that they are copies of.
-    are_blank : bool
-        Copies hold zeros.
+    The copies share memory as the arrays do; ``views`` tells where those lie.
     """
     changed = _changed(nest)
     given = {name: on_host(array) for name, array in arrays.items()}

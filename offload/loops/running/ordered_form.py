@@ -82,25 +82,14 @@ class OrderedForm:
 
 
 class OrderedRun:
-    """One run of a nest in order.
-
-    Parameters
-    ----------
-    blank : Blank of OrderedForm
-    arrays : mapping
-        Host arrays by name, which the run changes. They are kept.
-    addresses : mapping of str to int
-        Of their elements ``[0, …, 0]``.
-    values : mapping
-        The arguments of the call, for the scalars that each run has for itself.
-    """
+    """One run of a nest in order."""
 
     def __init__(
         self,
         blank: Blank[OrderedForm],
-        arrays: Mapping[str, Any],
-        addresses: Mapping[str, int],
-        values: Mapping[str, Any],
+        arrays: Mapping[str, Any],  # host arrays by name; the run changes and keeps them
+        addresses: Mapping[str, int],  # of the elements ``[0, …, 0]``
+        values: Mapping[str, Any],  # the arguments of the call, for the scalars that each run has for itself
     ) -> None:
         self.form = form = blank.form
         self._blank, self._arrays = blank, arrays

@@ -21,19 +21,8 @@ if TYPE_CHECKING:
 def run_in_order(spec: Specialisation, values: Mapping[str, Any]) -> dict[str, Any]:
     """Run the nests of a loop in order on the host; return the scalars that come out.
 
-    Parameters
-    ----------
-    values : mapping
-        The arguments of a call, by name; arrays are the host's, and are changed.
-
-    Raises
-    ------
-    IndexError, ZeroDivisionError, AssertionError, ValueError
-        As the serial program does; arrays then hold what that has written.
-
-    Notes
-    -----
-    *Blocks* for as long as the loop takes; Ctrl-C comes through between slices of some 20 ms, and leaves what has been
+    It changes the host arrays among ``values``, and raises as the serial program does; its writes until then stay. It
+    *blocks* as long as the loop takes. Ctrl-C takes effect between slices of about 20 ms, and leaves what has been
     written.
     """
     results: dict[str, Any] = {}

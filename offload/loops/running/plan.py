@@ -102,21 +102,9 @@ class NestPlan(NamedTuple):
 
 
 def numbers_of(spec: Specialisation, values: Mapping[str, Any], view_of: Callable[[Any], View]) -> Numbers:
-    """Return the numbers of a call; carry out the parts before its nests.
+    """Return the numbers of a call, from its arguments by name; carry out the parts before its nests.
 
-    Parameters
-    ----------
-    values : mapping
-        The arguments, by name.
-    view_of : callable
-        Tells where an array lies.
-
-    Raises
-    ------
-    OverflowError
-        An argument is an int that 64 bits do not hold.
-    ValueError, ZeroDivisionError
-        As the parts do: a step of zero, an integer divided by zero.
+    Raises `OverflowError` for an int of more than 64 bits, and `ValueError` or `ZeroDivisionError` as the parts do.
     """
     typed = spec.typed
     arrays = {name: values[name] for name in typed.arrays if name in values}
@@ -153,14 +141,10 @@ def ranged(
     *,
     always: bool = False,
 ) -> tuple[NestPlan, ...]:
-    """Return what is decided for these numbers and for the elements that indices are made of, if that is worth it.
+    """Return the plans for these numbers and for the elements that indices are made of, if these are worth a look.
 
-    Parameters
-    ----------
-    look : callable
-        Returns the least and greatest element of parts, as `offload.loops.running.looks.Looks` does.
-    always : bool
-        Whatever it is worth.
+    ``look`` returns the least and the greatest element of parts, as `offload.loops.running.looks.Looks` does. With
+    ``always`` it looks in any case.
     """
     plans = plans_of(spec, numbers)
     if not is_looked_at(spec, numbers, plans, always=always):
@@ -232,15 +216,8 @@ def check(
 ) -> None:
     """Refuse a call that must not run, before anything has changed; warn of updates that may be lost.
 
-    ``values`` are the arguments of the call. ``is_in_order``: one thread runs the iterations of each nest, in order, so
-    that no update is lost.
-
-    Raises
-    ------
-    IndexError
-        An iteration certainly leaves an array.
-    LoopError
-        Iterations are said to be independent, and provably are not.
+    With ``is_in_order`` one thread runs the iterations of each nest in order, so no update is lost. Raises `IndexError`
+    if an iteration certainly leaves an array, and `LoopError` if iterations provably depend on each other.
     """
     for plan in plans:
         if not plan.is_sound:

@@ -31,20 +31,12 @@ _NO_VERSIONS: Final[Mapping[str, int]] = {}
 
 
 class Where(Protocol[BlankT_co]):
-    """Where a loop is to run: how its nests are prepared there.
-
-    Attributes
-    ----------
-    takes_unaligned : bool
-        Whether elements may lie at no multiples of their size.
-    is_in_order : bool
-        One thread runs the iterations of each nest, in order.
-    """
+    """Where a loop is to run: how its nests are prepared there."""
 
     @property
-    def takes_unaligned(self) -> bool: ...
+    def takes_unaligned(self) -> bool: ...  # elements may be unaligned
     @property
-    def is_in_order(self) -> bool: ...
+    def is_in_order(self) -> bool: ...  # one thread runs the iterations of each nest, in order
     def looks(self, spec: Specialisation, arrays: Mapping[str, Any], task: DeviceTask | None) -> Looks | None:
         """Return what looks at the elements that indices are read from, in a call with these arrays; None: nothing."""
 
@@ -58,13 +50,7 @@ class Where(Protocol[BlankT_co]):
 class Apart:
     """Whether arrays of certain shapes are aligned and share no memory, wherever they lie.
 
-    Parameters
-    ----------
-    spec : Specialisation
-    numbers : Numbers
-        Of a call with such arrays.
-    is_any : bool
-        Arrays may share none at all; else none that is written.
+    With ``is_any`` arrays may share no memory at all; otherwise only memory that is not written.
     """
 
     __slots__ = ("pairs", "sizes")
@@ -114,15 +100,7 @@ class Steady(NamedTuple):
 
 
 class Prepared(Generic[BlankT_co]):
-    """What calls with certain numbers lead to, where arrays share no memory.
-
-    Parameters
-    ----------
-    spec : Specialisation
-    numbers : Numbers
-        Of one such call.
-    where : Where
-    """
+    """The results of preparing calls with certain numbers, for arrays that share no memory."""
 
     __slots__ = ("_looks", "_numbers", "_plans", "_settled", "_spec", "_where", "apart")
 
@@ -168,30 +146,11 @@ def prepared(
     where: Where[BlankT_co],
     task: DeviceTask | None = None,
 ) -> tuple[tuple[BlankT_co, ...], dict[str, int], Steady | None]:
-    """Return what is to be filled in for each nest, in their order, and where the arrays lie, by name.
+    """Return the blank of each nest, the address of each array by name, and what makes them hold for another call.
 
-    The third item is what has to hold for another call with these numbers to lead to the same, if that can be told.
-
-    Parameters
-    ----------
-    values : mapping
-        The arguments of a call.
-    device : Device or None
-        The one that the arrays are of; None: they are the host's.
-    where : Where
-    task : DeviceTask, optional
-        The one that the call is made in, on a device.
-
-    Raises
-    ------
-    IndexError, LoopError, UnsupportedError
-        As `check`.
-    ValueError, ZeroDivisionError
-        As the parts before nests do.
-    ClauseError, UsageError
-        An array is of another place.
-    RegionClosedError
-        The storage of a device array has gone back.
+    The third item is None if that cannot be told. ``device`` is None for host arrays; ``task`` is the device task that
+    the call is made in. Raises as `check` and the parts before nests do, `ClauseError` or `UsageError` for an array of
+    another place, and `RegionClosedError` for a device array whose storage has gone back.
     """
     addresses: dict[str, int] = {}
     locate = _host_address if device is None else device.address

@@ -44,16 +44,7 @@ _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64,
 
 
 class NestForm:
-    """A nest of a typed function, in the form that a launch has decided on.
-
-    Parameters
-    ----------
-    typed : Typed
-    nest : Nest
-    variant : CVariant
-    words : LoopWords
-        For the size of chunks, and what the compiler may do to arithmetic.
-    """
+    """A nest of a typed function, in the form that a launch has decided on."""
 
     def __init__(self, typed: ir.Typed, nest: ir.Nest, variant: CVariant, words: LoopWords) -> None:
         if variant.is_ordered and nest.clauses.tile:  # whose iterations would be in another order
@@ -63,7 +54,7 @@ class NestForm:
         self.is_compiled = builder.compiler is not None
         self.options = options_of(words)
         self._variant = variant
-        self._words = words
+        self._words = words  # for the size of chunks, and what the compiler may do to arithmetic
         self._trip_ns = _TRIP_NS
         self._guided: tuple[int, Any] = (-1, None)  # the bounds of chunks of so many trips
         operators = copied(nest) if self.is_compiled else {}

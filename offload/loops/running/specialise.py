@@ -61,26 +61,12 @@ class Seen(NamedTuple):
 
 
 class LoopProgram:
-    """A function and what its clauses say of the loop.
-
-    Parameters
-    ----------
-    function : callable
-        The undecorated function.
-    words : LoopWords
-    directive : str
-        For messages.
-
-    Raises
-    ------
-    LoopError
-        What is wrong with the function whatever its arguments are.
-    """
+    """A function and its clauses for the loop. A function that can never be a loop raises `LoopError`."""
 
     def __init__(self, function: Callable[..., Any], words: LoopWords, directive: str) -> None:
         self.function = function
         self.words = words
-        self.directive = directive
+        self.directive = directive  # for messages
         self.name: str = getattr(function, "__name__", type(function).__name__)
         self.source = FunctionSource.of(function)
         self.warned: set[str] = set()  # what has been said once
@@ -151,13 +137,7 @@ class LoopProgram:
         return tuple(found)
 
     def specialise(self, values: Mapping[str, Any]) -> Specialisation:
-        """Return the function with the types of these arguments.
-
-        Raises
-        ------
-        LoopError
-            What is wrong with such types.
-        """
+        """Return the function with the types of these arguments; wrong types raise `LoopError`."""
         seen = self.seen()
         kinds_in_key: list[Any] = []  # what tells kinds of arguments apart, in less time than to find out which it is
         for value in values.values():
@@ -235,14 +215,7 @@ class LoopProgram:
 
 
 class Specialisation:
-    """A program with the types of arguments, and what has been made of it.
-
-    Parameters
-    ----------
-    program : LoopProgram
-    typed : Typed
-        The function with these types.
-    """
+    """A program with the types of arguments, and the forms and records made of it."""
 
     __slots__ = (
         "_parts",

@@ -37,21 +37,8 @@ def observe_each(
 ) -> None:
     """Run the nests that are to be observed, on copies, unless that is known; each finds what those before it leave.
 
-    Parameters
-    ----------
-    arrays : mapping
-        Those of the call, by name.
-    task : DeviceTask, optional
-        The one that the call is made in.
-    fetch : callable
-        Returns arrays as the host has them, given the task as well; what is changed is copied.
-
-    Raises
-    ------
-    LoopError
-        Iterations depend on each other.
-    IndexError, ZeroDivisionError, AssertionError, ValueError
-        As `observe`.
+    ``fetch`` returns arrays as the host has them, copies of those that change; ``task`` is the device task of the call,
+    if any. Raises `LoopError` if iterations depend on each other, and as `observe` does.
     """
     last = max((number for number, plan in enumerate(plans) if plan.observed), default=-1)
     if last < 0:

@@ -59,13 +59,7 @@ ALONE: Final = OnHost(is_in_order=True)
 
 
 def kernels_of(device: Device, program: LoopProgram) -> Kernels:
-    """Return how a device is given kernels.
-
-    Raises
-    ------
-    UnsupportedError
-        It runs none, or none of those that loops become.
-    """
+    """Return how a device is given kernels; `UnsupportedError` if it runs none that loops become."""
     kernels = device.kernels
     if kernels is None:
         raise UnsupportedError(

@@ -55,30 +55,15 @@ class JointRun(Protocol):
 
 
 class HostJointRun:
-    """A run where the host's processor is that of all devices.
-
-    Parameters
-    ----------
-    way : Way
-    blanks : sequence of Blank
-        One a device.
-    arrays : sequence of mapping
-        Of each device, by name.
-    addresses : sequence of mapping
-        Of their elements ``[0, …, 0]``.
-    values : mapping
-        The arguments of the call, for the scalars that each run has for itself.
-    n_threads, rng
-        As for `NestRun`.
-    """
+    """A run where the host's processor is the processor of all devices."""
 
     def __init__(
         self,
         way: Way,
-        blanks: Sequence[Blank[NestForm]],
-        arrays: Sequence[Mapping[str, Any]],
-        addresses: Sequence[Mapping[str, int]],
-        values: Mapping[str, Any],
+        blanks: Sequence[Blank[NestForm]],  # one for each device
+        arrays: Sequence[Mapping[str, Any]],  # of each device, by name
+        addresses: Sequence[Mapping[str, int]],  # of the elements ``[0, …, 0]``
+        values: Mapping[str, Any],  # the arguments of the call, for the scalars that each run has for itself
         n_threads: int,
         rng: Any = None,
     ) -> None:
@@ -135,16 +120,7 @@ class _PieceRun(NestRun):
 
 
 class CudaJointRun:
-    """A run on CUDA devices.
-
-    Parameters
-    ----------
-    way : Way
-    blanks : sequence of CudaBlank
-    addresses : sequence of mapping
-        Of the elements ``[0, …, 0]`` of each device's arrays.
-    values : mapping
-    """
+    """A run on CUDA devices; ``addresses`` are those of the elements ``[0, …, 0]`` of each device's arrays."""
 
     def __init__(
         self, way: Way, blanks: Sequence[CudaBlank], addresses: Sequence[Mapping[str, int]], values: Mapping[str, Any]

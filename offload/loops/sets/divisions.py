@@ -77,20 +77,13 @@ class Lie(NamedTuple):
 
 
 class Taken(Generic[BlankT]):
-    """A way, and what is filled in for it on each device.
-
-    Parameters
-    ----------
-    way : Way
-    make : callable
-        Returns what is filled in on a device for a piece.
-    """
+    """A way, and the blank of each device for it."""
 
     __slots__ = ("_asked", "_blanks", "_make", "way")
 
     def __init__(self, way: Way, make: Callable[[NestPiece], BlankT]) -> None:
         self.way = way
-        self._make = make
+        self._make = make  # returns the blank of a device for a piece
         self._blanks: tuple[BlankT, ...] = ()
         self._asked: dict[Any, tuple[Asked, ...] | None] = {}
 
@@ -106,13 +99,9 @@ class Taken(Generic[BlankT]):
         return self._blanks
 
     def asked(self, lies: Mapping[str, Lie], key: Any) -> tuple[Asked, ...] | None:
-        """Return what is asked of the sets in which arguments lie; None where boxes do not say who writes what.
+        """Return what each device needs of the sets in which arguments lie; None if boxes do not say who writes what.
 
-        Parameters
-        ----------
-        lies : mapping of str to Lie
-        key : hashable
-            Those of all lies.
+        ``key`` stands for all of ``lies``.
         """
         try:
             return self._asked[key]
@@ -168,20 +157,13 @@ def _are_apart(written: Sequence[Sequence[Box]]) -> bool:
 
 
 class DividedNest(Generic[BlankT]):
-    """A nest on the devices of a set.
-
-    Parameters
-    ----------
-    ways : Ways
-    blanks : callable
-        Returns what is filled in on a device for a piece.
-    """
+    """A nest on the devices of a set."""
 
     __slots__ = ("_blanks", "_taken", "ways")
 
     def __init__(self, ways: Ways, blanks: Callable[[NestPiece], BlankT]) -> None:
         self.ways = ways
-        self._blanks = blanks
+        self._blanks = blanks  # returns the blank of a device for a piece
         self._taken: dict[FilterMode, Taken[BlankT]] = {}
 
     def mode_of(self, mode: FilterMode) -> FilterMode:
@@ -198,18 +180,7 @@ class DividedNest(Generic[BlankT]):
 
 
 class Divided(Generic[BlankT]):
-    """What calls with certain numbers lead to on so many devices.
-
-    Parameters
-    ----------
-    spec : Specialisation
-    numbers : Numbers
-        Of one such call.
-    weights : sequence of int
-        As `offload.loops.sets.ways.ways_of` takes them.
-    blanks : callable
-        Returns what is filled in on a device for a nest by its number, and a piece.
-    """
+    """The results of calls with certain numbers on a number of devices."""
 
     __slots__ = (
         "_blanks",
@@ -226,7 +197,8 @@ class Divided(Generic[BlankT]):
         self,
         spec: Specialisation,
         numbers: Numbers,
-        weights: Sequence[int],
+        weights: Sequence[int],  # as `offload.loops.sets.ways.ways_of` takes them
+        # returns the blank of a device for a nest, by its number, and a piece
         blanks: Callable[[int, NestPiece, Numbers], BlankT],
     ) -> None:
         self.numbers = numbers
@@ -261,14 +233,9 @@ class Divided(Generic[BlankT]):
         return DividedNest(ways, lambda piece: self._blanks(number, piece, of_piece(self.numbers, number, piece)))
 
     def chooser(self, words: str, spaces: tuple[object, ...]) -> Chooser:
-        """Return who chooses among the ways, for all calls with arrays of such shapes.
+        """Return the chooser among the ways, for all calls with arrays of such shapes.
 
-        Parameters
-        ----------
-        words : str
-            The ``filter`` clause.
-        spaces : tuple
-            The address spaces of the devices, which tell sets apart.
+        ``words`` is the ``filter`` clause; ``spaces`` are the address spaces of the devices, which tell sets apart.
         """
         found = self._choosers.get((words, spaces))
         if found is None:
@@ -342,18 +309,9 @@ def divided_for(
     blanks: Callable[[int, NestPiece, Numbers], BlankT],
     kind: str,
 ) -> Divided[BlankT]:
-    """Return what a call leads to.
+    """Return the results of a call; its arrays are those of the first device.
 
-    Parameters
-    ----------
-    values : mapping
-        The arguments; arrays of the first device.
-    view_of, address_of : callable
-        Tell how and where an array lies.
-    weights, blanks
-        As for `Divided`.
-    kind : str
-        Of the devices.
+    ``view_of`` and ``address_of`` tell how and where an array lies; ``kind`` is the kind of the devices.
     """
     addresses = {name: address_of(values[name]) for name in spec.given}
     facts = spec.record(spec.key(values)).facts

@@ -48,17 +48,9 @@ MOST_REPEATED: Final = 1.5
 
 
 def filtered(typed: ir.Typed, nest: ir.Nest, launch: LaunchNumbers, weights: Sequence[int]) -> Filtering:
-    """Return how a nest is divided.
+    """Return how a nest with independent iterations is divided.
 
-    Parameters
-    ----------
-    typed : Typed
-    nest : Nest
-        One of its nests, whose iterations are independent.
-    launch : LaunchNumbers
-        Its numbers.
-    weights : sequence of int
-        The devices' shares of the iterations, in proportion; some are not 0.
+    ``weights`` are the devices' shares of the iterations, in proportion; some are not 0.
     """
     nest, originals = numbered_apart(nest)
     contents = {at: launch.contents[origin] for at, origin in originals.items() if origin in launch.contents}

@@ -126,13 +126,8 @@ def footprints(accesses: NestAccesses, division: Division) -> dict[str, Footprin
 def within(prints: Footprint, part: ArrayLayout, whole: ArrayLayout) -> Footprint | None:
     """Return the footprint of an array in the indices of another one, which it is a view of.
 
-    Where the image of a box is no box, or has parts of elements, the device needs all of the box that holds it, which
-    is marked.
-
-    Returns
-    -------
-    Footprint or None
-        None where boxes do not say which device has written what, as where a flat view is cut inside of a row.
+    If the image of a box is not a box, or has parts of elements, the device needs the whole box around it, and that box
+    is marked. None means that boxes cannot say which device has written what, as for a flat view cut inside a row.
     """
     is_same = part.itemsize == whole.itemsize  # of an element that is written in part the device needs the rest
     if is_same and (part.address, part.shape, part.strides) == (whole.address, whole.shape, whole.strides):

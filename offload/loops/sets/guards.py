@@ -47,27 +47,13 @@ class Guarded:
 
 
 def guarded_body(
-    points: tuple[FlowPoint, ...],
-    demand: Mapping[int, Demand],
-    own: Collection[str],
-    taken: Collection[str],
-    checked: Collection[int],
+    points: tuple[FlowPoint, ...],  # the outermost statements
+    demand: Mapping[int, Demand],  # by the numbers of points
+    own: Collection[str],  # arrays of which each iteration has its own
+    taken: Collection[str],  # names that the function has
+    checked: Collection[int],  # the loads, by `at`, that may leave their array
 ) -> Guarded:
-    """Return the body of a nest with tests.
-
-    Parameters
-    ----------
-    points : tuple of FlowPoint
-        The outermost statements.
-    demand : mapping of int to Demand
-        By the numbers of points.
-    own : collection of str
-        Arrays of which each iteration has its own.
-    taken : collection of str
-        Names that the function has.
-    checked : collection of int
-        The loads, by `at`, that may leave their array.
-    """
+    """Return the body of a nest with tests."""
     going = _Guards(demand, own, set(taken), checked)
     for point in all_points(points):
         going.prepare(point)

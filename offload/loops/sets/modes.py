@@ -77,10 +77,7 @@ def expected_s(costs: Sequence[Cost]) -> float:
 class Chooser:
     """Chooses a way for each call; the caller keeps threads apart.
 
-    Parameters
-    ----------
-    expected : mapping of str to float
-        What each way takes, in seconds, as the model has it; the most divided first.
+    ``expected`` has the seconds of each way, as the model predicts them; the most divided way comes first.
     """
 
     __slots__ = (

@@ -66,16 +66,9 @@ class Ways(NamedTuple):
 def ways_of(plan: NestPlan, number: int, numbers: Numbers, weights: Sequence[int], before: Ways | None = None) -> Ways:
     """Return the ways to carry out a nest, by its number in the function.
 
-    Parameters
-    ----------
-    plan : NestPlan
-        That of one device, for the same numbers.
-    number : int
-    numbers : Numbers
-    weights : sequence of int
-        The devices' shares of the iterations, in proportion.
-    before : Ways, optional
-        Those of another plan for the same nest and numbers: what they have found out about the text is taken from them.
+    ``plan`` is that of one device for these numbers. ``weights`` are the devices' shares of the iterations, in
+    proportion. ``before`` has the ways of another plan for this nest and these numbers: its findings about the text are
+    reused.
     """
     scalars, axes = numbers.scalars[number], numbers.axes[number]
     if (

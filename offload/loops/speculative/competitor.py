@@ -45,16 +45,11 @@ class _Words(ctypes.Structure):
 class Competitor:
     """A run in order on a thread of its own.
 
-    Parameters
-    ----------
-    run : OrderedRun
-        A compiled one that has not begun, on arrays that nobody else uses.
-    slice_ns : int
-        How long it may go on after `give_up`, trips of the outermost loop that take longer apart.
+    After `give_up` it may go on for ``slice_ns``, or for one trip of the outermost loop if that takes longer.
     """
 
     def __init__(self, run: OrderedRun, slice_ns: int = SLICE_NS) -> None:
-        self.run = run
+        self.run = run  # compiled, not begun, on arrays that nobody else uses
         self._words = _Words(run.form.entry, run.address, run.record, run.trips, slice_ns)
         self._is_started = False
 

@@ -99,13 +99,7 @@ class Contest:
         return cls("running" if device else "idle", "running" if host else "idle"), starts
 
     def after(self, event: RaceEvent) -> tuple[Contest, tuple[Instruction, ...]]:
-        """Return the state after an event, and what is to be done.
-
-        Raises
-        ------
-        ValueError
-            The event cannot come in this state.
-        """
+        """Return the state after an event, and the instructions; `ValueError` if the event cannot come now."""
         if self.is_over:
             raise ValueError(f"{event.name}: the race is over")
         if event is RaceEvent.DUE:
@@ -230,12 +224,8 @@ class History:
 def start_of(history: History, *, can_compete: bool = True, always: bool = False) -> RaceStart:
     """Return who begins a race.
 
-    Parameters
-    ----------
-    can_compete : bool
-        Whether the host has a form that is quick, and a core for it.
-    always : bool
-        Nothing is remembered: both sides start.
+    ``can_compete``: the host has a quick form and a core for it. ``always``: nothing is remembered, and both sides
+    start.
     """
     if not can_compete:
         return RaceStart(device=True, host_after_s=None)

@@ -19,12 +19,9 @@ if TYPE_CHECKING:
 def profiled(
     spec: Specialisation, numbers: Numbers, plan: NestPlan, arrays: Mapping[str, Any], memory: Memory
 ) -> dict[str, Any]:
-    """Run a nest in order on arrays of the host, and keep what is seen; return the scalars that come out.
+    """Run a nest in order on arrays of the host, and keep the findings; return the scalars that come out.
 
-    Raises
-    ------
-    IndexError, ZeroDivisionError, AssertionError, ValueError
-        As the serial program does; arrays hold what that has written.
+    Raises as the serial program does; its writes until then stay.
     """
     found = observed(spec, numbers, plan, arrays, is_quick=True)
     assert found is not None  # else it is proved

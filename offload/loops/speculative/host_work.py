@@ -131,12 +131,7 @@ def on_own_arrays(
 ) -> dict[str, Any]:
     """Carry out a call for which `SpeculativeWork` has mapped nothing; return the scalars that come out.
 
-    ``is_first``: it has been profiled.
-
-    Raises
-    ------
-    IndexError, ZeroDivisionError, AssertionError, ValueError
-        As the serial program does; arrays hold what that has written.
+    ``is_first``: it has been profiled. Raises as the serial program does; its writes until then stay.
     """
     lane: Any = task.lane
     reach(task.place.device, lane.stream)  # what the task follows

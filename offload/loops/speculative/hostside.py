@@ -52,23 +52,14 @@ _LOOKS_ON_FEW_CORES: Final = 50
 
 
 class HostSide:
-    """The arrays of a call, for a run on the host.
-
-    Parameters
-    ----------
-    task : DeviceTask
-        The one that the call is made in, on its lane.
-    spec : Specialisation
-    values : mapping
-        The arguments, by name: device arrays and scalars.
-    """
+    """The arrays of a call, for a run on the host."""
 
     def __init__(self, task: DeviceTask, spec: Specialisation, values: Mapping[str, Any]) -> None:
-        self._task = task
+        self._task = task  # the call's task, on its lane
         self._device = task.place.device
         self._lane: Any = task.lane
         self._place = task.place
-        self._values = values
+        self._values = values  # the arguments by name: device arrays and scalars
         self._changed = frozenset(spec.changed)
         self._views: dict[str, View] = {name: view_at(self._device, values[name]) for name in spec.given}
         self._mapped = _mapped(task, spec, values)

@@ -56,32 +56,17 @@ class Violation(NamedTuple):
 
 
 class LoggedLoop:
-    """What runs with a log have in common, for the numbers of a call.
-
-    Parameters
-    ----------
-    spec : Specialisation
-    numbers : Numbers
-        Of a call on a device.
-    plan : NestPlan
-        Of its one nest, of which something is unknown.
-    of : Needed
-        What is to be logged of it.
-    is_inspector : bool
-        The address slice alone.
-    has_sections : bool
-        Sections stand for words where that is possible.
-    """
+    """The part of runs with a log that is the same for equal numbers of a call."""
 
     def __init__(
         self,
         spec: Specialisation,
-        numbers: Numbers,
-        plan: NestPlan,
-        of: Needed,
+        numbers: Numbers,  # of a call on a device
+        plan: NestPlan,  # of its one nest, about which something is unknown
+        of: Needed,  # what is to be logged of it
         *,
-        is_inspector: bool = False,
-        has_sections: bool = False,
+        is_inspector: bool = False,  # the address slice alone
+        has_sections: bool = False,  # sections replace words where that is possible
     ) -> None:
         axes, self.numbers, self._plan = numbers.axes[0], numbers, plan
         self.is_new = True  # no run of it has ended: what it and its launches are made of is made meanwhile
@@ -165,19 +150,7 @@ class LoggedLoop:
 class LoggedRun:
     """One run with a log, on the stream of a device task.
 
-    Parameters
-    ----------
-    loop : LoggedLoop
-    values : mapping
-        Device arrays and scalars of the call, by name.
-    addresses : mapping of str to int
-        Of the arrays' elements ``[0, …, 0]``.
-    task : DeviceTask
-
-    Raises
-    ------
-    DeviceMemoryError
-        There is no memory for the log; nothing has been enqueued but clearing.
+    If there is no memory for the log, it raises `DeviceMemoryError`; only the clearing of words has been enqueued then.
     """
 
     def __init__(

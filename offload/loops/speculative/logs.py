@@ -48,19 +48,7 @@ class Words:
 class Log:
     """The words of one run, of all storages that it logs.
 
-    Parameters
-    ----------
-    of : Logged
-    arrays : mapping
-        Device arrays, by the names of storages among others.
-    n_iterations : int
-    task : DeviceTask
-        The run's; on its stream words are cleared.
-
-    Raises
-    ------
-    DeviceMemoryError
-        There is no memory for words; none is taken.
+    Words are cleared on the stream of ``task``. Without memory it raises `DeviceMemoryError`, and takes no words.
     """
 
     def __init__(self, of: Logged, arrays: Mapping[str, Any], n_iterations: int, task: DeviceTask) -> None:

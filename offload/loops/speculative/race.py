@@ -51,22 +51,11 @@ _MOST: Final = 64
 def race(attempt: Attempt) -> Outcome:
     """Carry out a loop of which nobody knows whether it is parallel; arrays then hold what the serial program leaves.
 
-    Returns
-    -------
-    Outcome
-        Its error is what the serial program raises; arrays hold what that has written until then.
+    The outcome's error is the one that the serial program raises; its writes until then stay. An interruption or a
+    cancelled taskgroup (LeaveRegion, CancelledError) raises, with the arrays as they were.
 
-    Raises
-    ------
-    BaseException
-        An interruption raises it, or the taskgroup has been cancelled (LeaveRegion, CancelledError); arrays are as they
-        were.
-    DeviceLostError, DeviceMemoryError
-
-    Notes
-    -----
-    *Blocks* until the race is over. *Costs* a copy of each array that the loop writes, and of those that it reads and
-    the call has not mapped, if the competitor starts.
+    *Blocks* until the race is over. *Costs* a copy of each array that the loop writes, and of those that it reads
+    and the call has not mapped if the competitor starts.
     """
     with Shield(here()) as shield:
         _looking.add(get_ident())
@@ -262,17 +251,13 @@ class _HostRun:
     """The host's side of a race: a run in order, on a thread of its own or, if there is none, on this one.
 
     First its arrays are filled, piece by piece, since the device may have won before that is done.
-
-    Parameters
-    ----------
-    attempt : Attempt
-    side : HostSide
-    is_beside : bool
-        Whether a device takes part; else no thread is needed.
     """
 
     def __init__(self, attempt: Attempt, side: HostSide, *, is_beside: bool) -> None:
-        self._attempt, self._is_beside = attempt, is_beside
+        self._attempt, self._is_beside = (
+            attempt,
+            is_beside,
+        )  # without a device no thread is needed
         self.arrays: dict[str, Any] = {}  # those that it works on
         self.results: Mapping[str, Any] = {}  # the scalars that come out, once it is done
         self.whole_s: float | None = None

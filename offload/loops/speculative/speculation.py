@@ -64,16 +64,9 @@ def decided(
 ) -> Results | Literal["plain"] | Remembered:
     """Decide about a call in a device task, and carry it out unless it may run as any other loop.
 
-    ``is_first``: it was profiled when its task began, and nothing was known before.
-
-    Returns
-    -------
-    The scalars that come out; `PLAIN`, or what is remembered, of a loop that is to run as any other.
-
-    Raises
-    ------
-    IndexError, ZeroDivisionError, AssertionError, ValueError
-        As the serial program does; arrays hold what that has written.
+    Return the scalars that come out; or, for a loop that is to run as any other, `PLAIN` or the record that allows it.
+    ``is_first``: it was profiled when its task began, and nothing was known before. Raises as the serial program does;
+    its writes until then stay.
     """
     return remembered(spec, values, task) or _SpeculativeCall(spec, values, task, is_first=is_first).decided()
 

@@ -52,12 +52,8 @@ def tried(
 ) -> History | None:
     """Profile the beginning of a first call, and try the host; return what is known of both sides then.
 
-    None: it is to run in order, since iterations depend on each other, or since it is too short to be tried.
-
-    Parameters
-    ----------
-    values : mapping
-        The arguments by name, with arrays of the host.
+    ``values`` has arrays of the host. None: the loop is to run in order, since iterations depend on each other, or
+    since it is too short to be tried.
     """
     given = {name: values[name] for name in spec.given}
     written_nbytes = sum(values[name].nbytes for name in spec.changed)

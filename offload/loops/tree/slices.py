@@ -42,15 +42,8 @@ def slice_of(
 ) -> Slice | None:
     """Return the slice of an expression, or None if it has none.
 
-    Parameters
-    ----------
-    expression : Expression
-    known : mapping of str to Slice
-        Of scalars, as they are at the place of the expression.
-    assigned : collection of str
-        The scalars that an iteration assigns.
-    changing : collection of str
-        Arrays whose elements may change.
+    ``known`` has the slices of scalars at the place of the expression. An iteration assigns the scalars in
+    ``assigned``. The elements of arrays in ``changing`` may change.
     """
     loops: set[int] = set()
 
@@ -78,13 +71,7 @@ class _NoSliceError(Exception):
 
 
 def careful(expression: ir.Expression, checked: Collection[int]) -> ir.Expression:
-    """Return an expression that is 0 where a load or a division in it would fail.
-
-    Parameters
-    ----------
-    checked : collection of int
-        The loads, by `at`, that may be outside of their array.
-    """
+    """Return an expression that is 0 where one of the loads in ``checked`` (by `at`) or a division would fail."""
 
     def change(node: Node) -> Node:
         match node:

@@ -45,13 +45,8 @@ def cells_of(
 ) -> dict[str, Cells]:
     """Return the cells of arrays.
 
-    Parameters
-    ----------
-    views : mapping of str to View
-    written : collection of str
-        The arrays of them that are written: memory that is only read is shared by nobody.
-    left_out : mapping of str to int, optional
-        Of arrays, how many of the last dimensions are left out; where an array shares memory none are.
+    ``written`` are the arrays that are written; memory that is only read is shared by nobody. ``left_out`` is the
+    number of last dimensions to leave out of an array; an array that shares memory leaves out none.
     """
     found: dict[str, Cells] = {}
     for names in groups_of(views):

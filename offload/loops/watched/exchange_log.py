@@ -89,31 +89,15 @@ class Logged(NamedTuple):
 
 def logged(
     typed: Typed,
-    modes: Mapping[int, ir.Mode],
+    modes: Mapping[int, ir.Mode],  # by the accesses' numbers in the nest as it was
     cells: Mapping[str, Cells],
-    of: Needed,
+    of: Needed,  # the nest, and what is logged
     axes: Sequence[Trips],
     *,
-    parts: Mapping[str, LogSection] = NO_SECTIONS,
-    checks: bool = False,
+    parts: Mapping[str, LogSection] = NO_SECTIONS,  # of the storages that need no words
+    checks: bool = False,  # flag an access outside of its array, whether it is logged or not
 ) -> Logged:
-    """Return a nest with a log.
-
-    Parameters
-    ----------
-    typed : Typed
-    modes : mapping of int to str
-        How accesses are checked, by their numbers in the nest as it was.
-    cells : mapping of str to Cells
-        Of its arrays.
-    of : Needed
-        The nest, and what is logged.
-    axes : sequence of Trips
-    parts : mapping of str to LogSection
-        Of the storages that are to have no words.
-    checks : bool
-        What is outside of its array is flagged, whether it is logged or not.
-    """
+    """Return a nest with a log."""
     return _Log(typed, modes, cells, of, axes, parts, checks=checks).logged()
 
 

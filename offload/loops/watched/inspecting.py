@@ -30,15 +30,9 @@ if TYPE_CHECKING:
 
 
 def can_be_inspected(nest: Nest, written: Collection[str], scalars: Mapping[str, bool | int | float]) -> bool:
-    """Tell whether a nest has an address slice, and can go wrong by what that finds alone.
+    """Tell whether a nest has an address slice, and can only fail in ways that the slice finds.
 
-    Parameters
-    ----------
-    nest : Nest
-    written : collection of str
-        Arrays whose storage it may write.
-    scalars : mapping
-        Of a launch: what is divided by one of these does not fail.
+    ``written`` are the arrays whose storage it may write. A division by one of ``scalars`` of the launch does not fail.
     """
     if not addressing(nest).arrays.isdisjoint(written):
         return False
@@ -70,15 +64,9 @@ def inspector(log: Logged, of: Needed) -> Logged:
 
 
 def address_slice(watched: Watched, words: Collection[str], privates: Collection[str]) -> Watched:
-    """Return what is left of a nest that is watched, if all it is to change are the words; nothing comes out of it.
+    """Return the part of a watched nest that only changes the words; nothing comes out of it.
 
-    Parameters
-    ----------
-    watched : Watched
-    words : collection of str
-        Arrays.
-    privates : collection of str
-        Of the nest, of which iterations have their own.
+    ``words`` and ``privates`` are arrays; each iteration has its own of the latter.
     """
     typed, nest, modes, given = watched
     own = {node.name for node in walk(*nest.body) if isinstance(node, ir.Local)} | set(privates)

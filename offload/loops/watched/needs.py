@@ -55,17 +55,7 @@ class Needed(NamedTuple):
 
 
 def needed(typed: Typed, nest: Nest, launch: LaunchNumbers, unknown: Collection[int]) -> Needed:
-    """Return what a log of a nest needs.
-
-    Parameters
-    ----------
-    typed : Typed
-    nest : Nest
-        One of its nests.
-    launch : LaunchNumbers
-    unknown : collection of int
-        The accesses, by `at`, of which nothing is proved (`independence.Verdict.unknown`).
-    """
+    """Return what a log of a nest needs; ``unknown`` has the accesses, by `at`, about which nothing is proved."""
     nest, originals = numbered_apart(nest)
     found = accesses(typed, nest, launch)
     listed = {access.at: access for access in found.listed if originals[access.at] in unknown}
@@ -232,15 +222,10 @@ def _parts(node: Expression) -> Iterator[tuple[Expression, bool]]:
 
 
 def stored_before(of: Needed, storages: Mapping[str, str]) -> frozenset[int]:
-    """Return the accesses that may come to an element which the iteration has stored to, as far as that is likely.
+    """Return the accesses that are likely to reach an element which the iteration has stored to.
 
-    Those are the loads behind a store of the same storage, or in one loop with it, and the stores behind a loop that
-    stores there.
-
-    Parameters
-    ----------
-    storages : mapping of str to str
-        By array.
+    Those are the loads after a store of the same storage, or in one loop with it, and the stores after a loop that
+    stores there. ``storages`` gives the storage of each array.
     """
     seeing = _Seeing(of, storages)
     seeing.block(of.nest.body, frozenset(), frozenset())

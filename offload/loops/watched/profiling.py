@@ -80,34 +80,13 @@ def profiled(
     nest: Nest,
     modes: Mapping[int, ir.Mode],
     cells: Mapping[str, Cells],
-    watched: Collection[int],
-    trips: Sequence[int],
-    once: Collection[int] = (),
-    most: int | None = None,
-    is_slice: bool = False,
+    watched: Collection[int],  # the loads and stores, by `at`
+    trips: Sequence[int],  # of each axis
+    once: Collection[int] = (),  # the accesses that are noted once an iteration
+    most: int | None = None,  # steps are counted, and loops of an iteration end after more
+    is_slice: bool = False,  # the nest does nothing but take notes (`offload.loops.watched.inspecting`)
 ) -> Profiled:
-    """Return a nest that takes note of its accesses.
-
-    Parameters
-    ----------
-    typed : Typed
-    nest : Nest
-        One of its nests.
-    modes : mapping of int to str
-        How accesses are checked, by their number.
-    cells : mapping of str to Cells
-        Of its arrays.
-    watched : collection of int
-        The loads and stores, by `at`.
-    trips : sequence of int
-        Of each axis.
-    once : collection of int
-        The accesses that are noted once an iteration.
-    most : int, optional
-        Steps are counted, and loops of an iteration end when there are more.
-    is_slice : bool
-        What is noted is all that it does (`offload.loops.watched.inspecting`).
-    """
+    """Return a nest that takes note of its accesses."""
     profile = _Profile(typed, nest, modes, cells, watched, trips, once, most, is_slice=is_slice)
     made = profile.made()
     first_cells: dict[str, int] = {}

@@ -72,18 +72,7 @@ class _Range(NamedTuple):
 def sections(
     of: Needed, cells: Mapping[str, Cells], views: Mapping[str, View], modes: Mapping[int, ir.Mode]
 ) -> dict[str, LogSection]:
-    """Return the sections of an iteration, by storage, of those of whose logged accesses all stand in one.
-
-    Parameters
-    ----------
-    of : Needed
-        A nest, and what is to be logged of it.
-    cells : mapping of str to Cells
-    views : mapping of str to View
-        Of its arrays.
-    modes : mapping of int to str
-        How its accesses are checked, by their own numbers.
-    """
+    """Return the sections of an iteration, for each storage whose logged accesses all stand in one."""
     if len(of.nest.axes) != 1:
         return {}
     walking = _SectionWalk(of, views, modes)

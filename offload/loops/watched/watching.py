@@ -53,29 +53,10 @@ class AccessPlace(NamedTuple):
 
 
 class Watch(ABC):
-    """Writes a nest that is watched.
+    """Writes a nest that is watched."""
 
-    Parameters
-    ----------
-    typed : Typed
-    nest : Nest
-        One of its nests.
-    modes : mapping of int to str
-        How accesses are checked, by their number.
-    cells : mapping of str to Cells
-        Of the arrays that are watched.
-    watched : collection of int
-        The accesses, by `at`.
-    once : collection of int
-        Those of them that are noted once an iteration, whatever loops they stand in.
-
-    Attributes
-    ----------
-    takes_indices : bool
-        Where cells are the elements of an array of one dimension, a cell may be the index as the program has it: so
-        that what is checked once before a loop is so for notes as well.
-    """
-
+    # Where cells are the elements of an array of one dimension, a cell may be the program's own index. Then one check
+    # before a loop covers the access and its note.
     takes_indices = False
 
     def __init__(
@@ -84,8 +65,8 @@ class Watch(ABC):
         nest: Nest,
         modes: Mapping[int, ir.Mode],
         cells: Mapping[str, Cells],
-        watched: Collection[int],
-        once: Collection[int] = (),
+        watched: Collection[int],  # the accesses, by `at`
+        once: Collection[int] = (),  # those that are noted once an iteration, in whatever loops they stand
     ) -> None:
         self.typed = typed
         self.nest = nest
