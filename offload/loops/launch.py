@@ -1,14 +1,9 @@
-"""Calls of loops, where they are to run: on the host's threads, or on the stream of a device task.
+"""Start the loops of a call: on the host's threads, or on the stream of a device task.
 
-Theory of operation
--------------------
-A `Launcher` is the body of a loop function's task. On the host it runs the nests one after another, and returns. In a
-device task it enqueues them on the task's stream and leaves with the task what looks at the outcome when the stream has
-passed them (`DeviceTask.findings`): the results, and what a kernel has found wrong. So nobody waits, and the error is
-the task's own. In another construct's target body (`launch_in_body`) results are written to device arrays in the order
-of the stream, and only errors are left with the task.
-
-What is decided before, from the numbers of the call, is `offload.loops.running.plan`'s.
+A `Launcher` is the body of a loop function's task. On the host it runs the nests and returns. In a device task it
+enqueues them, and the task's `DeviceTask.findings` later get the results and the failures. So nobody waits, and the
+error is the task's. In another construct's target body (`launch_in_body`) results go to device arrays in the order of
+the stream, and only errors stay with the task. `offload.loops.running.plan` decides from the numbers of a call.
 """
 
 from __future__ import annotations

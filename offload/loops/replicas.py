@@ -1,21 +1,12 @@
-"""A loop on the devices of a set: one device task on the first of them, the primary.
+"""A loop on the devices of a set: one device task on the first device, the primary.
 
-Theory of operation
--------------------
-A call has its arrays on every device, as entries of replica sets (`offload.data.replicas`). What the nests need where,
-and what they write, is known before anything is enqueued (`offload.loops.sets.divisions`). Then the primary's lane
-*forks* to a lane of each other device; for each nest, copies of what devices miss are put on the lanes of those who
-miss it; a lane goes on when its own copies and those that others make out of its device are done, since its kernel may
-overwrite what a neighbour still has to fetch; kernels; and the primary's lane *joins* the others. So whoever follows
-the task follows all of it, and a time loop never visits the host.
+The arrays of a call are on every device, as entries of replica sets (`offload.data.replicas`). `sets.divisions` knows
+what each nest reads and writes before anything is enqueued. The primary's lane *forks* to a lane of each other device.
+For each nest, missing data is copied on the lanes of the devices that miss it; then kernels run; then the primary's
+lane *joins* the others. So a task that follows this one follows all of it, and the host waits for nothing.
 
-What the table says after that holds when the lanes have got there, and what else is enqueued follows them. It is
-changed under the hold of the locks under which the copies are enqueued: between the two nobody may find the state
-before.
-
-A way that one device carries out alone forks to nobody; it may receive.
-
-Errors that a kernel finds are the task's, and name the device. What a failed launch has enqueued stands in the ledgers.
+The table of replicas changes under the locks that are held while the copies are enqueued. A failed launch stays in the
+ledgers. Errors of kernels are the task's, and name the device.
 """
 
 from __future__ import annotations

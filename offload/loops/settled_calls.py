@@ -1,16 +1,10 @@
-"""Calls on CUDA that have been made before: one look-up finds all, and what is left are addresses and floats.
+"""Repeated calls on CUDA: one look-up finds everything but addresses and floats.
 
-Theory of operation
--------------------
-A call by position is named by the types of its arguments, the shapes and strides of its arrays, and the values of its
-scalars other than floats. If nothing is decided from floats, a nest without memory of its own follows from these: its
-kernel, the shape of its launch, and the structure of arguments but for addresses and floats. All of this is kept under
-that name (`SettledCall`), together with the values that the function's names from outside have. A call that finds it
-needs neither the function's types nor its numbers. Each launch checks where the arrays lie. If they share memory, are
-not aligned or are of another device, nothing has been done, and the call goes the other way.
-
-Decisions that follow from elements hold for arrays at the same addresses as long as their contents have the same
-versions (`offload.data.versions`).
+A call by position is named by the types of its arguments, the shapes and strides of its arrays, and its scalars other
+than floats. If no decision follows from floats, this name fixes the kernel, the launch and the structure of arguments.
+A `SettledCall` keeps them. Each launch checks the addresses: if arrays share memory, are unaligned or belong to another
+device, nothing has been done, and the call goes the ordinary way. Decisions that follow from elements hold for arrays
+at the same addresses while their contents have the same versions (`offload.data.versions`).
 """
 
 from __future__ import annotations

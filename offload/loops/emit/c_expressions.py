@@ -1,23 +1,11 @@
 """Expressions of the typed loop IR as C.
 
-Theory of operation
--------------------
-Every node has its type, so that each has one C text, in parentheses where an operator could bind otherwise. Integers
-narrower than C's ``int`` are cast back after every operation, which is where they wrap. What can go wrong (an index, a
-division by zero) is noted in ``fault``, a variable of the iteration that stays in registers, by functions that return a
-value all the same: so C's own ``?:``, ``&&`` and ``||`` decide what is evaluated, as they do in Python.
+Every node has a type, so it has one C text. Integers narrower than C's ``int`` are cast back after every operation:
+that is where they wrap. A wrong index or a division by zero is noted in ``fault``, a variable of the iteration, and the
+expression still has a value. Therefore C's ``?:``, ``&&`` and ``||`` evaluate the operands that Python evaluates.
 
-Arrays are pointers to elements with extents in elements and strides in bytes. A load that is checked goes through a
-pointer and bounds of its own (``z_a``, ``b0_a``), which lead to a spare element where the array is empty.
-
-With ``index_bits`` of 32 a place, an index in its array's range, is a number of 32 bits. It has a sign where it is made
-of such numbers by at most one operation: in range the result is exact, and since it cannot overflow a compiler may turn
-products into sums and addresses into steps. Any other is taken modulo 2**32 from what has 64 bits, without a sign: what
-has been made narrow and wide again costs two shifts if it has one. So have the offsets, sums of products of places and
-extents that are at most the number of elements.
-
-An index that may be out of range is *clamped*, and noted in ``fault``, or *tried*: in a loop that `c_ranges` writes
-twice a flag is all that is kept of it.
+An index that may be out of range is *clamped* and noted in ``fault``, or *tried*: then only a flag is kept, in loops
+that `c_ranges` writes twice. docs/design/loops.md describes places of 32 bits.
 """
 
 from __future__ import annotations

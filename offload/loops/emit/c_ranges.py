@@ -1,21 +1,10 @@
-"""Checks of an inner loop's places, once before it.
+"""Check the indices of an inner loop once, before it.
 
-Theory of operation
--------------------
-An index that moves with the loop's variable by as much, up or down, or that does not change, takes the values between
-two ends. If these lie in the array's range before the loop, all do, and the loop needs no check of it: an inner loop
-with such accesses is written twice, once for the case that all are inside, once as it would be, for negative indices,
-errors and anything else. The ends are computed as the program's integers are, modulo 2**64, so that the test is exact:
-the lower end is inside, and no more values follow than there are elements behind it.
-
-In a loop that changes scalars alone the other loads may be *tried* in the first form: an index that is negative or out
-of range is replaced by 0, and sets a flag. Such a loop is undone by giving its scalars their values back; then the
-second form runs, which finds what is wrong, in the iteration and with the words that it would have had. So a trip that
-finds nothing has a comparison and a selection for each index, and no branch. Since what is read in place of a missed
-element is not what the program would read, no unchecked index may follow from it.
-
-On the host a loop gains where it stores, or is computed in lanes: 1.5 to 8 times as quick, since gcc can vectorise it.
-Sums in order are left alone there: rows of 27 take a fifth longer with gcc's gathers than with checks.
+An index that moves evenly with the loop's variable, or not at all, takes the values between two ends. If both ends are
+inside the array, the loop needs no check. Such a loop is written twice: without these checks, and with all of them. The
+ends are computed modulo 2**64, as the program's integers are, so the test is exact. In the first form, other indices
+may be *tried*: a wrong index is replaced by 0 and sets a flag, and then the second form runs. docs/design/loops.md has
+the proof and the gain.
 """
 
 from __future__ import annotations

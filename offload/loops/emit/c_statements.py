@@ -1,12 +1,9 @@
 """Statements of the typed loop IR as C.
 
-A statement that ends an iteration early goes to its label, ``next``, behind which the iteration reports. A `while` is
-left once something was wrong, since what replaces an element that is not there may keep it running for ever.
-
-An iteration in which something was wrong goes on to its end, with whatever stands for what it could not read, but
-changes no element any more: Python's would have ended. So what changes elements asks ``fault`` where something before
-it in the iteration may have noted there, which is when the iteration is *in doubt*; and an inner loop that changes
-elements has that asked once before it, so that its unchecked form asks nothing.
+A failed iteration goes to its end without changing elements. Therefore a statement that changes elements tests
+``fault`` if an earlier part of the iteration may have failed (the iteration is *in doubt*). An inner loop tests it
+once, before. A ``while`` ends after a failure, because a replaced element might keep it running forever. Early exits go
+to the label ``next``.
 """
 
 from __future__ import annotations

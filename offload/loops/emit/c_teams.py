@@ -1,19 +1,12 @@
 """Statements of an iteration that a team of threads carries out together, as CUDA.
 
-Theory of operation
--------------------
-Outside of shared loops all threads of a *group* (the block, or one row of it) compute the same values, so that they
-take the same branches and come to the same barriers. What is read from an array that the nest writes is taken from the
-first thread, since others might read it before or after another change; stores, atomic steps and updates of the nest's
-reductions are the first thread's alone. An array of the iteration's own is a copy in each thread, kept equal by all.
+Outside of shared loops, all threads of a *group* (the block, or one row of it) compute the same values and reach the
+same barriers. The first thread alone stores, updates atomically, and loads from arrays that the nest writes. Each
+thread has its own copy of the iteration's arrays.
 
-In a shared loop each thread, or each row, goes through trips of its own. A reduction's item starts from its identity
-there, and is combined behind the loop with the value that it had; all threads get the result. What goes to the end of
-the iteration goes to the end of the innermost shared loop instead, so that all threads come to what follows it.
-
-A barrier stands before and after whatever writes to an array that another thread of the group uses too: between the
-first thread and the trips of a loop, between two shared loops, or between two runs of one. Arrays that may share memory
-count as one. Nothing else has a barrier: what one thread alone uses, or nobody writes, needs none.
+In a shared loop each thread, or each row, has its own trips. A reduction starts there from its identity; all threads
+get the combined result after the loop. Barriers stand around every write to an array that another thread of the group
+uses.
 """
 
 from __future__ import annotations

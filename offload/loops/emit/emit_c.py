@@ -1,19 +1,10 @@
-"""A nest of a typed loop function as one C function; `emit_cuda` has what is other in CUDA.
+"""Write a nest of a typed loop function as one C function; `emit_cuda` has the differences for CUDA.
 
-Theory of operation
--------------------
-The function runs trips ``[begin, end)`` of the outermost associated loop; inner ones stay loops, so that a compiler
-sees what the program says. Everything that it knows comes in one structure of slots of 8 bytes, listed by
-`CKernel.fields`; only what the text names is in it, and it is read once, before the loops.
-
-Each iteration declares the scalars that it assigns, so that none is carried, and a ``fault`` if anything can go wrong;
-that one stays in registers and is reported once, at the iteration's end. A reduction's item is a variable of the chunk,
-written to its slot at the end: the same for any number of threads. Slots are those of chunk 0, then chunk 1, …: of each
-its reductions in their order, then its ``lastprivate`` scalars, as the chunk's last iteration left them; those of the
-last chunk are the loop's.
-
-Bounds modes, layouts and whether arrays may overlap are decided by the launcher, and are part of the text: a loop
-without checks has no branch that a vectoriser would stop at.
+The function runs trips ``[begin, end)`` of the outermost associated loop. Its arguments are one structure of 8-byte
+slots (`CKernel.fields`), read once. Each iteration declares the scalars that it assigns, and reports its ``fault`` at
+its end. Reduction items are variables of the chunk. Slots hold, chunk by chunk, the reductions and then the
+``lastprivate`` scalars, so the results do not depend on the number of threads. The launcher chooses bounds modes and
+layouts; they are part of the text.
 """
 
 from __future__ import annotations

@@ -1,15 +1,9 @@
-"""From typed loops to Python's text, on NumPy's scalars: what runs where there is no compiler, and a second oracle.
+"""Typed loops as Python's text on NumPy scalars, for hosts without a compiler and as a second oracle.
 
-Theory of operation
--------------------
-NumPy's scalars have the arithmetic that loops promise: integers wrap, ``//`` and ``%`` floor, shifts by the width give
-0 or -1, floating operations give infinities and NaN. A typed function has written out each conversion, so an operator
-is the same operator again, and few things need a word of their own: comparisons of integers of two types (made of
-Python's integers), division of integers (by zero it is reported), accesses that are checked. Their names are what
-`python_form` puts into the namespace of the text.
-
-Names of the program get a prefix: ``v_`` scalars, ``a_`` arrays, ``r_`` reductions' items; ``t_`` and a number are
-iteration numbers, ``c_`` constants, made once. On the host, scalars are the items of a dictionary instead.
+NumPy scalars have the arithmetic of loops: integers wrap, ``//`` and ``%`` floor, and floats give infinities and NaN.
+Therefore most operators stay as they are. The namespace of `python_form` has functions for the rest: comparisons of two
+integer types, integer division, checked accesses. Names get a prefix: ``v_`` scalars, ``a_`` arrays, ``r_`` reduction
+items, ``t_`` iteration numbers, ``c_`` constants. On the host, scalars are items of a dictionary.
 """
 
 from __future__ import annotations

@@ -1,20 +1,11 @@
 """The shape of a launch on CUDA: blocks, threads, the width of indices, and which arrays are copied to a block.
 
-Theory of operation
--------------------
-One thread an iteration, in blocks of 256 for one axis, of 32 x 8 for more: the innermost axis along x, the next along
-y, all others together along z. Everything follows from the numbers of a launch alone, never from the device, so that
-partial results are cut in the same way wherever a loop runs.
+One thread has one iteration, in blocks of 256 for one axis and of 32 x 8 for more. The numbers of a launch alone
+decide, never the device, so partial results are the same wherever a loop runs. With teams
+(`offload.loops.front.levels`) the axes are one line of iterations, and a block has one team or several rows of 32.
 
-Where threads share loops in an iteration (`offload.loops.front.levels`), a team of them has it, the axes are one line
-of iterations, and a block has one team, or several that are rows of 32: half of a multiprocessor's threads stay empty
-under blocks of one row.
-
-Fewer threads than iterations there are where the hardware ends (65,535 blocks along y and z), where clauses say how
-many blocks there may be, and where blocks have copies of an array of atomics: a copy is worth filling and merging only
-if its block has many iterations for each element. Measured on an H200: a histogram of 2**26 into 256 takes 17.3 ms with
-atomics of the device and 0.12 with copies; five-point stencils in 32-bit blocks of two dimensions take 0.995 of what a
-hand-written kernel does, in 64-bit ones 0.98, in loops over a fixed grid 0.61.
+There are fewer threads than iterations if the hardware's limit or a clause says so, or if blocks copy an array of
+atomics: a copy pays only if its block has many iterations for each element (docs/design/loops.md).
 """
 
 from __future__ import annotations
@@ -140,7 +131,7 @@ def _threads(n_axes: int, shape: Shape) -> tuple[int, int, int]:
 
 
 def copies_of(elements: Mapping[str, tuple[int, int]], iterations: int) -> BlockCopies:
-    """Return the arrays of which blocks get copies; ``elements`` has the number and size in bytes of each candidate's."""
+    """Return the arrays of which blocks get copies; ``elements`` has the number and the size in bytes of elements."""
     places: dict[str, int] = {}
     end = 0
     for name, (count, itemsize) in sorted(elements.items()):

@@ -1,17 +1,9 @@
 """Which variables have a value where: the rules ``unbound`` and ``carried``.
 
-Theory of operation
--------------------
-Statements are gone through in the order of the text with the set of variables that have a value on every path to here;
-None stands for a place that no path reaches. Paths that meet leave what they have in common. A loop's head is met by
-the path into it and by those that go on to another trip, so its set is found by repetition, and only shrinks. A loop
-may have no trip, unless constants say otherwise. The variable of a loop has no value behind it.
-
-An iteration starts with nothing but its own variables. What it reads without having given it a value comes from before
-the loop, if no iteration assigns it; else it is *carried*: another iteration may have assigned it. What was not
-assigned before the loop either is *unbound*.
-
-``else`` of a loop was lowered to a flag that each ``break`` sets. Behind the loop the flag tells the paths apart again.
+The pass follows the statements in the order of the text with the set of variables that have a value on every path; None
+stands for an unreachable place. The head of a loop is repeated until its set no longer shrinks. After a loop its
+variable has no value. An iteration starts with its own variables only. If it reads a variable before assigning it, the
+variable is *carried* if an iteration assigns it, *unbound* if nothing did, and otherwise comes from before the loop.
 """
 
 from __future__ import annotations

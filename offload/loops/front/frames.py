@@ -1,16 +1,11 @@
-"""What lowering knows of a function that it is in: what its names stand for, and where statements go.
+"""The state while a function is lowered: the meanings of its names, and the statements so far.
 
-Theory of operation
--------------------
-A `Frame` is the state of lowering one function: the loop function itself, or one that it calls. The functions of
-`values`, `calls`, `assignments`, `counting`, `statements` and `inline` lower the nodes of its text, and take it as
-their first argument. Expressions call functions, whose bodies are statements made of expressions. So these functions
-also need each other. They meet in the `Rules`, which every frame of a loop function has.
+A `Frame` belongs to one function: the loop function, or one that it calls. The functions of `values`, `calls`,
+`assignments`, `counting`, `statements` and `inline` take it as their first argument, and find each other in `Rules`.
 
-To lower an expression means to return the expression of the IR, and to append to `Frame.out` the statements that have
-to be carried out before. If an operand to the right changes elements, the operand is *kept*: its value goes to a
-variable first (`Frame.in_order`), so the order of effects is Python's. Only expressions that read elements need this:
-no statement that lowering adds assigns a variable of the program.
+To lower an expression returns the IR's expression and appends the statements that come before it to `Frame.out`. If an
+operand to the right changes elements, the operand is *kept*: its value goes to a variable first (`Frame.in_order`), so
+effects stay in Python's order. No statement that lowering adds assigns a variable of the program.
 """
 
 from __future__ import annotations

@@ -1,16 +1,11 @@
 """Which loops of an iteration the threads of a block share on CUDA, and why others run in order.
 
-Theory of operation
--------------------
-Where a loop of an iteration asks for workers or vector lanes, and its trips may be shared, an iteration of the nest is
-not one thread's but a *team's*: ``workers`` rows of ``lanes`` threads. All threads of a team carry out what stands
-outside of shared loops, with the same values, so that all take the same way; what has an effect is done by one of them.
-A loop on vector lanes is shared by all threads of the team. One on workers is too, unless it has loops on vector lanes
-of its own: then each row has its trips, and its inner loops are shared by the row.
+If a loop of an iteration asks for workers or vector lanes, a *team* of ``workers`` rows of ``lanes`` threads has the
+iteration. All threads of the team carry out the statements outside of shared loops, with equal values. A loop on vector
+lanes is shared by the whole team. So is a loop on workers, unless it has vector loops: then each row has its own trips.
 
-Trips are shared if nothing goes from one to another but declared reductions (`nests` has refused what does), if none
-ends the loop, and if nobody needs behind the loop what a trip has left in its thread: a scalar, or an element of an
-array of the iteration's own. Everything else runs in order in each thread of the team, as any other loop does.
+Trips are shared if only declared reductions pass between them, if none ends the loop, and if no later statement needs a
+scalar or element that a trip left in its thread.
 """
 
 from __future__ import annotations

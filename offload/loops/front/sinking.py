@@ -1,12 +1,8 @@
-"""Scalar statements before a nest that read elements: they go to the head of each iteration.
+"""Scalar statements before a nest that read elements: they move to the head of each iteration.
 
-Theory of operation
--------------------
-Elements are on the device, so that the host cannot carry out ``w = a[0]`` before it launches. Such a statement *sinks*:
-each iteration carries it out for itself, and finds what the host would have found as long as no nest in between writes
-the array. A statement that reads what one of these assigns sinks too; so does one that assigns what one of these reads
-or assigns, since it would otherwise overtake it. What is left behind on the host neither needs nor changes anything
-that has sunk.
+Elements are on the device, so the host cannot carry out ``w = a[0]`` before the launch. Such a statement *sinks*: each
+iteration carries it out, and finds the same value while no nest in between writes the array. A statement sinks too if
+it reads a name that a sunk statement assigns, or assigns a name that a sunk statement reads or assigns.
 """
 
 from __future__ import annotations

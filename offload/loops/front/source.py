@@ -1,23 +1,10 @@
-"""The text of a function, and what the names in it stand for.
+"""The text of a function, and the meanings of the names in it.
 
-Theory of operation
--------------------
-A function's definition is looked up in the tree of its whole file, by name and first line: so nothing has to be
-dedented, and every node has the line that a message names. The definition is then compiled once and compared with the
-code that runs. If they differ, the file was changed after its import, and a kernel of the new text would not be what
-the program calls.
-
-A name that is no local of the function has one of four meanings. A scalar is *frozen*: its value becomes part of the
-kernel, and of the key (`FunctionSource.key`) under which the kernel is kept, so that a call after a change makes
-another one. A *known* name is one of a library's that loops have a form for, by where it is found (``math.sin``, under
-whatever name the program imported it). A *plain* function is inlined. Anything else is *unfit*, and the reader of the
-name says why.
-
-A function that cloudpickle takes by value comes to another process without its file, and without the file's name. So a
-loop function is sent with its text and the texts of the functions that it calls (`FunctionSource.texts`), and the
-receiver keeps these under their code (`received`), which compares by its contents.
-
-NumPy is not imported: what has a NumPy type is told by its class.
+The definition is found in the tree of its whole file, so every node has its line. It is compiled once and compared with
+the running code, to detect a file that changed after its import. A name from outside is *frozen* (a scalar, part of the
+kernel's key), *known* (a library function with a form for loops, found by identity), *plain* (a function to inline) or
+*unfit*. Loop functions that cloudpickle sends by value carry their texts (`FunctionSource.texts`); the receiver keeps
+them by their code (`received`). NumPy is not imported here.
 """
 
 from __future__ import annotations

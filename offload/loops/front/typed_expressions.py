@@ -1,12 +1,8 @@
-"""Types of expressions: each node of the loop IR made again with its type, and with every conversion written out.
+"""Types of expressions: each node of the loop IR with its type, and with every conversion written out.
 
-Theory of operation
--------------------
-An expression's type follows from those of its operands, by the table of `promotion`. Operands are then converted to
-the type in which the operator works; weakness alone is no conversion, only a word in a node's type. Numbers of the text
-stay exact integers until a type takes them, which is where one that does not fit is found. Functions of numbers become
-calls whose arguments and result have one type, with conversions around them, so that emitters need no table of their
-own.
+The table of `promotion` gives an expression's type from its operands' types. Operands are converted to the type in
+which the operator works; weakness alone needs no conversion. Numbers of the text stay exact integers until they get a
+type.
 """
 
 from __future__ import annotations

@@ -1,15 +1,9 @@
 """Types of a loop function, for the types of its arguments.
 
-Theory of operation
--------------------
-A scalar has one type, that of all its assignments joined. They read each other, so the types are found in rounds: each
-takes those of the round before, and joins anew what the assignments then have; one that reads a scalar without a type
-has no say in that round. A round that changes nothing is the answer. Joining anew gives the least types, and could go
-round in a circle where a greater operand makes a lesser result (weak beside strong); after as many rounds as there are
-scalars, types only grow, and there are no more than eleven to grow through.
-
-With the types at hand each statement is made once more, with every conversion written out. Errors count only then: in
-an early round a scalar may have less than its type.
+A scalar has one type: the join of all its assignments. They are found in rounds, each from the types of the round
+before, until nothing changes. Joining from the start in each round gives the least types but may cycle, so after as
+many rounds as there are scalars, types only grow. Then each statement is made again with its conversions. Only then do
+errors count.
 """
 
 from __future__ import annotations

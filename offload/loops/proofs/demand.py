@@ -1,16 +1,10 @@
-"""Who needs which statements of an iteration: the terms of ownership, carried backwards from writes to what feeds them.
+"""Which device needs which statements: the terms of ownership, carried backwards from writes to what feeds them.
 
-Theory of operation
--------------------
-A write to an array has a `DemandTerm`: its element, in the dimension by which the array is split. A device carries the
-write out if it owns the element, and that is the case if the term holds there. Statements that feed a write are needed
-wherever the write is; so each point's *demand* is the set of terms of which one has to hold, its own and those of the
-points that it feeds. It is found by repetition, and grows only. `None` stands for every device, and absorbs all else.
-
-A term is tested where the point stands that it has come to. So it gets there only if its index can be had there
-(`slices`), in the same trip of each loop in which it varies; else every device needs that point, or, if the array is
-divided as the iterations are, the device that has the iteration. Updates of reductions, and what the last iteration
-leaves, belong to blocks of iterations, and the block is a term like any other.
+A write has a `DemandTerm`: its element, in the dimension by which the array is split. The owner of that element carries
+the write out. A point's *demand* is the set of terms of which one has to hold: its own, and those of the points that it
+feeds; None means every device. A term is carried to an earlier point only if its index is available there (`slices`),
+in the same trips; otherwise every device needs the point, or, in arrays divided like the iterations, the iteration's
+device.
 """
 
 from __future__ import annotations

@@ -1,19 +1,9 @@
 """Where two accesses meet: linear equations between the trips of two iterations.
 
-Theory of operation
--------------------
-One access is carried out in an iteration with trips t, the other in one with trips s. Each dimension of the array says
-``first(t) - second(s)`` is 0, or, where bytes of different views are compared, inside a small interval. An equation
-excludes a meeting if the greatest common divisor of its coefficients does not divide its constant, or if its extremes
-exclude it (Banerjee). Where an axis has the same coefficient on both sides its *distance* ``d = s - t`` is all that
-matters; what is left has extremes. So all equations together narrow intervals of the distances, until nothing changes:
-``n*d_i + d_j = 0`` with ``|d_j| < n`` makes ``d_i = 0`` and then ``d_j = 0``. Empty intervals: they never meet; all
-distances 0: they meet in one iteration only, which is no dependence. Narrowing loses no solution, so that where it ends
-early too little is known, nothing wrong.
-
-Existence is another matter: it is proved only where each equation is solved by itself, either by distances that are
-fixed, or by a trip of an inner loop on each side that no other equation has. Any distance inside the intervals between
-two boxes is that of some pair of iterations.
+Each dimension says that ``first(t) - second(s)`` is 0, or lies in a small interval if bytes are compared. The divisor
+of the coefficients or the extremes (Banerjee) may exclude it. With equal coefficients only the *distance* ``d = s - t``
+matters. All equations together narrow the intervals of distances: an empty one means no meeting, all 0 means the same
+iteration. Narrowing loses no solution. A meeting is proved only if each equation is solved by itself.
 """
 
 from __future__ import annotations

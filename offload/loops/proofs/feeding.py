@@ -1,19 +1,10 @@
-"""What feeds what in one iteration: from which statements a value comes, by scalars and by elements of arrays.
+"""Which statements of one iteration feed which, by scalars and by elements of arrays.
 
-Theory of operation
--------------------
-The statements of an iteration are *points*, numbered in the order of the text. One walk follows the paths through them
-with two facts: which points have given each scalar its value, and which writes to arrays may still be seen. A loop is
-gone through twice, the second time behind what the trips before have left. A value that passes from one trip to
-another, or out of a loop, has *crossed* it.
-
-A load looks back through the writes that may be seen, the latest first. A write to the same element (`meetings`) feeds
-it, and hides all earlier ones if it lies on every path to here and in the same trips. A write to another element does
-not. Any other may feed it. Nothing feeds an atomic update, which is carried out by its element's owner, as all earlier
-writes to the element are.
-
-A value that an index, a branch or the bound of a loop follows from is needed `EVERYWHERE`. Elements of arrays that each
-iteration has for itself are values as others are.
+Statements are *points*, in the order of the text. One walk keeps the points that gave each scalar its value, and the
+writes to arrays that are still visible. A loop is walked twice; a value from another trip or out of a loop has
+*crossed* it. A load looks back through the visible writes: a write to the same element (`meetings`) feeds it and hides
+earlier ones if it is on every path; any write that may be to this element feeds it. Nothing feeds an atomic update, as
+the owner of its element carries out all writes. Values of indices, branches and loop bounds are needed `EVERYWHERE`.
 """
 
 from __future__ import annotations

@@ -1,22 +1,12 @@
-"""Which updates of elements may be lost: two iterations read one element, and each stores what it has made of it.
+"""Which updates of elements may be lost: two iterations read one element, and each stores its own new value.
 
-Theory of operation
--------------------
-An *update* is a store to an element whose value follows from a load of that element in the same iteration: in the same
-statement, by way of scalars and of other elements, or by a condition under which the store, or one of these, stands. A
-condition alone makes no update of a store of one number, as in ``if not seen[k]: seen[k] = 1``: whoever stores it, the
-element holds the number.
+An *update* is a store whose value follows from a load of that element in the same iteration, or whose condition does. A
+conditional store of one constant is not an update. An update may be lost if two iterations may store to one element,
+unless an earlier store of its iteration to that element is on every path to the load. For an index from a table,
+``h[col[i], j]``, the test is made again with the table's indices, in case the elements of the table all differ.
 
-An update may be lost if two iterations may store to one element, which is the test for independence of the store with
-itself. If an earlier store of the iteration to that element lies on every path to the load, the load sees what its own
-iteration has stored, and nothing of another one is lost.
-
-An index may be an element of a table, as in ``h[col[i], j]``. If the elements of the table all differ, two iterations
-touch one element exactly where they read one element of the table, and the other indices are equal. So the test is made
-once more for an array with the table's indices in their place. A call may look whether the elements differ.
-
-What follows from what is found without regard to the order of statements. So a scalar that is used for two things may
-make an update of a store that is none. Two iterations that store to one element are then a mistake all the same.
+The order of statements is ignored, so a scalar with two uses may give a false update. Two iterations that store to one
+element are a mistake in that case too.
 """
 
 from __future__ import annotations

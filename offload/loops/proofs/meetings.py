@@ -1,13 +1,9 @@
-"""Do a load and a write of one iteration touch the same element? By value numbers, in the same trips or in others.
+"""Whether a load and a write of one iteration touch the same element, by value numbers, in the same or other trips.
 
-Theory of operation
--------------------
-Indices that are equal have one value number: a form, as `affine` makes it, counted from the first element of the
-storage. Where the form may be negative or not, two numbers may be added to it. Two elements are *never* one if in some
-dimension the difference of the forms is a number that is not 0, or its extremes or its divisor exclude 0.
-
-Where a value has passed through other trips of a loop, what varies in that loop is another number on either side. Of
-the outermost such loop around both the write's trip is an earlier one: ``r[j]`` never is the ``r[j]`` of a trip before.
+Equal indices have one value number: an affine form, counted from the first element of the storage (or two forms, if the
+sign is unknown). Two elements *never* meet if in some dimension the difference is a number other than 0, or its
+extremes or its divisor exclude 0. For a value from other trips of a loop, everything that varies in the loop is a new
+number; the write's trip of the outermost such loop is an earlier one.
 """
 
 from __future__ import annotations

@@ -1,19 +1,10 @@
 """The accesses of a nest at a launch: which elements, in which order, and whether every iteration carries them out.
 
-Theory of operation
--------------------
-`accesses` goes once through the body of one iteration as it is written. Scalars have values (`integers`): what is
-assigned once on every path is seen through, and where two paths join, at the head of an inner loop and behind it, what
-they assign differently becomes an atom of its own. What the launch knows, scalars and extents, are numbers; the loops'
-variables are affine forms in their trips.
-
-An access is *certain* if it is carried out at every point of its box, the trips of the nest's loops and of all loops
-around it: under no branch, in no ``while``, after no ``continue``, in no loop that has a ``break``, and in loops that
-are never empty. Only of these can it be said that something *will* happen. An assertion is no branch: if it fails, the
-call fails too.
-
-The value of an element of an array that the nest does not write is numbered by its place: the same element, the same
-value. Other loads are new values each time. "Does not write" is a matter of storage, so views tell their bytes.
+`accesses` walks once through the body of an iteration. Scalars have values (`integers`): a single assignment is seen
+through; where paths join, different values become a new atom. An access is *certain* if it is carried out at every
+point of the nest and of all loops around it. Only a certain access proves that something *will* happen. Assertions are
+not branches. An element of an array that the nest does not write is one value, numbered by its place; other loads are
+new values each time.
 """
 
 from __future__ import annotations

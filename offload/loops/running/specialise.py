@@ -1,12 +1,9 @@
-"""From a function and the types of a call's arguments to a typed function, and what is kept with it.
+"""From a function and the types of a call's arguments to a typed function, with its memos.
 
-Theory of operation
--------------------
-A `LoopProgram` belongs to a function and what its clauses say of the loop; `options` that say the same share it. It is
-parsed once for each set of parameters that are None, and once more whenever a scalar that the function reads from
-outside has changed, since that is frozen into the text. A `Specialisation` is such a text with the types of arguments.
-Both are looked up by keys that a call makes of its arguments, so that a call which has been made before parses nothing.
-Two threads that come with the same new types make it once.
+A `LoopProgram` belongs to a function and its clauses; equal `options` share it. It is parsed once for each set of
+parameters that are None, and again when an outside scalar has changed, since scalars are frozen into the text. A
+`Specialisation` adds the types of arguments. A call that has been made before finds both by keys and parses nothing.
+Two threads with the same new types make it once.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
-"""What ``check=True`` has seen of a loop's iterations, remembered for the arguments that it follows from.
+"""The results of ``check=True``, remembered for the arguments that they follow from.
 
-Theory of operation
--------------------
-Which elements iterations access follows from the numbers of a call, from its scalars, and from the arrays that indices,
-conditions and bounds are made of (`offload.loops.tree.uses.addressing`). So iterations that have been seen to be
-independent are so in a later call with the same numbers, the same scalars, and the same contents of these arrays
-(`offload.data.versions`), and it looks at nothing. An array in no entry of the task has no version, and the call is
-observed again. A nest that writes to such an array changes its version, by which it is observed in each call.
+The accesses of iterations follow from the numbers of a call, its scalars, and the arrays that indices, conditions and
+bounds are made of (`offload.loops.tree.uses.addressing`). So a later call with equal numbers, scalars and versions of
+these arrays (`offload.data.versions`) is not observed again. Arrays in no entry have no version: such calls are
+observed each time, and so is a nest that writes to these arrays.
 """
 
 from __future__ import annotations

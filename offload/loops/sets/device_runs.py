@@ -1,15 +1,9 @@
-"""One run of a nest on the devices of a set: a run on each of them, and what comes of these together.
+"""One run of a nest on the devices of a set: a run on each of them, and their combined results.
 
-Theory of operation
--------------------
-A device that is the only one has an ordinary run. Where several leave partial results of reductions, these are put side
-by side in the order of the devices, and combined by what combines those of one device: on the host's processor when the
-first device's stream gets there, on CUDA by the kernel ``finish``, which is given the partial results of all blocks of
-all devices. So a result depends on the number of devices and on nothing that may differ from run to run. The others
-copy theirs to the first device on their own streams.
-
-Both kinds have `prepare`, which may fail, of one device after another, the first one first, since the others copy into
-its memory; `enqueue`; and `finish`, for the first device's stream, when that has joined the others.
+Partial results of reductions are put side by side in the order of the devices, and combined as those of one device: on
+the host by its processor, on CUDA by the kernel ``finish`` on the first device. So a result depends on the number of
+devices only. Both kinds have `prepare`, which may fail, for the first device first, since the others copy into its
+memory; `enqueue`; and `finish`, for the first device's stream after it has joined the others.
 """
 
 from __future__ import annotations

@@ -1,16 +1,10 @@
-"""What calls of a loop lead to on the devices of a set, kept for the numbers that it follows from.
+"""The results of calls of a loop on the devices of a set, kept for the numbers that they follow from.
 
-Theory of operation
--------------------
-As `offload.loops.running.preparation`, for several devices. A `Divided` belongs to a specialisation, the numbers of a
-call and the number of devices. It has for each nest the ways to carry it out (`offload.loops.sets.ways`), for each way
-the values that are filled in on each device, and the chooser among the ways. Where arrays share memory their distances
-are among these numbers.
-
-What devices need and write is known in an argument's own indices. A call takes it to those of the replica sets in which
-its arguments lie: where that is follows from distances and strides, so that arrays which take turns find it made, and
-the box tables find it by its identity. Several arguments in one set are united. Where boxes do not say which device has
-written what, the way cannot be taken, and the next one is.
+A `Divided` belongs to a specialisation, the numbers of a call (with the distances of arrays that share memory) and the
+number of devices. For each nest it has the ways (`offload.loops.sets.ways`), their blanks, and the chooser among them.
+Needs and writes are known in an argument's own indices. `Taken.asked` translates them to the replica sets of the
+arguments, and keeps the result, so that arrays which take turns find it. If boxes do not say which device has written
+what, the next way is taken.
 """
 
 from __future__ import annotations

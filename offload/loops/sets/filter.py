@@ -1,18 +1,13 @@
-"""One nest on several devices: what each of them carries out, reads and owns, for the numbers of a launch.
+"""One nest on several devices: the statements, reads and elements of each device, for the numbers of a launch.
 
-Theory of operation
--------------------
-Every device has a replica of every array. What is divided is not the work but what is *written*: a device owns a range
-of each array, carries out the writes to it, and whatever these need. With independent iterations a value that an
-iteration reads is from before the loop, or written earlier in the same iteration; in the second case `demand` has that
-write carried out wherever its value is needed. So every owned element gets its serial value, however the ranges lie: a
-split can be wasteful, never wrong. A device may also change elements that it does not own; they are stale, and their
-owner has them.
+Every device has a replica of every array. Not the work is divided but the *writes*: a device owns a range of each
+array, and carries out its writes and everything that they need (`demand`). So every owned element gets its serial
+value, and a bad split can be wasteful but never wrong. Elements that a device changes without owning them are stale
+there.
 
-An array whose writes would be carried out more than 1.5 times over is computed by every device instead, and so is one
-that indices, branches or bounds follow from: its replicas stay equal. Where nothing is left that is divided, or views
-overlap so that nobody knows which elements change, every device does everything. What uses the old value of an atomic
-update follows from the order of all iterations: one device does that.
+Every device computes an array whose writes would be repeated more than 1.5 times, or that indices, branches or bounds
+follow from. Without anything divided, every device does everything. If a statement uses the old value of an atomic
+update, one device does everything.
 """
 
 from __future__ import annotations

@@ -1,24 +1,12 @@
-"""Which parts of its arrays each device of a set reads and writes in a nest that is divided among them, as boxes.
+"""The parts of arrays that each device of a set reads and writes in a divided nest, as boxes.
 
-Theory of operation
--------------------
-A device carries out some trips of the outermost axis. What an access touches in these is inside of its *hull*: in each
-dimension the extremes of the index, over those trips; two ranges, where some of the indices are negative and count from
-the end. An index that is not affine has the bounds of its atoms, or all of the dimension.
+A device carries out some trips of the outermost axis. The *hull* of an access has the extremes of its indices over
+those trips. A device must be current in the hulls of its loads, restricted to its own elements if the load is only
+carried out for these, and without loads that a store of the iteration certainly feeds. It writes the hulls of its
+stores in a nest that is cut, and its whole range in a guarded one. Since a hull may have elements that nothing writes,
+the device must be current there before, too, unless every element is certainly written (`_is_whole`).
 
-*Reads.* A device has to be current in the hulls of its loads. Where a load is executed only for elements that the
-device owns, in the part of the hull that it owns. A load that a store of the same iteration certainly feeds needs
-nothing.
-
-*Writes.* Of a nest that is cut a device writes in the hulls of its stores, which are inside of what it owns. Of a nest
-that is guarded it may write its whole range, and elements of others: their owners write them too, so that these copies
-are stale by the owner's range. What is written everywhere is in the hull over all trips. The boxes are marked as
-current although a hull may have elements that nothing writes: so the device has to be current in it before, too, unless
-it is certain that each element is written (`_is_whole`). Atomic updates that all devices carry out leave
-what their order leaves: the first device's is kept.
-
-A device whose boxes are wrong reads or leaves behind stale elements, in silence; the filter and the cut promise what is
-asserted here: no write of a cut nest outside of its device's range, and all trips for what all devices write.
+Wrong boxes give stale elements without an error. So it is asserted here that no write leaves its device's range.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
-"""The nest with tests of ownership: what a device carries out that goes through more iterations than it needs.
+"""The nest with tests of ownership, for a device that goes through more iterations than it needs.
 
-Theory of operation
--------------------
-Tests are ordinary statements of the IR, so that every emitter prints them. The bounds of a range are two scalars that
-the nest reads and nobody assigns, inputs as any other: ``lower_y <= i and i < upper_y``. A term is tested once, at the
-head of the iteration or of the loop that it varies in, and one that its own write alone can test stands before it.
-
-What writes gets a branch; neighbours with one demand share it. What gives a value keeps its place, and reads nothing
-where nobody needs it: ``x = c[j] if own_1 else 0``. Arithmetic is left alone, but for what can fail. What every device
-needs is as it was.
+Tests are ordinary statements of the IR, ``lower_y <= i and i < upper_y``, with the bounds as two scalar inputs. A term
+is tested once, at the head of the iteration or loop in which it varies. Writes get a branch, shared by neighbours with
+one demand. Statements that give a value keep their place, and load nothing if the value is not needed: ``x = c[j] if
+own_1 else 0``. Arithmetic that cannot fail stays as it is.
 """
 
 from __future__ import annotations

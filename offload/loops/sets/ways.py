@@ -1,15 +1,9 @@
-"""The ways to carry out a nest on the devices of a set: what each device is given, what it needs and writes.
+"""The ways to carry out a nest on the devices of a set: the piece, the reads and the writes of each device.
 
-Theory of operation
--------------------
-`filter` says how a nest is divided. From that follow up to three *ways*: the nest is split, each device does
-everything, or the first one does. In each, a device has a *piece*: a plan and the numbers of a launch, as a loop on one
-device has them, so that whatever compiles and launches a nest takes a piece. The trips that a device goes through are
-an axis of their own, which begins elsewhere and is shorter: a nest that is cut is the same kernel as on one device, and
-a nest with tests is a kernel like any other, whose scalars differ from device to device.
-
-Trips of an empty piece are 0. What comes out of the last iteration comes from the way's ``last`` device, partial
-results of reductions from all ``summed`` ones, in their order.
+There are up to three *ways*: the nest is split, each device does everything, or the first device does. A device's
+*piece* is a plan with the numbers of a launch, as for one device, so the same code compiles and launches it. Its trips
+are an axis that begins elsewhere and is shorter; an empty piece has 0 trips. The scalars of the last iteration come
+from the device ``last``, and partial results from the ``summed`` devices, in their order.
 """
 
 from __future__ import annotations

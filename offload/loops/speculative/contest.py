@@ -1,22 +1,16 @@
 """Who wins a race between a device and the serial program on the host: a machine, events in, instructions out.
 
-Theory of operation
--------------------
-Two sides carry out one loop. The *device* runs it in parallel, with logs, on the arrays themselves; what it leaves is
-good if it has ended without a violation. The *host* runs it in order on copies that nobody else sees; what it leaves is
-always good. Neither is seen by the program before a commit, which is the last instruction of a contest and comes once:
+The *device* runs the loop in parallel, with logs, on the arrays themselves; its result is good if it ends without a
+violation. The *host* runs it in order on private copies; its result is always good. The last instruction comes once:
 
-`COMMIT_DEVICE`  the device was clean; what it has written stays
-`COMMIT_HOST`    what the host has written takes the place of what the device may have written
-`RAISE`          the same, and the call raises what the serial program has raised
-`RESTORE`        nobody wants a result: arrays are as they were before
+`COMMIT_DEVICE`  the device was clean; its writes stay
+`COMMIT_HOST`    the host's writes replace the device's
+`RAISE`          as `COMMIT_HOST`, and the call raises the serial program's error
+`RESTORE`        the call was interrupted; arrays are as they were before
 
-The winner is decided by one event: the device is clean, or the host has ended, or, if the device was wrong, the host's
-end whenever it comes. An instruction to commit waits until neither side runs any more, so that nothing writes to an
-array behind it and no thread is left. A side that is told to stop may still end by itself; that changes nothing.
-
-The machine knows no clock: `DUE` says that it is time for a competitor that was not to start with the device.
-Which sides begin, and when it is due, `start_of` decides from what earlier races of the loop took (`History`).
+It waits until neither side runs, so nothing writes to an array after it. The machine has no clock: `DUE` says that it
+is time for a competitor that did not start with the device. `start_of` decides who begins, from earlier races
+(`History`).
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
-"""The words of logs, and for how long they are kept.
+"""The words of logs, and how long they are kept.
 
-Theory of operation
--------------------
-A storage that is present has its words beside it (`Entry.beside`), so that the next loop finds them, and they go when
-it goes. A run has them for itself: it takes them away, and gives them back when its stream has passed it. So a loop
-that logs the same storage at the same time finds none, and makes its own; and what is kept no stream uses. Of an array
-that is in no entry of the task words are made for the run.
-
-Words of several storages have bases of their own, and a run has one, the greatest: all words are at most that. It
-leaves its ``many`` to all of them. Where that would pass 2**32 - 1 they are cleared, and begin at 0.
+The words of a present storage hang on its entry (`Entry.beside`), so the next loop finds them, and they end with it. A
+run takes them away, and gives them back when its stream has passed; a concurrent run makes its own. An array in no
+entry gets words for one run. A run's base is the greatest of its storages' bases, so all words are at most that. If ids
+would exceed 2**32 - 1, the words are cleared and begin at 0.
 """
 
 from __future__ import annotations

@@ -1,19 +1,10 @@
 """A race: a loop in parallel on a device, with logs, against the serial program on the host.
 
-Theory of operation
--------------------
-`race` is called in the body of a device task, whose lane has the arrays, and blocks there until the race is over.
-`offload.loops.speculative.contest` says what to do when; here it is done. The device works on the device's arrays,
-chunk by chunk (`offload.loops.speculative.chunks`); the competitor on copies of what the loop writes, on a thread of C
-(`offload.loops.speculative.competitor`); a safe state lets either be undone (`offload.loops.speculative.hostside`). The
-thread of the body does nothing but look, so that the competitor and whoever drives the device have the cores.
-
-Ctrl-C and a cancelled taskgroup are looked at as well: both sides are stopped, the arrays are as they were, and the
-call raises. Whatever happens, when `race` returns or raises no thread of it is left, nothing is in flight, and its
-copies are gone.
-
-Without a compiler, or without a core for it, there is no competitor that would be quick enough to win anything: the
-serial program then runs on this thread, when the device was wrong, or at once where there is no core.
+`race` runs in the body of a device task, and blocks until the race is over. `contest` decides; this module acts. The
+device works on its arrays chunk by chunk (`chunks`), the competitor on copies, on a thread of C (`competitor`); a safe
+state undoes either (`hostside`). The body's thread only polls. Ctrl-C and a cancelled taskgroup stop both sides,
+restore the arrays, and raise. When `race` ends, no thread and no work in flight is left. Without a compiler or a free
+core there is no competitor: the serial program runs on this thread, if the device was wrong, or at once without a core.
 """
 
 from __future__ import annotations

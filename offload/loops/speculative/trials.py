@@ -1,14 +1,10 @@
-"""What a call of a speculative loop tries on the host before it is decided: a profile, and how quick the host is.
+"""Trials of a speculative loop's first call on the host: a profile, and the speed of the host; without effects.
 
-Theory of operation
--------------------
-Nothing of it is seen. Where addresses follow from nothing that the loop writes, the profile is a run of the address
-slice, on the program's own arrays. Else it is one of the loop, on copies of what it writes, which the host then goes on
-with for as long as it takes to tell what it would take for all of it.
+If addresses follow from nothing that the loop writes, the profile runs the address slice on the program's own arrays.
+Otherwise it runs the loop on copies of its written arrays, and continues to estimate the time of the whole loop.
 
-Copies of large arrays take longer than a millisecond of the loop. So a loop that has an address slice, which does the
-same whatever these arrays hold, is tried on new ones that hold zeros: twice, since memory that was never touched is
-slow. One without is not tried, and not profiled, if it writes to large arrays: it is raced, which tells the same.
+Copies of large arrays take too long. So a loop with an address slice is tried on zeroed arrays instead, twice, because
+untouched memory is slow. A loop without one that writes to large arrays is not profiled: it is raced.
 """
 
 from __future__ import annotations

@@ -1,21 +1,11 @@
-"""What a loop function says, without Python's grammar and without C's: the loop IR.
+"""The loop IR: a loop function without Python's grammar and without C's.
 
-Theory of operation
--------------------
-`parse` makes a `ParsedFunction` of a function's text, once for each set of arguments that are None. Its expressions
-have no types yet. `types` gives them: it returns a `Typed` function whose every expression has one and in which every
-conversion is a `Convert`, so that operands of `Binary`, `Compare` and `Select` have one type, what is assigned has the
-type of the variable and what is stored that of the array. Whatever comes after (`affine`, the emitters) reads typed
-functions only, and adds no rule of arithmetic of its own.
+`parse` makes an untyped `ParsedFunction` for each set of arguments that are None. `types` returns a `Typed` function:
+each expression has a type, and each conversion is a `Convert`. Later passes read typed functions only, and add no rules
+of arithmetic. `parse` lowers much: calls are inlined, tuples split, `else` of a loop becomes a flag, effects stand
+alone as statements. Expressions have no effects: an emitter may evaluate one twice, or never.
 
-The IR is small because `parse` lowers. Functions that a loop calls are inlined under names of their own, tuples are
-assigned one by one, `else` of a loop is a flag, chained comparisons are `and`, what has effects stands alone as a
-statement (`k = omp.atomic.add(…)`), with what stood left of it in temporaries. Expressions have no effects: an emitter
-may evaluate one twice, or never.
-
-Names: of parameters and locals as the program has them, of what inlining and lowering add ``name_1`` and so on; all are
-identifiers of C and Python that no keyword clashes with once an emitter has put a prefix before them. Nodes are values:
-nobody changes one, a pass returns new ones.
+Names are identifiers of C and Python; emitters add a prefix. Nodes are values: a pass returns new ones.
 """
 
 from __future__ import annotations

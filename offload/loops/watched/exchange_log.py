@@ -1,32 +1,15 @@
-"""A nest that runs in parallel though nobody has proved that it may: beside its accesses stands the exchange log.
+"""A nest that runs in parallel without a proof, with the exchange log next to its accesses.
 
-Theory of operation
--------------------
-Of each cell (`cells`) of a storage that is logged there is a word ``wr``, and a word ``rd`` where reads are logged. An
-iteration has the id ``base + 1 + it``, with the number that a serial loop gives it; ``many`` is ``base + 1 + N``. After
-the loop the base is raised to it, so that what a loop before has left is old, and nothing is cleared. ::
+Each cell (`cells`) of a logged storage has a word ``wr``, and a word ``rd`` if reads are logged. An iteration has the
+id ``base + 1 + it``; ``many`` is ``base + 1 + N``. The next loop starts with a higher base, so nothing is cleared. ::
 
     store:  old = exchange(&wr[c], id);  if (old > base && old != id) flag
     load:   if (rd[c] != many) { old = fetch_max(&rd[c], id); if (old > base && old != id) fetch_max(&rd[c], many) }
     pass:   over the cells: if (wr[c] > base && rd[c] > base && rd[c] != wr[c]) flag
 
-Is there a cell with two writers, or with a writer and another reader? Two writers meet in the chain of exchanges; two
-readers leave ``many``; a writer and one other reader are found by the pass. Steps are atomic and relaxed, no fence is
-needed, the first look at ``rd`` may be of any age, and the answer does not depend on the schedule
-(`tests/loops/test_log_rules.py` exhausts the orders). The flag is claimed by a compare-and-swap and keeps who was met.
-
-*What an iteration has stored* has its id in ``wr``: where it may come by again, in another trip of a loop, a plain look
-tells, and nothing is logged; whoever else has stored there meets the store.
-
-*Sections* (`sections`) stand for words where each iteration has a stretch of an array to itself: it compares where its
-own ends with where that of the next iteration begins, and says in the flag if they are not in order.
-
-*Harm.* While iterations meet, values may be garbage. Indices that follow from logged values are always checked. A loop
-whose trips may follow from them has fuel, and looks at the flag now and then. What goes wrong is a violation.
-
-Rejected: the greatest reader and writer of each element, compared at each access (Wang, Powell, Franke, O'Boyle). In
-the order that it was published with, some schedules of two iterations are wrong without a flag; the check has to follow
-the store, with a fence on either side of both, and the answer depends on the schedule.
+Two writers meet in the exchanges; two readers leave ``many``; the pass finds a writer and one other reader. Steps are
+relaxed, and the answer does not depend on the schedule (tests/loops/test_log_rules.py). docs/design/loops.md describes
+own stores, sections, and how a wrong run stays harmless.
 """
 
 from __future__ import annotations

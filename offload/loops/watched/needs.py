@@ -1,21 +1,13 @@
-"""Which accesses of a nest a log needs: all of which nothing is proved, but for those that change no answer.
+"""The accesses of a nest that a log needs: those without a proof, unless they change no answer.
 
-Theory of operation
--------------------
-A log asks whether an element has two writers, or a writer and another reader, in different iterations. Left out is what
-that follows without:
+A log asks whether an element has two writers, or a writer and another reader. Left out are:
 
-* An access whose element a log of the same kind has had before in the iteration, on every path to here.
-* A load whose iteration stores to the element as well, before it or behind it, on every path that passes it: whoever
-  else writes there meets the store.
-* Trailing dimensions, of an array whose rows share nothing and are touched as a whole: all accesses have one row, no
-  parallel iterator enters what is behind it, and each iteration has the same elements of it.
+* an access whose element a log of the same kind has on every path before, in the same trip;
+* a load whose iteration also stores to the element, on every path through the load: other writers meet the store;
+* trailing dimensions of an array whose rows share nothing and are touched as a whole.
 
-*The same element* is a matter of value numbers (`meetings`), of one trip of each loop that they vary in. So what was
-logged before a loop holds in it, and what was logged in a trip for the rest of that trip alone. What does not vary in
-the loops around it is logged *once* an iteration.
-
-Atomic steps are logged as stores, where an array is also used plainly.
+Value numbers tell equal elements (`meetings`). An access that varies in no loop around it is logged *once* an
+iteration. Atomic steps are logged as stores, in arrays that are also used plainly.
 """
 
 from __future__ import annotations

@@ -1,18 +1,12 @@
 """A nest that runs in order and takes note of which iterations depend on each other.
 
-Theory of operation
--------------------
-For each cell (`cells`) three words say which access has written it last, which has read it last, and which had read it
-before in another iteration than that one. A word is the iteration, from 1, and the number of the access in its low
-bits, so that later ones are greater; 0 is nobody. It has 32 bits where they hold it, which is half of the memory.
+Each cell (`cells`) has three words: the access that wrote it last, the one that read it last, and the last reader of
+another iteration before that. A word is the iteration, from 1, and the number of the access in its low bits; 0 is
+nobody.
 
-From these follow, for each access, the events between iterations: a read whose last writer is another iteration (flow),
-a write of what another has read since its last write (anti, to the latest of them), a write whose last writer is
-another (output). The second reader is needed where an iteration reads, then writes, what one before it has read.
-"Since" is a matter of iterations: the one that wrote last may have read before or after.
-
-Of each array and kind a record counts the events, with the least and the greatest distance, and keeps the first. An
-array is *exposed* if an iteration reads an element that it has not written before.
+A read after another iteration's write is a flow dependence, a write after another iteration's read anti, a write after
+another's write output. A record for each array and kind has the count, the least and greatest distance, and the first.
+An array is *exposed* if an iteration reads an element that it has not written before.
 """
 
 from __future__ import annotations

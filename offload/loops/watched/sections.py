@@ -1,26 +1,13 @@
-"""Sections in order: where each iteration has a stretch of an array to itself, a comparison stands for a log.
+"""Sections in order: if each iteration has its own stretch of an array, a comparison replaces the log.
 
-Theory of operation
--------------------
-Rows of a sparse matrix, or lines of different lengths, are stretches of one array, whose ends come from index arrays:
-``values[k]`` for ``k in range(pointers[i], pointers[i + 1])``. An iteration then touches elements between the least and
-the greatest of its indices alone, its *section*, and both can be had at its head. If every section ends before that of
-the next iteration begins, ::
+In ``values[k]`` for ``k in range(pointers[i], pointers[i + 1])`` an iteration touches only the elements between its
+least and its greatest index, its *section*. No two sections meet if ::
 
     max(low(i), high(i) + 1) <= low(i + 1)    for all i but the last
 
-then all that come later begin behind it as well: no two sections meet, and nothing has to be logged. That is asked of
-neighbours, so each iteration asks for itself, in whatever order they run. A section may be too long, or stand for
-nothing, as that of a loop without a trip does; the answer "in order" is right all the same.
-
-Where it is not the answer nothing is known: rows may lie in any order. Then the addresses are gone through with an
-exact log (`offload.loops.speculative.log_runs`). So the ends must follow from what the nest does not write.
-
-Sections are looked for where an inner loop moves the index. A single element, ``y[p[i]]``, has its word at once: it
-is rarely sorted, and costs little.
-
-Rejected: an interval of words for each iteration (whether two overlap is found out by a scan over all of them); words
-at both ends of a section alone (what lies inside of another one is not seen).
+Each iteration tests that for itself, in any order. If the test fails nothing is known, and an exact log is used
+(`offload.loops.speculative.log_runs`). The ends must follow from values that the nest does not write. Only indices that
+an inner loop moves have sections; a single element, ``y[p[i]]``, has a word.
 """
 
 from __future__ import annotations

@@ -1,17 +1,10 @@
-"""A nest that is watched: beside each access of some of its arrays stands what takes note of it.
+"""A nest that is watched: statements next to each access of some of its arrays record it.
 
-Theory of operation
--------------------
-What takes note are ordinary statements of the IR, so that every emitter prints them: `speculate` writes the log of a
-run in parallel, `profiling` the notes of a run in order. What they have in common is here: which cell an access
-touches (`cells`), and where the statement goes.
-
-Expressions have no effects. So the notes of loads stand before the statement that reads them, in the order in which it
-does; those of a side that is not always evaluated stand in a branch on the condition, which is evaluated twice. The
-condition of a ``while`` moves into its body. A store is noted after its value and its indices are known, before it is
-carried out. An index that reads an element is evaluated once, into a scalar.
-
-An access that is checked is noted if it is inside of its array; that it is not, it says itself.
+The added statements are ordinary IR, so every emitter prints them: `exchange_log` writes the log of a parallel run,
+`profiling` the notes of a run in order. Notes of loads stand before the statement that reads, in its order; those of an
+operand that is not always evaluated stand in a branch. The condition of a ``while`` moves into its body. A store is
+noted after its value and indices are known. An index that reads an element is evaluated once. A checked access is noted
+if it is inside its array.
 """
 
 from __future__ import annotations
