@@ -97,13 +97,23 @@ class Launcher:
         values = self.program.bound(args, kwargs) if self.values is None else self.values
         spec = self.specialisation or self.program.specialise(values)
         if not is_on_device:
-            return run_on_host(spec, values, is_alone=self._is_alone)
+            return self._on_host(spec, values)
         if not self.is_mapped:
             change(task, [values[name] for name in spec.changed])
+        self._on_device(spec, values, task, args)
+        return None
+
+    def _on_host(self, spec: Specialisation, values: Mapping[str, Any]) -> Any:
+        """Run the loop on the host's arrays, and return what the function returns."""
+        return run_on_host(spec, values, is_alone=self._is_alone)
+
+    def _on_device(
+        self, spec: Specialisation, values: Mapping[str, Any], task: DeviceTask, args: tuple[Any, ...]
+    ) -> None:
+        """Enqueue the loop, and leave with the task what looks at its outcome."""
         runs = enqueue(spec, values, task, args, starts=self.starts)
         if runs or spec.typed.function.returns:
             task.leave(lambda _: outcome_of(spec, runs))
-        return None
 
 
 def launcher_for(program: LoopProgram, args: tuple[Any, ...], kind: type[Launcher] = Launcher) -> Launcher:

@@ -24,8 +24,9 @@ from offload.errors import ClauseError
 from offload.loops.launch import Launcher, outcome
 from offload.loops.running.looks import Looks
 from offload.loops.running.verdicts import observe_each
+from offload.loops.running.where import where_on
 from offload.loops.sets.divisions import MODES, Lie
-from offload.loops.sets.set_kinds import kind_of, on_devices
+from offload.loops.sets.set_kinds import joint_run, on_devices
 from offload.runtime.current import here
 
 if TYPE_CHECKING:
@@ -155,23 +156,23 @@ class _JointCall:
         """
         began_s = time.perf_counter()
         spec, task, device = self.spec, self.task, self.device
-        kind = kind_of(device, spec)
+        where: Any = where_on(device, spec.program)
         divided = on_devices(spec, self.values, device, len(self.places))
-        looks = _SetLooks(kind.looks(spec, self.values, task), self)
+        looks = _SetLooks(where.looks(spec, self.values, task), self)
         nests = divided.nests(looks)
         chooser = divided.chooser(self.words.filter, tuple([place.device.space for place in self.places]))
         with spec.lock:
             mode, is_timed = chooser.next()
         taken = [self._taken(nest, mode) for nest in nests]
         if spec.program.words.checks:
-            self._observe(divided, looks, kind)
+            self._observe(divided, looks, where)
         if self.words.filter == "always":
             self._refuse(nests)
         ways = [one.way for one, _ in taken]
         is_alone = not (self.words.is_eager or spec.program.words.checks) and all(
             way.devices in ((0,), ()) for way in ways
         )
-        runs = [] if is_alone else [kind.run(self, one) for one, _ in taken]
+        runs = [] if is_alone else [joint_run(self, one, where) for one, _ in taken]
         chooser.latest = min((way.mode for way in ways), key=MODES.index, default="single")
         numbers = sorted({0}.union(*[way.devices for way in ways]))
         task.device_nums = tuple([self.places[number].device.number for number in numbers])
@@ -333,7 +334,7 @@ class _JointCall:
         table = self.sets[lie.group].table
         return table.is_current(lie.order[0], table.space)
 
-    def _observe(self, divided: Divided[Any], looks: Looks, kind: Any) -> None:
+    def _observe(self, divided: Divided[Any], looks: Looks, where: Any) -> None:
         """Run nests whose iterations are to be observed, on copies of what the primary has when it has all."""
         plans = divided.plans(looks)
         if not any(plan.observed for plan in plans):
@@ -343,7 +344,7 @@ class _JointCall:
                 receive(replicas, self.order_in(replicas)[0], replicas.table.space, self.lane)
         self.lane.stream.synchronize()
         arrays = {name: self.values[name] for name in self.spec.given}
-        observe_each(self.spec, plans, divided.numbers, arrays, self.task, kind.on_host)
+        observe_each(self.spec, plans, divided.numbers, arrays, self.task, where.on_host)
 
     # -- what comes of it ----------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from offload.loops.emit.c_prelude import C_TYPES, MEMORY_TYPES
 from offload.loops.emit.c_scope import ArgumentSlot, Dialect, KernelScope, Layout
 from offload.loops.emit.c_statements import Statements, can_fail, n_elements
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import walk
+from offload.loops.tree.nodes import locals_in, walk
 from offload.loops.tree.promotion import identity, is_float, is_integer
 
 if TYPE_CHECKING:
@@ -305,7 +305,7 @@ def scope_of(
         dict(variant.layouts),
         frozenset(variant.copies),
         frozenset(own) - {item.name for item in nest.reductions},
-        {node.name: node.shape for node in walk(*nest.body) if isinstance(node, ir.Local)},
+        locals_in(nest),
         nest.privates,
         dialect,
         index_bits,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 import numpy as np
 
 from offload.loops.emit.emit_py import emit_kernel, emit_parts
+from offload.loops.proofs.reports import ASSERTION, BOUND, DIVISION, INDEX, STEP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from offload.loops.tree.ir import Dtype, Mode, Nest, ReductionOperator, Type, Typed
-
-INDEX, DIVISION, ASSERTION, STEP, BOUND = 1, 2, 3, 4, 5
 
 
 class AxisRange(NamedTuple):

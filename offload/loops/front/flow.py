@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import children, names_assigned, walk
+from offload.loops.tree.nodes import expressions_of, names_assigned, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -96,7 +96,7 @@ class Flow:
                     self.ends = _meet(self.ends, state)
                 return None
             case _:
-                self.read((part for part in children(node) if isinstance(part, ir.Expression)), state)
+                self.read(expressions_of(node), state)
                 if isinstance(node, (ir.Store, ir.Atomic)):
                     self._check(node.array, node.place, state)
                 return state if isinstance(node, ir.Reduce) else state | names_assigned(node)

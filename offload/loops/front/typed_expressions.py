@@ -13,6 +13,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from offload.loops.tree import ir
+from offload.loops.tree.nodes import type_of
 from offload.loops.tree.places import refusal
 from offload.loops.tree.promotion import (
     BOOL,
@@ -56,12 +57,6 @@ _OPERATORS: Final = {"fmod": "%", "power": "**"}
 
 class UnknownTypeError(Exception):
     """A scalar has no type yet: an assignment to it has to be looked at first."""
-
-
-def type_of(expression: Expression) -> Type:
-    """Return the type of an expression that has one."""
-    assert expression.type is not None
-    return expression.type
 
 
 def convert(expression: Expression, to: Type, *, exact: bool = False) -> Expression:

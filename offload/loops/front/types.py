@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from offload.errors import LoopError
-from offload.loops.front.typed_expressions import Expressions, UnknownTypeError, convert, type_of
+from offload.loops.front.typed_expressions import Expressions, UnknownTypeError, convert
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import names_in, walk
+from offload.loops.tree.nodes import names_in, type_of, walk
 from offload.loops.tree.places import refusal
 from offload.loops.tree.promotion import (
     BOOL,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from offload.loops.proofs.meetings import Passed, meeting
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import children, names_assigned, walk
+from offload.loops.tree.nodes import expressions_of, names_assigned, names_given
 from offload.loops.tree.slices import Slice, slice_of
 
 if TYPE_CHECKING:
@@ -163,9 +163,7 @@ class _FlowWalk:
 
     def __post_init__(self) -> None:
         self.listed = {access.at: access for access in self.accesses.listed}
-        body = self.accesses.nest.body
-        variables = {node.variable for node in walk(*body) if isinstance(node, ir.For)}
-        self.assigned = frozenset(names_assigned(*body) | variables)
+        self.assigned = frozenset(names_given(*self.accesses.nest.body))
 
     def block(self, points: tuple[FlowPoint, ...], state: _State | None) -> _State | None:
         for point in points:
@@ -283,8 +281,7 @@ class _FlowWalk:
                     self.read(index, EVERYWHERE, state)
                 self.look_back(expression.at, user, state)
             case _:
-                for part in children(expression):
-                    assert isinstance(part, ir.Expression)
+                for part in expressions_of(expression):
                     self.read(part, user, state)
 
     def scalar(self, name: str, user: int, state: _State) -> None:

@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from offload.loops.proofs.independence import may_meet
 from offload.loops.proofs.numbers import View
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import children, names_assigned, names_in, walk, written_index
+from offload.loops.tree.nodes import (
+    expressions_of,
+    names_given,
+    names_in,
+    walk,
+    written_index,
+)
 from offload.loops.tree.text import text_of
 
 if TYPE_CHECKING:
@@ -187,8 +193,7 @@ class _Updates:
     def __init__(self, found: NestAccesses) -> None:
         body = found.nest.body
         self.lines = list(_lines(body, _leaving(body), frozenset()))
-        self._varying = names_assigned(*body) | {axis.variable for axis in found.nest.axes}
-        self._varying |= {node.variable for node in walk(*body) if isinstance(node, ir.For)}
+        self._varying = names_given(*body) | {axis.variable for axis in found.nest.axes}
         self._elements: dict[int, set[Element]] = {}  # those of an access, by `at`
         self._accesses: dict[Element, set[int]] = {}
         for access in found.listed:
@@ -198,7 +203,7 @@ class _Updates:
         self._open = {  # loads that may see what was there before the iteration
             load.at
             for line in self.lines
-            for load in _loads(*_own(line.statement))
+            for load in _loads(*expressions_of(line.statement))
             if all(line.stored.isdisjoint(self._accesses[element]) for element in self._elements.get(load.at, ()))
         }
         self._read: dict[int, tuple[list[ir.Load], set[tuple[str, str]]]] = {}
@@ -277,18 +282,13 @@ def _leaving(statements: Iterable[ir.Statement]) -> tuple[ir.Expression, ...]:
     )
 
 
-def _own(statement: ir.Statement) -> list[ir.Expression]:
-    """Return the expressions of a statement itself, without the statements that it encloses."""
-    return [part for part in children(statement) if isinstance(part, ir.Expression)]
-
-
 def _values(statement: ir.Statement) -> list[ir.Expression]:
     """Return the expressions that the value of a statement follows from, without those of its indices."""
     match statement:
         case ir.Assign(value=value) | ir.Reduce(value=value) | ir.Store(value=value):
             return [value]
         case _:
-            return _own(statement)
+            return expressions_of(statement)
 
 
 def _loads(*expressions: ir.Expression) -> list[ir.Load]:

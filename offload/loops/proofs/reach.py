@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from offload.loops.proofs.affine import LIMITS, AffineForm, Space
 from offload.loops.proofs.integers import IntegerValue, IntegerValues, limits_of
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import constant_step, names_assigned, walk
+from offload.loops.tree.nodes import constant_step, dtype_of, locals_in, names_assigned, walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +59,7 @@ class NestAccesses:
 def accesses(typed: ir.Typed, nest: ir.Nest, launch: LaunchNumbers) -> NestAccesses:
     """Return the accesses of a nest at a launch."""
     nodes = list(walk(*nest.body))
-    locals_ = {node.name: node.shape for node in nodes if isinstance(node, ir.Local)}
+    locals_ = locals_in(nest)
     own = frozenset(locals_) | frozenset(nest.privates)
     stored = {node.array for node in nodes if isinstance(node, ir.Store | ir.Atomic)} - own
     stored |= {reduction.name for reduction in nest.reductions} & launch.views.keys()
@@ -240,7 +240,7 @@ class _AccessWalk:
     # -- expressions -------------------------------------------------------------------------------------
 
     def value(self, expression: ir.Expression) -> IntegerValue:
-        dtype = _dtype(expression)
+        dtype = dtype_of(expression)
         match expression:
             case ir.Constant():
                 return self.constant(expression.value, dtype)
@@ -264,7 +264,7 @@ class _AccessWalk:
             case ir.Select():
                 return self.select(expression, dtype)
             case ir.Convert():
-                return self.values.convert(self.value(expression.operand), dtype, _dtype(expression.operand))
+                return self.values.convert(self.value(expression.operand), dtype, dtype_of(expression.operand))
             case ir.FunctionCall():
                 return self.call(expression, dtype)
             case _:
@@ -329,7 +329,7 @@ class _AccessWalk:
 
     def structural(self, operation: str, operands: tuple[ir.Expression, ...], dtype: ir.Dtype) -> IntegerValue:
         forms = tuple(self.value(operand).form for operand in operands)
-        return self.values.opaque((operation, *map(_dtype, operands), forms), dtype, forms)
+        return self.values.opaque((operation, *map(dtype_of, operands), forms), dtype, forms)
 
     def perhaps(self, expression: ir.Expression) -> IntegerValue:
         """Return the value of an expression that is not always evaluated."""
@@ -339,18 +339,13 @@ class _AccessWalk:
         return value
 
     def indices(self, indices: tuple[ir.Expression, ...]) -> tuple[IntegerValue, ...]:
-        return tuple(self.values.convert(self.value(index), "int64", _dtype(index)) for index in indices)
+        return tuple(self.values.convert(self.value(index), "int64", dtype_of(index)) for index in indices)
 
     def access(self, kind: Kind, node: ir.Load | ir.Store | ir.Atomic, indices: tuple[IntegerValue, ...]) -> None:
         dtype = self.typed.arrays[node.array].dtype
         self.listed.append(
             ElementAccess(node.at, node.array, dtype, kind, node.place, indices, self.loops, self.is_certain)
         )
-
-
-def _dtype(expression: ir.Expression) -> ir.Dtype:
-    assert expression.type is not None  # the function has types
-    return expression.type.dtype
 
 
 def _fits_32(start: IntegerValue, stop: IntegerValue, step: int | None) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import walk
+from offload.loops.tree.nodes import locals_in, walk
 from offload.loops.tree.uses import numbered
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ def failure_of(
     variables = iteration(nest, axes, trips)
     if what == INDEX:
         access = numbered(nest)[where]
-        local = {node.name: node.shape for node in walk(*nest.body) if isinstance(node, ir.Local)}
-        extent = {**shapes, **local}[access.array][dimension]
+        extent = {**shapes, **locals_in(nest)}[access.array][dimension]
         return index_error(access, index, dimension, extent, variables)
     if what == DIVISION:
         return ZeroDivisionError(f"integer division or modulo by zero at iteration {variables}, line {where}")

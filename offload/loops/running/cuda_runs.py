@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -141,11 +141,8 @@ def _shaped(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers)
         team=team,
         shared=levels.shared,
     )
-    key = number, variant, plan.text
-    form: CudaForm | None = spec.forms.get(key)
-    if form is None:
-        form = spec.forms.setdefault(key, CudaForm(plan.typed, plan.nest, variant, words.fastmath))
-    return Shaped(form, grid, copies)
+    made = partial(CudaForm, plan.typed, plan.nest, variant, words.fastmath)
+    return Shaped(spec.form((number, variant, plan.text), made), grid, copies)
 
 
 def _nothing() -> None:
@@ -246,18 +243,10 @@ class OnCuda:
         stream.synchronize()
         return copies
 
-    def blanks(self, spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, ...]) -> tuple[CudaBlank, ...]:
-        """Return what is to be filled in for each nest."""
-        return tuple(
-            CudaBlank(
-                shaped(spec, number, plan, numbers),
-                numbers.scalars[number],
-                spec.free,
-                numbers.views,
-                numbers.axes[number],
-            )
-            for number, plan in enumerate(plans)
-        )
+    def blank(self, spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers) -> CudaBlank:
+        """Return what is to be filled in for a nest."""
+        of = shaped(spec, number, plan, numbers)
+        return CudaBlank(of, numbers.scalars[number], spec.free, numbers.views, numbers.axes[number])
 
 
 ON_CUDA: Final = OnCuda()

@@ -19,9 +19,9 @@ from offload.loops.proofs.findings import Example, Findings, Observed
 from offload.loops.proofs.numbers import View
 from offload.loops.running.arguments import Blank, on_host
 from offload.loops.running.clauses import LoopWords
-from offload.loops.running.ordered_form import OrderedForm, OrderedRun
+from offload.loops.running.ordered_form import OrderedRun
 from offload.loops.running.plan import layout_of
-from offload.loops.running.runs import options_of
+from offload.loops.running.runs import OrderedForm
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import walk
 from offload.loops.tree.uses import numbered
@@ -266,7 +266,7 @@ def _made_run(
     )
     form = forms.get(variant)
     if form is None:
-        form = forms[variant] = OrderedForm(typed, nest, variant, options_of(words))
+        form = forms[variant] = OrderedForm(typed, nest, variant, words)
     fields = form.kernel.fields if form.is_compiled else ()
     blank = Blank(form, fields, scalars, (), views, axes)
     return OrderedRun(blank, arrays, {name: view.address for name, view in views.items()}, {})

@@ -8,7 +8,6 @@ from slice to slice in the run's slots, which hold their values before the loop 
 from __future__ import annotations
 
 import ctypes
-from dataclasses import replace
 from functools import cached_property
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
@@ -16,17 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from offload.arrays.items import address_of
-from offload.loops.emit.c_serial_nests import emit_exact
-from offload.loops.emit.python_form import bits, from_bits, python_form
+from offload.loops.emit.python_form import bits, from_bits
 from offload.loops.proofs.reports import failure_of
 from offload.loops.running.arguments import Blank, arguments_of, on_host
-from offload.loops.running.build import builder
+from offload.loops.running.runs import ENTRY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from offload.loops.emit.emit_c import CKernel, CVariant
-    from offload.loops.tree import ir
+    from offload.loops.running.runs import OrderedForm
 
 # Between two looks at signals, on the calling thread.
 _SLICE_NS: Final = 20_000_000
@@ -36,49 +33,6 @@ _CAUTION: Final = 64
 
 # The first slice of a run without a compiler: an iteration takes some microseconds.
 _PYTHON_TRIPS: Final = 64
-
-_ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 4)
-
-
-class OrderedForm:
-    """A nest of a typed function in order; see `offload.loops.running.arguments.Form`."""
-
-    def __init__(self, typed: ir.Typed, nest: ir.Nest, variant: CVariant, options: Sequence[str]) -> None:
-        if nest.clauses.tile:  # whose iterations would be in another order
-            nest = replace(nest, clauses=replace(nest.clauses, tile=()))
-        self.typed, self.nest, self.options = typed, nest, options
-        self.is_compiled = builder.compiler is not None
-        self.trip_ns: float | None = None  # as a run has found it
-        self._variant = variant
-
-    @cached_property
-    def kernel(self) -> CKernel:
-        """The nest as C."""
-        return emit_exact(self.typed, self.nest, self._variant)
-
-    @property
-    def source(self) -> str:
-        return self.kernel.source
-
-    @property
-    def names(self) -> Sequence[str]:
-        return (self.kernel.entry if self.is_compiled else self.typed.function.name,)
-
-    def on_host(self) -> Mapping[str, Callable[[tuple[int, ...], Any], object]]:
-        """Return nothing: no device runs it."""
-        return {}
-
-    @cached_property
-    def entry(self) -> int:
-        """The address of the compiled function; 0 where there is none, and the nest runs as Python."""
-        entry = builder.address(self.kernel, self.nest, self.options) if self.is_compiled else 0
-        self.is_compiled = entry != 0
-        return entry
-
-    @cached_property
-    def python(self) -> Callable[..., None]:
-        """The nest as Python, where there is no compiler."""
-        return python_form(self.typed, self.nest, dict(self._variant.modes), goes_on=True)
 
 
 class OrderedRun:
@@ -118,7 +72,7 @@ class OrderedRun:
         """What carries out the trips from one to before another."""
         form, address = self.form, self.address
         if form.entry:
-            entry = _ENTRY(form.entry)
+            entry = ENTRY(form.entry)
             return lambda begin, end: entry(address, begin, end, 0, 0)
         arguments = arguments_of(self._scalars, self._arrays, self._blank.axes)
         report = np.frombuffer(memoryview(self._memory), np.int64)[self._blank.n_fields :]

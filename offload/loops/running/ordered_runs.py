@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from offload.loops.running.ordered_form import OrderedForm, OrderedRun
+from offload.loops.running.ordered_form import OrderedRun
 from offload.loops.running.plan import warn_of_python
 from offload.loops.running.preparation import prepared
-from offload.loops.running.runs import options_of
+from offload.loops.running.runs import OrderedForm
 from offload.loops.running.where import OnHost
 
 if TYPE_CHECKING:
@@ -59,13 +59,9 @@ IN_ORDER: Final = _InOrder(is_in_order=True)
 def ordered_form(spec: Specialisation, number: int, plan: NestPlan) -> OrderedForm:
     """Return the form of a nest in order, by its number in the function, under a plan."""
     variant = replace(plan.variant, is_ordered=True, copies=())
-    key = "in order", number, variant
-    form: OrderedForm | None = spec.forms.get(key)
-    if form is None:
-        with spec.lock:
-            form = spec.forms.get(key)
-            if form is None:
-                warn_of_python(spec)
-                options = options_of(spec.program.words)
-                form = spec.forms[key] = OrderedForm(spec.typed, plan.nest, variant, options)
-    return form
+
+    def made() -> OrderedForm:
+        warn_of_python(spec)
+        return OrderedForm(spec.typed, plan.nest, variant, spec.program.words)
+
+    return spec.form(("in order", number, variant), made)

@@ -19,7 +19,7 @@ from offload.interrupts.frames import warn
 from offload.loops.emit.c_statements import can_fail
 from offload.loops.emit.emit_c import CVariant, copied
 from offload.loops.emit.python_form import held
-from offload.loops.proofs.affine import AffineForm
+from offload.loops.proofs.affine import NOTHING, AffineForm
 from offload.loops.proofs.bounds import bounds
 from offload.loops.proofs.coverage import is_overwritten
 from offload.loops.proofs.independence import independence
@@ -67,6 +67,10 @@ class Numbers(NamedTuple):
     record: CallRecord  # what is known of the calls with these layouts and scalars
     # What else decisions follow from, of arrays that share memory or are not aligned: how they lie to each other.
     lies: Hashable = None
+
+    def launch(self, number: int = 0, contents: Mapping[int, Interval] = NOTHING) -> LaunchNumbers:
+        """Return the numbers of the launch of a nest, with what is known of the elements of its index arrays."""
+        return LaunchNumbers(self.axes[number], plain(self.scalars[number]), self.views, contents)
 
 
 class Outside(NamedTuple):
@@ -126,10 +130,7 @@ def plans_of(spec: Specialisation, numbers: Numbers) -> tuple[NestPlan, ...]:
     facts = numbers.record.facts
     found: tuple[NestPlan, ...] | None = facts.get(key)
     if found is None:
-        made = tuple(
-            _plan(spec, nest, LaunchNumbers(axes, plain(scalars), numbers.views))
-            for nest, axes, scalars in zip(spec.typed.function.nests, numbers.axes, numbers.scalars, strict=True)
-        )
+        made = tuple(_plan(spec, nest, numbers.launch(number)) for number, nest in enumerate(spec.typed.function.nests))
         found = facts.keep(key, made)
     return found
 
@@ -163,8 +164,7 @@ def ranged(
             is_kept = spec.n_contents < ROUNDS * MOST_CONTENTS
             if not (is_kept or always):
                 break
-            launch = LaunchNumbers(numbers.axes[0], plain(numbers.scalars[0]), numbers.views, dict(known))
-            found = (_plan(spec, spec.typed.function.nests[0], launch),)
+            found = (_plan(spec, spec.typed.function.nests[0], numbers.launch(0, dict(known))),)
             if is_kept:
                 spec.n_contents += 1
                 facts.keep(key, found)
@@ -181,16 +181,12 @@ def is_looked_at(spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, 
 
 def form_of(spec: Specialisation, number: int, plan: NestPlan) -> NestForm:
     """Return the compiled form of a nest, by its number in the function, under a plan."""
-    key = number, plan.variant, plan.text
-    form = spec.forms.get(key)
-    if form is None:
-        with spec.lock:
-            form = spec.forms.get(key)
-            if form is None:
-                warn_of_python(spec)
-                form = NestForm(plan.typed, plan.nest, plan.variant, spec.program.words)
-                spec.forms[key] = form
-    return form
+
+    def made() -> NestForm:
+        warn_of_python(spec)
+        return NestForm(plan.typed, plan.nest, plan.variant, spec.program.words)
+
+    return spec.form((number, plan.variant, plan.text), made)
 
 
 def warn_of_python(spec: Specialisation) -> None:

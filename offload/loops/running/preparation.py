@@ -43,8 +43,8 @@ class Where(Protocol[BlankT_co]):
     def on_host(self, arrays: Mapping[str, Any], task: DeviceTask | None) -> Mapping[str, np.ndarray[Any, Any]]:
         """Return arrays as the host has them, of a call that is to be observed; what is changed is copied."""
 
-    def blanks(self, spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, ...]) -> tuple[BlankT_co, ...]:
-        """Return what is to be filled in for each nest."""
+    def blank(self, spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers) -> BlankT_co:
+        """Return what is to be filled in for a nest, by its number in the function."""
 
 
 class Apart:
@@ -132,7 +132,7 @@ class Prepared(Generic[BlankT_co]):
         found: tuple[BlankT_co, ...] | None = facts.get(key)
         if found is None:
             check(self._spec, plans, values, is_in_order=self._where.is_in_order)
-            found = facts.keep(key, self._where.blanks(self._spec, self._numbers, plans))
+            found = facts.keep(key, _blanks(self._where, self._spec, self._numbers, plans))
         steady = None if versions is None else Steady(self.apart, versions)
         if steady is not None and not self._looks:
             self._settled = found, steady
@@ -179,13 +179,19 @@ def prepared(
         look = where.looks(spec, arrays, task)
         plans = plans_of(spec, numbers) if look is None else ranged(spec, numbers, look)
         check(spec, plans, values, is_in_order=where.is_in_order)
-        blanks = where.blanks(spec, numbers, plans)
+        blanks = _blanks(where, spec, numbers, plans)
         observe_each(spec, plans, numbers, arrays, task, where.on_host)
         return blanks, addresses, None
     made = Prepared(spec, numbers, where)
     blanks, steady = made.blanks(values, task)
     numbers.record.prepared[where] = made
     return blanks, addresses, steady
+
+
+def _blanks(
+    where: Where[BlankT_co], spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, ...]
+) -> tuple[BlankT_co, ...]:
+    return tuple([where.blank(spec, number, plan, numbers) for number, plan in enumerate(plans)])
 
 
 # -- where arrays lie --------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from offload.loops.tree.naming import FLOATS, float_bits, name_of
 from offload.loops.tree.uses import deciding_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
     from offload.loops.emit.python_form import AxisRange
     from offload.loops.front.source import Outlook
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 Kind: TypeAlias = ir.Type | ir.LoopArrayType | None
 
 Parts: TypeAlias = "tuple[Callable[[dict[str, Any], Mapping[str, Any]], tuple[AxisRange, ...] | None], ...]"
+
+FormT = TypeVar("FormT")
 
 _DTYPES: Final = frozenset(get_args(ir.Dtype))
 _WEAK: Final[Mapping[type, ir.Type]] = {
@@ -278,6 +280,14 @@ class Specialisation:
             with self.lock:
                 record = self.calls.get(key) or self.calls.keep(key, CallRecord())
         return record
+
+    def form(self, key: Hashable, make: Callable[[], FormT]) -> FormT:
+        """Return the compiled nest of a key, made once."""
+        found: FormT | None = self.forms.get(key)
+        if found is None:
+            with self.lock:
+                found = self.forms.get(key) or self.forms.setdefault(key, make())
+        return found
 
     @property
     def parts(self) -> Parts:

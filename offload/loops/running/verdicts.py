@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from offload.loops.proofs.numbers import LaunchNumbers
 from offload.loops.running.looks import contents_at
-from offload.loops.running.plan import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -53,7 +51,7 @@ def observe_each(
         modes, scalars, axes = dict(plan.variant.modes), numbers.scalars[number], numbers.axes[number]
         copies = copies_of(plan.nest, fetched, numbers.views)
         if plan.observed:
-            of = needed(spec.typed, plan.nest, LaunchNumbers(axes, plain(scalars), numbers.views), plan.observed)
+            of = needed(spec.typed, plan.nest, numbers.launch(number), plan.observed)
             given = numbers.views, axes
             found = observe(spec.typed, plan.nest, modes, plan.observed, scalars, copies, *given, of=of)
             if found.failure is not None:

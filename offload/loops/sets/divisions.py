@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from offload.data.boxes import Needs, Writes, meet
 from offload.data.replicas import Spread
-from offload.loops.running.plan import check, is_looked_at, numbers_of, plans_of, ranged
+from offload.loops.running.plan import check, is_looked_at, plans_of, ranged
 from offload.loops.running.preparation import Apart
 from offload.loops.sets.footprints import within
 from offload.loops.sets.modes import Chooser, Cost, expected_s
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from offload.data.boxes import Box
     from offload.data.parts import ArrayLayout
-    from offload.loops.proofs.numbers import View
     from offload.loops.running.looks import Looks
     from offload.loops.running.plan import NestPlan, Numbers
+    from offload.loops.running.preparation import Where
     from offload.loops.running.specialise import Specialisation
     from offload.loops.sets.nest_division import FilterMode
     from offload.loops.sets.ways import NestPiece, Way, Ways
@@ -177,12 +177,12 @@ class Divided(Generic[BlankT]):
     """The results of calls with certain numbers on a number of devices."""
 
     __slots__ = (
-        "_blanks",
         "_choosers",
         "_nests",
         "_plans",
         "_spec",
         "_weights",
+        "_where",
         "apart",
         "numbers",
     )
@@ -192,12 +192,11 @@ class Divided(Generic[BlankT]):
         spec: Specialisation,
         numbers: Numbers,
         weights: Sequence[int],  # as `offload.loops.sets.ways.ways_of` takes them
-        # returns the blank of a device for a nest, by its number, and a piece
-        blanks: Callable[[int, NestPiece, Numbers], BlankT],
+        where: Where[BlankT],  # how nests are prepared on these devices
     ) -> None:
         self.numbers = numbers
         self.apart = Apart(spec, numbers, is_any=True)  # whether arrays share no memory
-        self._spec, self._weights, self._blanks = spec, tuple(weights), blanks
+        self._spec, self._weights, self._where = spec, tuple(weights), where
         self._plans = plans_of(spec, numbers)
         self._nests: dict[Any, tuple[DividedNest[BlankT], ...]] = {}
         self._choosers: dict[tuple[str, tuple[object, ...]], Chooser] = {}
@@ -224,7 +223,11 @@ class Divided(Generic[BlankT]):
 
     def _nest(self, number: int, plan: NestPlan, before: Ways | None) -> DividedNest[BlankT]:
         ways = ways_of(plan, number, self.numbers, self._weights, before)
-        return DividedNest(ways, lambda piece: self._blanks(number, piece, of_piece(self.numbers, number, piece)))
+
+        def blank(piece: NestPiece) -> BlankT:
+            return self._where.blank(self._spec, number, piece.plan, of_piece(self.numbers, number, piece))
+
+        return DividedNest(ways, blank)
 
     def chooser(self, words: str, spaces: tuple[object, ...]) -> Chooser:
         """Return the chooser among the ways, for all calls with arrays of such shapes.
@@ -292,31 +295,3 @@ def _n_elements(boxes: Sequence[Box]) -> int:
             count *= high - low
         total += count
     return total
-
-
-def divided_for(
-    spec: Specialisation,
-    values: Mapping[str, Any],
-    view_of: Callable[[Any], View],
-    address_of: Callable[[Any], int],
-    weights: tuple[int, ...],
-    blanks: Callable[[int, NestPiece, Numbers], BlankT],
-    kind: str,
-) -> Divided[BlankT]:
-    """Return the results of a call; its arrays are those of the first device.
-
-    ``view_of`` and ``address_of`` tell how and where an array lies; ``kind`` is the kind of the devices.
-    """
-    addresses = {name: address_of(values[name]) for name in spec.given}
-    facts = spec.record(spec.key(values)).facts
-    key: tuple[Any, ...] = "divided", kind, weights
-    found: Divided[BlankT] | None = facts.get(key)
-    if found is not None and found.apart.holds(addresses):
-        return found
-    base = min(addresses.values(), default=0)
-    near = *key, *[address - base for address in addresses.values()]
-    found = facts.get(near)
-    if found is None:
-        made = Divided(spec, numbers_of(spec, values, view_of), weights, blanks)
-        found = facts.keep(key if made.apart.holds(addresses) else near, made)
-    return found

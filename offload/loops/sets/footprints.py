@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from offload.data.boxes import Needs, Writes, meet, whole_of
 from offload.data.parts import box_of
-from offload.loops.proofs.coverage import is_fed_by
+from offload.loops.proofs.coverage import is_fed_by, runs_through
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -236,17 +236,7 @@ def _wrapped(low: int, high: int, extent: int) -> list[Span]:
 
 def _is_whole(accesses: NestAccesses, store: ElementAccess) -> bool:
     """Return whether a store certainly writes each element of its hull, whatever the trips of the outermost axis."""
-    variables: set[int] = set()
-    for index in store.indices:
-        terms = index.form.terms
-        if not index.is_exact or len(terms) > 1:
-            return False
-        for variable, coefficient in terms:
-            atom = accesses.space.atoms[variable]
-            if not atom.is_trip or atom.room is not None or abs(coefficient) != 1 or variable in variables:
-                return False
-            variables.add(variable)
-    return store.is_certain
+    return store.is_certain and runs_through(accesses, store)
 
 
 def _joined(boxes: list[Box]) -> list[Box]:

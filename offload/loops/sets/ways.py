@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from offload.loops.proofs.numbers import LaunchNumbers
 from offload.loops.sets.filter import filtered
 from offload.loops.sets.footprints import duplicate, footprints, single
 
@@ -72,8 +71,7 @@ def ways_of(plan: NestPlan, number: int, numbers: Numbers, weights: Sequence[int
     ):
         found = before.filtering
     else:
-        launch = LaunchNumbers(axes, {name: value.item() for name, value in scalars.items()}, numbers.views)
-        found, before = filtered(plan.typed, plan.nest, launch, weights), None
+        found, before = filtered(plan.typed, plan.nest, numbers.launch(number), weights), None
     why = _IN_ORDER if plan.variant.is_ordered else found.why
     mode: FilterMode = "single" if plan.variant.is_ordered else found.mode
     whole, n_devices = NestPiece(plan, scalars, axes), len(weights)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from offload.loops.proofs.numbers import LaunchNumbers
-from offload.loops.running.plan import plain
 from offload.loops.speculative.attempts import Memory
 from offload.loops.tree.uses import numbered
 from offload.loops.watched.inspecting import can_be_inspected
@@ -31,7 +29,7 @@ def speculation_of(
         is_known = memory.is_sequential and words.speculate != "always"
         if len(plans) == 1 and "sequential" not in verdicts and not is_known and not is_on_host:
             (plan,) = plans
-            launch = LaunchNumbers(numbers.axes[0], plain(numbers.scalars[0]), numbers.views)
+            launch = numbers.launch()
             of = needed(spec.typed, plan.nest, launch, plan.verdict.unknown)
             is_inspected = words.speculate != "always" and can_be_inspected(plan.nest, of.written, launch.scalars)
             mode = "inspector" if is_inspected else "log"

@@ -16,13 +16,13 @@ import numpy as np
 
 from offload.loops.emit.emit_c import copied
 from offload.loops.proofs.independence import Verdict
-from offload.loops.proofs.numbers import LaunchNumbers, Trips, View
+from offload.loops.proofs.numbers import Trips, View
 from offload.loops.running.arguments import NestRun
-from offload.loops.running.cuda_runs import ON_CUDA, CudaRun
+from offload.loops.running.cuda_runs import CudaRun
 from offload.loops.running.memo import CallRecord, Memo
-from offload.loops.running.plan import NestPlan, Numbers, layout_of, plain
+from offload.loops.running.plan import NestPlan, Numbers, layout_of
 from offload.loops.running.specialise import Specialisation
-from offload.loops.running.where import ON_HOST, kernels_of, n_threads_of
+from offload.loops.running.where import kernels_of, n_threads_of, where_on
 from offload.loops.speculative.logs import Log
 from offload.loops.watched.cells import cells_of
 from offload.loops.watched.exchange_log import MOST_ITERATIONS, NO_SECTIONS, logged
@@ -114,15 +114,14 @@ class LoggedLoop:
             axes = (Trips(first.start + begin * first.step, first.step, end - begin), *rest)
             views = {**self.numbers.views, **self._words}
             numbers = Numbers((self._scalars,), (axes,), views, self._record)
-            (made,) = where.blanks(self.spec, numbers, (self._made,))
-            found = self._chunks.keep(key, made)
+            found = self._chunks.keep(key, where.blank(self.spec, 0, self._made, numbers))
         return found
 
     def passes(self, where: Any) -> list[Any]:
         """Return what is to be filled in for each pass over words."""
         found = self._chunks.get(where)
         if found is None:
-            made = [where.blanks(spec, numbers, (plan,))[0] for spec, numbers, plan in self._passes]
+            made = [where.blank(spec, 0, plan, numbers) for spec, numbers, plan in self._passes]
             found = self._chunks.keep(where, made)
         return list(found)
 
@@ -162,7 +161,7 @@ class LoggedRun:
         self._stream: Any = task.lane.stream  # type: ignore[union-attr]  # the body has one
         spec = loop.spec
         self._kernels: Kernels = kernels_of(self._device, spec.program)
-        self._where = ON_CUDA if self._kernels.dialect == "cuda" else ON_HOST
+        self._where: Any = where_on(self._device, spec.program)
         # All trips are to be one chunk.
         # Iterations of one such trip.
         # Of the outermost loop; chunks are ranges of it.
@@ -279,7 +278,7 @@ def logged_loop(
         return logged_loop(spec, numbers, plan, is_inspector=is_inspector, is_exact=True) if kept.is_doubtful else kept
     if math.prod(axis.trips for axis in numbers.axes[0]) >= MOST_ITERATIONS:
         return None
-    launch = LaunchNumbers(numbers.axes[0], plain(numbers.scalars[0]), numbers.views)
+    launch = numbers.launch()
     of = needed(spec.typed, plan.nest, launch, plan.verdict.unknown)
     has_slice = can_be_inspected(plan.nest, of.written, launch.scalars)
     if is_inspector and not has_slice:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from offload.errors import ClauseError
 from offload.loops.proofs.dependences import DependenceExample, DependenceProfile, ProfiledDependence
-from offload.loops.proofs.numbers import LaunchNumbers
 from offload.loops.proofs.remedies import is_updated
 from offload.loops.running.observe import NestObserver
 from offload.loops.running.plan import plain
@@ -107,8 +106,7 @@ def _observer(
     if kept is not None:
         return kept
     axes = numbers.axes[0]
-    launch = LaunchNumbers(axes, plain(numbers.scalars[0]), numbers.views)
-    of = needed(spec.typed, plan.nest, launch, watched) if is_quick else None
+    of = needed(spec.typed, plan.nest, numbers.launch(), watched) if is_quick else None
     modes, words = dict(plan.variant.modes), spec.program.words
     made = NestObserver(spec.typed, plan.nest, modes, watched, numbers.views, axes, words, of, most, is_slice=is_slice)
     facts.keep(key, made)

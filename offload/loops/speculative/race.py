@@ -12,7 +12,7 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from threading import get_ident
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from offload.errors import DeviceLostError, DeviceMemoryError
 from offload.interrupts.shields import Shield
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from offload.loops.running.ordered_form import OrderedRun
     from offload.loops.speculative.attempts import Attempt
     from offload.loops.speculative.chunks import ChunkedRun
-
-# Sizes of a loop of which races are remembered.
-_MOST: Final = 64
 
 
 def race(attempt: Attempt) -> Outcome:

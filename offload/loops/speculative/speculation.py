@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from offload.errors import DeviceMemoryError, SpeculationWarning
 from offload.interrupts.frames import warn
 from offload.loops.proofs.reports import iteration
-from offload.loops.running.cuda_runs import ON_CUDA
 from offload.loops.running.ordered_runs import run_in_order
 from offload.loops.running.plan import check, numbers_of, ranged
 from offload.loops.running.preparation import apart_of, view_at
-from offload.loops.running.where import ON_HOST, kernels_of
+from offload.loops.running.where import where_on
 from offload.loops.speculative.attempts import Attempt, note_time
 from offload.loops.speculative.first_calls import look_at_nothing, looked, memory_of
 from offload.loops.speculative.hostside import HostSide
@@ -78,12 +77,10 @@ class _SpeculativeCall:
         self.spec, self.values, self.task, self.is_first = spec, values, task, is_first
         self.device: Any = task.place.device
         self.stream: Any = task.lane.stream  # type: ignore[union-attr]  # the body has one
-        is_cuda = kernels_of(self.device, spec.program).dialect == "cuda"
-        self.where: Any = ON_CUDA if is_cuda else ON_HOST
+        where = where_on(self.device, spec.program)
         self.numbers: Numbers = numbers_of(spec, values, partial(view_at, self.device))
         arrays = {name: values[name] for name in spec.given}
-        look = self.where.looks(spec, arrays, task)
-        self.plans = ranged(spec, self.numbers, look)
+        self.plans = ranged(spec, self.numbers, where.looks(spec, arrays, task))
         check(spec, self.plans)
         self.plan: NestPlan = self.plans[0]
         self.addresses = {name: view.address for name, view in self.numbers.views.items()}

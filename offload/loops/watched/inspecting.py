@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 
 from offload.loops.proofs.integers import limits_of
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import can_divide_by_zero, children, names_assigned, names_in, walk
+from offload.loops.tree.nodes import (
+    can_divide_by_zero,
+    expressions_of,
+    locals_in,
+    names_given,
+    names_in,
+    walk,
+)
 from offload.loops.tree.promotion import is_integer
 from offload.loops.tree.uses import addressing
 from offload.loops.watched.watching import Watched
@@ -37,8 +44,7 @@ def can_be_inspected(nest: Nest, written: Collection[str], scalars: Mapping[str,
     if not addressing(nest).arrays.isdisjoint(written):
         return False
     nodes = list(walk(*nest.body))
-    own = names_assigned(*nest.body) | {node.variable for node in nodes if isinstance(node, ir.For)}
-    own |= {axis.variable for axis in nest.axes}
+    own = names_given(*nest.body) | {axis.variable for axis in nest.axes}
     known = {name: value for name, value in scalars.items() if name not in own}
     return not any(isinstance(node, ir.Assert) or _may_fail(node, known) for node in nodes)
 
@@ -69,7 +75,7 @@ def address_slice(watched: Watched, words: Collection[str], privates: Collection
     ``words`` and ``privates`` are arrays; each iteration has its own of the latter.
     """
     typed, nest, modes, given = watched
-    own = {node.name for node in walk(*nest.body) if isinstance(node, ir.Local)} | set(privates)
+    own = locals_in(nest).keys() | set(privates)
     slice_ = _Slice(words, own)
     body = slice_.block(nest.body)
     while (again := slice_.block(nest.body)) != body:
@@ -120,7 +126,7 @@ class _Slice:
         """Return the scalars, and the arrays of the iteration's own, that a statement reads."""
         found = self._reads.get(id(node))
         if found is None:
-            parts = [part for part in children(node) if isinstance(part, ir.Expression)]
+            parts = expressions_of(node)
             loads = {one.array for one in walk(*parts) if isinstance(one, ir.Load)}
             found = self._reads[id(node)] = names_in(*parts), loads & set(self.own)
         return found

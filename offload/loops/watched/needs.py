@@ -19,7 +19,7 @@ from offload.loops.proofs.meetings import element_of, number_of
 from offload.loops.proofs.reach import accesses
 from offload.loops.proofs.storages import storages
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import children, walk
+from offload.loops.tree.nodes import expressions_of, walk
 from offload.loops.tree.uses import numbered_apart
 from offload.loops.watched.cells import groups_of
 
@@ -170,9 +170,8 @@ class _NeedOrder:
 
     def _statement(self, node: Statement, done: Numbers) -> Numbers:
         behind = self._behind[id(node)]
-        for part in children(node):
-            if isinstance(part, ir.Expression):
-                done = self._expression(part, done, behind, is_certain=True)
+        for part in expressions_of(node):
+            done = self._expression(part, done, behind, is_certain=True)
         match node:
             case ir.Store() | ir.Atomic() if node.at in self._listed:
                 number = self._numbers[node.at]
@@ -208,9 +207,7 @@ def _parts(node: Expression) -> Iterator[tuple[Expression, bool]]:
         case ir.Logical():
             yield from ((node.left, True), (node.right, False))
         case _:
-            for part in children(node):
-                assert isinstance(part, ir.Expression)
-                yield part, True
+            yield from ((part, True) for part in expressions_of(node))
 
 
 def stored_before(of: Needed, storages: Mapping[str, str]) -> frozenset[int]:
@@ -234,8 +231,7 @@ class _Seeing:
     ) -> frozenset[str]:
         """Go through statements, given the storages that stores, and loops, before them store to."""
         for node in statements:
-            expressions = [part for part in children(node) if isinstance(part, ir.Expression)]
-            for load in walk(*expressions):
+            for load in walk(*expressions_of(node)):
                 if isinstance(load, ir.Load) and load.at in self._of.loads and self._storages[load.array] in stored:
                     self.found.add(load.at)
             match node:

@@ -56,7 +56,6 @@ class Profiled(NamedTuple):
     cells: str
     records: str
     exposed: str
-    first_cells: Mapping[str, int]  # where the cells of each storage begin
     # Cells, and the words of each.
     n_cells: int
     n_in_cell: int
@@ -96,7 +95,6 @@ def profiled(
         profile.words,
         profile.records,
         profile.exposed,
-        first_cells,
         n_cells,
         profile.n_in_cell,
         tuple(profile.names),

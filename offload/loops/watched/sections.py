@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from offload.loops.proofs.integers import limits_of
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import can_divide_by_zero, children, constant_step, mapped, names_assigned, walk
+from offload.loops.tree.nodes import (
+    can_divide_by_zero,
+    constant_step,
+    dtype_of,
+    expressions_of,
+    locals_in,
+    mapped,
+    names_given,
+    walk,
+)
 from offload.loops.tree.promotion import is_integer
 from offload.loops.tree.slices import INT, Slice, as_index, slice_of
 
@@ -87,11 +96,6 @@ def following(expression: Expression, variable: str, step: Expression) -> Expres
     return mapped(expression, change)
 
 
-def _type(node: Expression) -> ir.Type:
-    assert node.type is not None
-    return node.type
-
-
 def _different(expressions: list[Expression]) -> tuple[Expression, ...]:
     """Return expressions without those that say the same, wherever in the text."""
     nowhere = ir.SourceLine("", 0)
@@ -108,13 +112,11 @@ class _SectionWalk:
 
     def __init__(self, of: Needed, views: Mapping[str, View], modes: Mapping[int, ir.Mode]) -> None:
         nest = of.nest
-        nodes = list(walk(*nest.body))
         self._watched = of.loads | of.stores
         self._modes = modes
         self._extents = {name: view.extents[0] if view.extents else 1 for name, view in views.items()}
-        self._loops = {node.variable for node in nodes if isinstance(node, ir.For)}
-        self._assigned = names_assigned(*nest.body) | self._loops
-        own = {node.name for node in nodes if isinstance(node, ir.Local)} | set(nest.privates)
+        self._assigned = names_given(*nest.body)
+        own = locals_in(nest).keys() | set(nest.privates)
         self._changing = own | set(of.written)
         self._known: dict[str, _Range] = {}
         self.found: dict[str, list[_Range | None]] = {}
@@ -128,11 +130,9 @@ class _SectionWalk:
     def _statement(self, node: Statement) -> None:
         if isinstance(node, ir.While):  # whose condition is asked for in each trip
             self._forget(node)
-        for part in children(node):
-            if isinstance(part, ir.Expression):
-                for one in walk(part):
-                    if isinstance(one, ir.Load):
-                        self._note(one)
+        for one in walk(*expressions_of(node)):
+            if isinstance(one, ir.Load):
+                self._note(one)
         match node:
             case ir.Assign(name=name, value=value):
                 self._let(name, self._range(value))
@@ -168,8 +168,7 @@ class _SectionWalk:
 
     def _forget(self, loop: ir.For | ir.While) -> None:
         """Forget what a loop assigns: at its head that is of the trip before, behind it of some trip."""
-        variables = {node.variable for node in walk(loop) if isinstance(node, ir.For)}
-        for name in names_assigned(*loop.body) | variables:
+        for name in names_given(loop):
             self._known.pop(name, None)
 
     def _note(self, node: ir.Load | ir.Store | ir.Atomic) -> None:
@@ -180,7 +179,7 @@ class _SectionWalk:
             (index,) = node.indices
             while isinstance(index, ir.Convert) and _bits(index) >= _bits(index.operand) > 0:
                 index = index.operand
-            if self._extents[node.array] <= limits_of(_type(index).dtype)[1]:
+            if self._extents[node.array] <= limits_of(dtype_of(index))[1]:
                 found = self._range(index)
         self.found.setdefault(node.array, []).append(found)
 
@@ -262,7 +261,7 @@ def _sum(value: Expression, number: int) -> Expression:
 
 def _bits(node: Expression) -> int:
     """Return how many bits an integer has that `INT` holds; 0 of anything else."""
-    dtype = _type(node).dtype
+    dtype = dtype_of(node)
     if not is_integer(dtype) or dtype in ("bool", "uint64"):
         return 0
     return int(dtype.lstrip("uint"))
