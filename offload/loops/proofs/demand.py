@@ -124,18 +124,13 @@ def _there(demand: Demand, crossed: frozenset[int], loops: tuple[int, ...], bloc
         return None
     found = set()
     for term in demand:
-        if term.at < 0 and not is_another(term.loops, crossed) and term.loops <= frozenset(loops):
+        if term.at < 0 and term.loops.isdisjoint(crossed) and term.loops <= frozenset(loops):
             found.add(term)
         elif term.is_aligned:
             found.add(block)
         else:
             return None
     return frozenset(found)
-
-
-def is_another(varying: frozenset[int], crossed: frozenset[int]) -> bool:
-    """Tell whether a term that varies in these loops is another one where a value comes from that has crossed some."""
-    return not varying.isdisjoint(crossed)
 
 
 def _union(one: Demand, other: Demand) -> Demand:

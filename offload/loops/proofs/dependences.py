@@ -113,14 +113,9 @@ class DependenceProfile:
             return _profile_of(facts)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ClauseError(
-                f"{os_name(path)} holds no profile of dependences ({type(error).__name__}: {error}); make it again with"
+                f"{os.fspath(path)} holds no profile of dependences ({type(error).__name__}: {error}); make it again with"
                 " profile_dependences, and save that"
             ) from error
-
-
-def os_name(path: str | os.PathLike[str]) -> str:
-    """Return a path for a message."""
-    return os.fspath(path)
 
 
 def _profile_of(facts: Any) -> DependenceProfile:

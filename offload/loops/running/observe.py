@@ -105,7 +105,12 @@ class NestObserver:
         run, given = self._run(scalars, arrays, axes)
         count, records = given[self._made.steps or ""], given[self._made.records]
         failure, done, size, is_lost = None, 0, 1, False
-        while done < run.trips and failure is None and count[0] < self._most and not _any(self._made, records):
+        while (
+            done < run.trips
+            and failure is None
+            and count[0] < self._most
+            and not records[COUNT :: self._made.n_words].any()
+        ):
             before, end = records.copy(), min(done + size, run.trips)
             run.run(done, end)
             is_lost = bool(count[0] > _LEEWAY * self._most)
@@ -270,11 +275,6 @@ def _made_run(
     fields = form.kernel.fields if form.is_compiled else ()
     blank = Blank(form, fields, scalars, (), views, axes)
     return OrderedRun(blank, arrays, {name: view.address for name, view in views.items()}, {})
-
-
-def _any(made: Profiled, records: Any) -> bool:
-    """Tell whether a dependence is recorded."""
-    return bool(records[COUNT :: made.n_words].any())
 
 
 def _found(made: Profiled, records: Sequence[int], trips: Sequence[int]) -> dict[tuple[str, DependenceKind], Observed]:

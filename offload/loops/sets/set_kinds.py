@@ -24,13 +24,9 @@ if TYPE_CHECKING:
     from offload.runtime.place import DevicePlace
 
 
-def equal_weights(n_devices: int) -> tuple[int, ...]:
-    """Return the shares of devices in iterations."""
+def weights_of(n_devices: int) -> tuple[int, ...]:
+    """Return the shares of devices in iterations; tests and benchmarks put others in its place."""
     return (1,) * n_devices
-
-
-# What a launch takes; tests put others in its place.
-weights_of = equal_weights
 
 
 class SetCall(Protocol):

@@ -74,7 +74,8 @@ class LoggedLoop:
         self._program_spec, self.needs = spec, of
         self.is_doubtful = False  # a run has found sections that are not in order
         self.cells = cells = cells_of(numbers.views, of.written, of.left_out)
-        modes = {at: "check" if mode == "wrap" and _is_unsafe(spec) else mode for at, mode in plan.variant.modes}
+        is_unsafe = not spec.program.words.bounds  # no checks of indices from data; of garbage there are
+        modes = {at: "check" if mode == "wrap" and is_unsafe else mode for at, mode in plan.variant.modes}
         own = {at: modes.get(before, "check") for at, before in of.originals.items()}
         parts = sections(of, cells, numbers.views, own) if has_sections else NO_SECTIONS
         self.logged = logged(spec.typed, modes, cells, of, axes, parts=parts, checks=is_inspector)
@@ -287,11 +288,6 @@ def logged_loop(
     made = LoggedLoop(spec, numbers, plan, of, is_inspector=is_inspector, has_sections=has_sections)
     facts.keep(key, made)
     return made
-
-
-def _is_unsafe(spec: Specialisation) -> bool:
-    """Whether the program has asked for no checks of indices that depend on data: of garbage there are."""
-    return not spec.program.words.bounds
 
 
 def _specialised(

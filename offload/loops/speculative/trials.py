@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from offload.loops.running.observe import copies_of
@@ -74,11 +73,7 @@ def tried(
     least_s = 0.0
     if memory.seen is not None and memory.seen[0] < memory.seen[1]:  # else it is short, and the device shows itself
         least_s = _LEAST_S + (sum(array.nbytes for array in given.values()) + written_nbytes) / _MOST_BYTES_PER_S
-    return note_time(spec, numbers.record, partial(_with_host, host_s=host_s, least_s=least_s))
-
-
-def _with_host(history: History, *, host_s: float, least_s: float) -> History:
-    return replace(history, least_s=least_s).measured(host_s=host_s)
+    return note_time(spec, numbers.record, lambda history: replace(history, least_s=least_s).measured(host_s=host_s))
 
 
 def sampled_s(spec: Specialisation, values: Mapping[str, Any], done: int, *, is_new: bool) -> float:
