@@ -200,9 +200,8 @@ def _loops(plan: NestPlan, levels: Levels | None, grid: Grid | None) -> Iterator
     said = plan.nest.clauses
     is_ordered = plan.variant.is_ordered
     team = None if levels is None else levels.team
-    tile_is_left = (
-        grid is not None and not is_ordered and bool(said.tile) and grid.threads[: len(said.tile)] != said.tile[::-1]
-    )
+    has_tile = grid is not None and not is_ordered and bool(said.tile)
+    tile_is_left = has_tile and grid is not None and grid.threads[: len(said.tile)] != said.tile[::-1]
     for number, axis in enumerate(plan.nest.axes):
         yield {
             "line": axis.place.line,

@@ -105,12 +105,8 @@ class NestObserver:
         run, given = self._run(scalars, arrays, axes)
         count, records = given[self._made.steps or ""], given[self._made.records]
         failure, done, size, is_lost = None, 0, 1, False
-        while (
-            done < run.trips
-            and failure is None
-            and count[0] < self._most
-            and not records[COUNT :: self._made.n_words].any()
-        ):
+        seen = records[COUNT :: self._made.n_words]  # not 0 where a dependence is recorded
+        while done < run.trips and failure is None and count[0] < self._most and not seen.any():
             before, end = records.copy(), min(done + size, run.trips)
             run.run(done, end)
             is_lost = bool(count[0] > _LEEWAY * self._most)
