@@ -100,7 +100,7 @@ class _Group(NamedTuple):
     """Arrays that overlap, be it by way of others, and the section in which each of them has a place."""
 
     names: list[str]
-    held: Section
+    held: Section  # contains all of them
 
 
 def _groups(arrays: Mapping[str, np.ndarray[Any, Any]]) -> list[_Group]:
@@ -208,4 +208,4 @@ class _Kept(NamedTuple):
     """Map types, for arrays that share no memory."""
 
     apart: Apart
-    types: dict[str, MapType]
+    types: dict[str, MapType]  # of arrays in no clause, by name

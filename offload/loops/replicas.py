@@ -65,8 +65,9 @@ class SetLauncher(Launcher):
         super().__init__(one.program)
         self.specialisation = one.specialisation
         self.is_mapped = True  # what is written is noted where it is said who has it
-        self._words = words
+        self._words = words  # the clauses about devices
         self._places = places  # the primary's first
+        # what `settle` keeps; None if the call was not the first device's alone
         self._settled: tuple[Any, ...] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -114,14 +115,14 @@ class _JointCall:
         words: SetWords,
     ) -> None:
         self.spec, self.values, self.task, self.words = spec, values, task, words
-        self.places = tuple(places)
+        self.places = tuple(places)  # the primary's first
         self.lane: Lane = task.lane  # type: ignore[assignment]  # the body has one
         self.arrays: Sequence[Mapping[str, Any]] = [
             {name: arrays[name].arrays[number] for name in spec.given if name in arrays}
             for number in range(len(places))
         ]
-        self.sets: list[ReplicaSet] = []
-        self.lies: dict[str, Lie] = {}
+        self.sets: list[ReplicaSet] = []  # those in which arguments lie
+        self.lies: dict[str, Lie] = {}  # where arguments lie in them
         for name, array in arrays.items():
             if array.replicas is not None:
                 if array.replicas not in self.sets:
@@ -130,7 +131,7 @@ class _JointCall:
                 self.lies[name] = Lie(
                     group, array.replicas.layout, array.address, array.host, self.order_in(array.replicas)
                 )
-        self.key = tuple([(name, lie.key) for name, lie in self.lies.items()])
+        self.key = tuple([(name, lie.key) for name, lie in self.lies.items()])  # stands for all of `lies`
 
     @property
     def device(self) -> Any:

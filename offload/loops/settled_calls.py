@@ -47,11 +47,12 @@ class SettledCall:
         self.spec, self.verdict = spec, verdict
         self.blank = blank
         self.launcher: Any = None  # the body of tasks that are given arrays like these, if there has been one
-        self.pattern = CallPattern(args)
+        self.pattern = CallPattern(args)  # tells calls like this one
         apart = steady.apart
         at = {name: position for position, name in enumerate(spec.program.parameters)}
         order = {name: number for number, name in enumerate(spec.given)}
         assert [name for name, _ in apart.sizes] == list(spec.given)  # as the pairs and pointers count them
+        # fills in addresses and floats
         self._filler = Filler(
             [(at[name], nbytes) for name, nbytes in apart.sizes],
             [(order[one], a, b, order[other], c, d) for one, a, b, other, c, d in apart.pairs],
@@ -59,7 +60,7 @@ class SettledCall:
             [(offset, at[name], pack_into) for offset, name, pack_into in blank.floats],
             [order[name] for name in steady.versions],
         )
-        self._changed = tuple([at[name] for name in spec.changed])
+        self._changed = tuple([at[name] for name in spec.changed])  # positions of arrays that the loop writes
         self._looked_at = tuple([(name, at[name]) for name in steady.versions])  # arrays whose contents decide
         # their versions, by their addresses: several sets of arrays may take turns
         self._versions: Memo[tuple[int, ...], tuple[int, ...]] = Memo(_MOST_TURNS)

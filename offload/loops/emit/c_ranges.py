@@ -30,9 +30,9 @@ class Moving(NamedTuple):
     """An index whose ends tell whether it is in range: it moves by `slope` with the loop's variable: 1, -1 or 0."""
 
     array: str
-    dimension: int
-    place: Expression
-    slope: int
+    dimension: int  # of the array, which the index is for
+    place: Expression  # the index, as an expression
+    slope: int  # 1, -1 or 0
 
 
 class OnceChecked(NamedTuple):

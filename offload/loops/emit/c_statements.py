@@ -48,9 +48,9 @@ class Statements:
         self._accumulators = frozenset(accumulators)  # items of the nest's reductions
         self._can_fail = can_fail  # whether anything in the nest notes a failure in ``fault``
         self._first_line = first_line  # comments give lines of the program relative to this one
-        self._line = 0
-        self._loops = 0
-        self._is_in_doubt = False
+        self._line = 0  # the line of the latest mark in the text
+        self._loops = 0  # how many loops are around the statement that is written now
+        self._is_in_doubt = False  # whether an earlier part of the iteration may have failed
         # Whether something goes to the end of the iteration.
         self.has_exits = False
 

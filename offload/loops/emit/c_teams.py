@@ -52,14 +52,15 @@ class SharedStatements(Statements):
         super().__init__(scope, [item.name for item in nest.reductions], nest.place.line, can_fail=can_fail)
         self._team = team
         self._shared = shared
-        self._own = {*scope.locals, *scope.privates}
+        self._own = {*scope.locals, *scope.privates}  # arrays that each thread has for itself
         self._is_restricted = is_restricted
+        # who carries out what is written now; None: one thread, for itself
         self._group: Group | None = "row" if team.is_row else "block"
-        self._ends: list[str] = []
-        self._left: set[str] = set()
-        self._n_ends = 0
-        self._hot = self._used_by_several(nest.body, is_in_loop=is_ordered)
-        self.written = frozenset(self._names(nest.body, ir.Store, ir.Atomic))
+        self._ends: list[str] = []  # labels at the ends of the shared loops around
+        self._left: set[str] = set()  # the labels that something jumps to
+        self._n_ends = 0  # how many labels there are so far
+        self._hot = self._used_by_several(nest.body, is_in_loop=is_ordered)  # arrays that need barriers around writes
+        self.written = frozenset(self._names(nest.body, ir.Store, ir.Atomic))  # arrays that the nest writes
         self._expressions = _Together(scope, self)
         # What reductions of shared loops combine by.
         self.combined: dict[tuple[ir.ReductionOperator, ir.Dtype], None] = {}

@@ -53,8 +53,8 @@ class CKernel:
     """A C text, the function in it, and the structure of arguments that it reads."""
 
     source: str
-    entry: str
-    fields: tuple[ArgumentSlot, ...]
+    entry: str  # the name of the function
+    fields: tuple[ArgumentSlot, ...]  # the slots, in the order of the structure
 
 
 def emit(typed: Typed, nest: Nest, variant: CVariant) -> CKernel:
@@ -97,12 +97,13 @@ class KernelWriter:
         self._typed = typed
         self._nest = nest
         self._variant = variant
-        self._axes = [axis.variable for axis in nest.axes]
+        self._axes = [axis.variable for axis in nest.axes]  # the variables of the associated loops
         items = {item.name for item in nest.reductions}
-        self._assigned = [name for name in assigned(nest) if name not in items]
+        self._assigned = [name for name in assigned(nest) if name not in items]  # scalars that each iteration declares
+        # local arrays, by name
         self._locals = {node.name: node for node in walk(*nest.body) if isinstance(node, ir.Local)}
         self._scope = scope
-        self._can_fail = can_fail(nest, scope.modes)
+        self._can_fail = can_fail(nest, scope.modes)  # whether an iteration has a ``fault``
         self._statements = self._writer()
 
     def _writer(self) -> Statements:

@@ -74,12 +74,13 @@ class _CudaWriter(KernelWriter):
     _parameters = frozenset()
 
     def __init__(self, typed: Typed, nest: Nest, variant: CudaVariant, scope: KernelScope) -> None:
-        self._team: SharedStatements | None = None
+        self._team: SharedStatements | None = None  # writes the statements of a team; None: a thread has the iteration
         super().__init__(typed, nest, variant, scope)
         written = {node.array for node in walk(*nest.body) if isinstance(node, (ir.Store, ir.Atomic))}
         written |= {item.name for item in nest.reductions}
         loaded = {node.array for node in walk(*nest.body) if isinstance(node, ir.Load)}
         self._passed_on = written & loaded if variant.team is not None else set[str]()  # from thread to thread
+        # arrays without a read-only pointer
         self._written = written | {name for name, kind in nest.privates.items() if kind == "lastprivate"}
 
     def _writer(self) -> Statements:

@@ -73,8 +73,8 @@ class _Emitter:
 
     def __init__(self, typed: Typed, modes: Mapping[int, ir.Mode]) -> None:
         self.typed = typed
-        self._modes = modes
-        self._constants: dict[str, str] = {}
+        self._modes = modes  # how accesses are checked, by `at`
+        self._constants: dict[str, str] = {}  # names of constants, by their text
 
     def constants(self) -> str:
         """Return the lines that make the constants of what has been emitted."""
@@ -281,8 +281,9 @@ class _Kernel(_Emitter):
     def __init__(self, typed: Typed, nest: Nest, modes: Mapping[int, ir.Mode], observed: frozenset[int]) -> None:
         super().__init__(typed, modes)
         self._nest = nest
-        self._observed = observed
-        self._items = {reduction.name for reduction in nest.reductions}
+        self._observed = observed  # accesses, by `at`, that the observer carries out
+        self._items = {reduction.name for reduction in nest.reductions}  # of reductions
+        # the text of the tuple of trip numbers, for reports
         self.trips = f"({' '.join(f't_{axis},' for axis in range(len(nest.axes)))})"
 
     def scalar(self, name: str) -> str:

@@ -53,7 +53,7 @@ class Grid(NamedTuple):
 
     # Along x, y and z.
     blocks: tuple[int, int, int]
-    threads: tuple[int, int, int]
+    threads: tuple[int, int, int]  # along x, y and z, of a block
     is_strided: bool  # whether there may be fewer threads than iterations along some axis
 
     @property

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class AxisRange(NamedTuple):
     """The values of an axis: ``start + t * step`` for t below `trips`."""
 
-    start: int
-    step: int
-    trips: int
+    start: int  # of trip 0
+    step: int  # from trip to trip
+    trips: int  # how many
 
 
 class _ReportedError(Exception):

@@ -25,8 +25,8 @@ State = frozenset[str] | None
 class _LoopEnds:
     """The ends of a loop's trips."""
 
-    broken: State = None
-    continued: State = None
+    broken: State = None  # at each ``break``
+    continued: State = None  # at each ``continue``
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Flow:
     given: frozenset[str]  # what has a value whatever the statements do
     flags: set[str]  # the variables that tell whether a `break` has left a loop
     ends: State = None  # the variables that have a value at each `continue` of the iteration itself
-    _loops: list[_LoopEnds] = field(default_factory=list)
+    _loops: list[_LoopEnds] = field(default_factory=list)  # the loops around the statement that is looked at now
 
     def through(self, statements: Sequence[ir.Statement], state: State) -> State:
         """Return what has a value behind statements."""

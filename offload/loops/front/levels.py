@@ -36,7 +36,7 @@ class Team(NamedTuple):
 
     # Threads of a row, and rows. There is one row if its threads are more than 32.
     lanes: int = ROW
-    workers: int = 1
+    workers: int = 1  # rows
     # Teams of a block; other than one only if each is a row of 32. 0 leaves it to the number of iterations.
     rows: int = 1
 
@@ -105,12 +105,13 @@ class _Found:
     def __init__(self, nest: ir.Nest, team: Team, *, is_auto: bool) -> None:
         self._nest = nest
         self._team = team
-        self._is_auto = is_auto
+        self._is_auto = is_auto  # loops are independent only if they say so
         loops = loops_in(nest)
-        self._numbers = {id(loop): number for number, loop in enumerate(loops)}
+        self._numbers = {id(loop): number for number, loop in enumerate(loops)}  # of the loops, by `id`
+        # the loops that ask for a level
         self.asking = [number for number, loop in enumerate(loops) if loop.clauses.level]
-        self.shared: dict[int, Sharing] = {}
-        self.whys: dict[int, str] = {}
+        self.shared: dict[int, Sharing] = {}  # the loops that threads share, and how
+        self.whys: dict[int, str] = {}  # why a loop that asks for a level runs in order
 
     def look(self, statements: Iterable[ir.Statement], group: Literal["block", "row"]) -> None:
         """Decide about the loops in what a block, or a row of it, carries out."""

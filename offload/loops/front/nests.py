@@ -68,9 +68,10 @@ class LoopText:
             for parameter in source.parameters
         }
         taken, atomics = set(source.identifiers), frozenset(clauses.atomic)
+        # the state that all frames of the function share
         self._lowering = Lowering(RULES, taken, checks=clauses.checks, atomics=atomics)
-        self.frame = Frame(self._lowering, source, names, [], is_called=False)
-        self.clauses = clauses
+        self.frame = Frame(self._lowering, source, names, [], is_called=False)  # of the loop function itself
+        self.clauses = clauses  # of the construct
         self.absent = absent  # the parameters that are None
         self.parts: list[ir.Statement | ir.Nest] = []  # as in `ir.ParsedFunction`
         self.returned: frozenset[str] = frozenset()  # the names after `return`

@@ -17,9 +17,10 @@ from offload.loops.tree.nodes import names_assigned, names_in, walk
 class Sunk:
     """What has sunk so far, each with the number of parts before it, and what it reads and assigns."""
 
+    # with the part of the function that each stood before
     statements: list[tuple[int, ir.Statement]] = field(default_factory=list)
-    assigned: set[str] = field(default_factory=set)
-    read: set[str] = field(default_factory=set)
+    assigned: set[str] = field(default_factory=set)  # scalars that they assign
+    read: set[str] = field(default_factory=set)  # scalars that they read
 
     def takes(self, statement: ir.Statement, position: int) -> bool:
         """Take a statement if it has to sink; tell whether it has."""

@@ -234,7 +234,7 @@ class FunctionSource:
 class Outlook(NamedTuple):
     """Values of names from outside. As none of those that count can change, names have to be given others."""
 
-    codes: list[tuple[FunctionType, CodeType]]
+    codes: list[tuple[FunctionType, CodeType]]  # functions that the text names, and the code that each had
     # Of functions that are called: those by place, and those by name.
     defaults: list[tuple[FunctionType, tuple[object, ...] | None, tuple[object, ...]]]
     cells: list[tuple[CellType, object]]  # of closures
@@ -324,9 +324,9 @@ def _known(value: Any) -> KnownName | None:
 class Text(NamedTuple):
     """The text of one function, for another process: its code, its file, and its lines with those of decorators."""
 
-    code: CodeType
+    code: CodeType  # of the function
     file: str
-    lines: str
+    lines: str  # the whole file
 
 
 # The definitions that were found, each with its text and its file.

@@ -35,7 +35,7 @@ class AffineForm:
     """``constant + sum(coefficient * atom)``; terms by the number of the atom, no coefficient is 0."""
 
     constant: int = 0
-    terms: tuple[tuple[int, int], ...] = ()
+    terms: tuple[tuple[int, int], ...] = ()  # (atom, coefficient), sorted; no coefficient is 0
 
     @property
     def is_constant(self) -> bool:
@@ -103,8 +103,8 @@ class Atom:
 class Space:
     """The atoms of a nest, and what can be said of forms of them."""
 
-    atoms: list[Atom] = field(default_factory=list)
-    _numbers: dict[Hashable, int] = field(default_factory=dict)
+    atoms: list[Atom] = field(default_factory=list)  # the axes' trips come first
+    _numbers: dict[Hashable, int] = field(default_factory=dict)  # of atoms, by their structure
 
     def trip(self, room: AffineForm, step: int) -> AffineForm | None:
         """Return a new loop's trip number, or None if the loop has no trip in any iteration.

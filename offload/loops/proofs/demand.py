@@ -39,7 +39,7 @@ class DemandTerm:
     at: int  # the write, where it can be tested at that write alone; else -1
     # The view through which the first such write goes, and the dimension.
     array: str = field(compare=False)
-    dimension: int = field(compare=False)
+    dimension: int = field(compare=False)  # of the array
     value: IntegerValue = field(compare=False)  # the index, as it stands in the text
     text: ir.Expression = field(compare=False)  # the index in the text
     slice: Slice | None = field(compare=False)  # how the index can be had elsewhere

@@ -25,9 +25,9 @@ _ROUNDS: Final = 16
 class Inner:
     """A term of an inner loop: ``coefficient * trip`` with ``0 <= trip < trips``."""
 
-    atom: int
-    coefficient: int
-    trips: int
+    atom: int  # the trip of the loop
+    coefficient: int  # of the trip in the index
+    trips: int  # of the loop; one number in the whole nest
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,11 @@ class Equation:
     """``constant + rest - sum(coefficient * distance)`` is in `slack`."""
 
     coefficients: tuple[int, ...]  # of the axes' distances
-    constant: int
+    constant: int  # of the first access less that of the second
     rest: Interval  # extremes of all other terms
     whole: Interval  # extremes of everything
     divisor: int  # the greatest common divisor of all coefficients; 0 if there are none
-    slack: Interval
+    slack: Interval  # (0, 0), or what bytes of two elements may lie apart
     # What the other terms are, if they are at most one inner trip a side: those of the first, of the second.
     inner: tuple[tuple[Inner, ...], tuple[Inner, ...]] | None
 

@@ -39,11 +39,11 @@ class FlowPoint:
     """A statement at its place."""
 
     number: int  # in the order of the text
-    statement: ir.Statement
+    statement: ir.Statement  # with all that it encloses
     loops: tuple[int, ...]  # the loops around it, by their numbers, outermost first
     # What it encloses.
     body: tuple[FlowPoint, ...] = ()
-    otherwise: tuple[FlowPoint, ...] = ()
+    otherwise: tuple[FlowPoint, ...] = ()  # of an ``if``
 
 
 class FlowEdge(NamedTuple):
@@ -62,7 +62,7 @@ class Feeding:
     """What feeds what."""
 
     points: tuple[FlowPoint, ...]  # all of them, by number
-    edges: frozenset[FlowEdge]
+    edges: frozenset[FlowEdge]  # which point's value which point needs
     # Of each store and atomic update, by `at`, how its indices can be had at the head of the iteration or a loop.
     slices: Mapping[int, tuple[Slice | None, ...]]
     users: Mapping[int, set[int]]  # the points that need what a load reads, by `at`
@@ -116,8 +116,8 @@ def feeding(points: tuple[FlowPoint, ...], accesses: NestAccesses, storages: Map
 
 
 class _FlowSource(NamedTuple):
-    number: int
-    crossed: frozenset[int] = frozenset()
+    number: int  # of the point that gave the value
+    crossed: frozenset[int] = frozenset()  # the loops, by number, through whose trips it has come
 
     def crossing(self, loop: int) -> _FlowSource:
         return self._replace(crossed=self.crossed | {loop})
@@ -126,11 +126,11 @@ class _FlowSource(NamedTuple):
 class _Visible(NamedTuple):
     """A write that may be seen, of a whole local array if it has no `at`; `is_certain` if it lies on every path."""
 
-    number: int
+    number: int  # of the point that writes
     array: str
-    at: int | None
-    crossed: frozenset[int] = frozenset()
-    is_certain: bool = True
+    at: int | None  # of the write
+    crossed: frozenset[int] = frozenset()  # the loops through whose trips it has come
+    is_certain: bool = True  # it is on every path
 
     def crossing(self, loop: int) -> _Visible:
         return self._replace(crossed=self.crossed | {loop}, is_certain=False)
@@ -143,8 +143,8 @@ SourceType = TypeVar("SourceType", _FlowSource, _Visible)
 class _State:
     """What holds on a path; `written` in the order of execution."""
 
-    scalars: Mapping[str, frozenset[_FlowSource]]
-    slices: Mapping[str, Slice]
+    scalars: Mapping[str, frozenset[_FlowSource]]  # the points that gave each its value
+    slices: Mapping[str, Slice]  # how scalars can be had elsewhere
     written: tuple[_Visible, ...]
 
 
@@ -152,13 +152,14 @@ class _State:
 class _FlowWalk:
     accesses: NestAccesses
     storages: Mapping[str, LoopStorage]
-    points: tuple[FlowPoint, ...]
-    edges: set[FlowEdge] = field(default_factory=set)
-    slices: dict[int, tuple[Slice | None, ...]] = field(default_factory=dict)
-    users: dict[int, set[int]] = field(default_factory=dict)
-    ends: list[_State] = field(default_factory=list)
-    listed: dict[int, ElementAccess] = field(init=False)
-    assigned: frozenset[str] = field(init=False)
+    points: tuple[FlowPoint, ...]  # all, by number
+    edges: set[FlowEdge] = field(default_factory=set)  # found so far
+    slices: dict[int, tuple[Slice | None, ...]] = field(default_factory=dict)  # of the indices of writes, by `at`
+    users: dict[int, set[int]] = field(default_factory=dict)  # of what loads read, by `at`
+    ends: list[_State] = field(default_factory=list)  # the states in which the iteration may end early
+    listed: dict[int, ElementAccess] = field(init=False)  # the accesses, by `at`
+    assigned: frozenset[str] = field(init=False)  # all names that an iteration gives a value
+    # of each loop around: the states at ``break``, and at ``continue``
     _leaving: list[tuple[list[_State], list[_State]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:

@@ -29,7 +29,7 @@ class Observed:
     count: int  # accesses that depend on another iteration so
     # Between the two iterations, as a serial loop counts them.
     min_distance: int
-    max_distance: int
+    max_distance: int  # in iterations, like the least
     example: Example  # the first
 
 

@@ -45,7 +45,7 @@ class LoopDependence:
     kind: DependenceKind
     # In the iteration that comes first in order, and in the later one.
     source: ElementAccess
-    sink: ElementAccess
+    sink: ElementAccess  # in the later iteration
     distance: tuple[int, ...]  # from the first to the later one, in trips of each axis
 
 
@@ -112,9 +112,9 @@ class _Piece:
     """An access, in trips of the axes where it is known which of its indices are negative; others are None."""
 
     access: ElementAccess
-    elements: tuple[AffineForm | None, ...]
-    trips: tuple[Interval, ...]
-    is_certain: bool
+    elements: tuple[AffineForm | None, ...]  # of each dimension, not negative; None where the sign is not known
+    trips: tuple[Interval, ...]  # of each axis, in which the signs are these
+    is_certain: bool  # every iteration of these trips carries it out, and inside of the array
 
 
 def _pieces(accesses: NestAccesses, access: ElementAccess) -> Iterator[_Piece]:

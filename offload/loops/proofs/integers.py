@@ -26,8 +26,8 @@ class IntegerValue:
     form: AffineForm  # equal to the value, or equal modulo 2**64 where not `is_exact`
     # The least and greatest it can be.
     low: int
-    high: int
-    is_exact: bool = True
+    high: int  # included
+    is_exact: bool = True  # False: only modulo 2**64
 
     @property
     def interval(self) -> Interval:
@@ -43,7 +43,7 @@ def limits_of(dtype: Dtype) -> Interval:
 class IntegerValues:
     """Operations on values of one nest."""
 
-    space: Space
+    space: Space  # its atoms
 
     def settle(self, form: AffineForm, dtype: Dtype) -> IntegerValue:
         """Return the value that the type makes of what Python's integers would be."""

@@ -46,15 +46,15 @@ class _Line(NamedTuple):
     """A statement, the conditions under which it stands, and the stores that lie on every path to it, by `at`."""
 
     statement: ir.Statement
-    conditions: tuple[ir.Expression, ...]
-    stored: frozenset[int]
+    conditions: tuple[ir.Expression, ...]  # of the branches around
+    stored: frozenset[int]  # by `at`
 
 
 class LostUpdate(NamedTuple):
     """An update that may be lost, unless it has tables and the elements of each differ."""
 
     store: ir.Store
-    tables: tuple[str, ...]
+    tables: tuple[str, ...]  # of indices; nothing is lost if the elements of each differ
 
 
 def lost_updates(found: NestAccesses) -> tuple[LostUpdate, ...]:
@@ -85,8 +85,8 @@ class _Tables:
 
     def __init__(self, found: NestAccesses) -> None:
         self._found = found
-        self._makers: dict[str, list[ir.Statement]] = {}
-        self._stores: list[ir.Store] = []
+        self._makers: dict[str, list[ir.Statement]] = {}  # the statements that assign a scalar, by name
+        self._stores: list[ir.Store] = []  # all of the nest
         for node in walk(*found.nest.body):
             match node:
                 case ir.Assign(name=name) | ir.Reduce(name=name) | ir.For(variable=name):
@@ -95,11 +95,12 @@ class _Tables:
                     self._stores.append(node)
                 case _:
                     pass
-        self._accesses: dict[int, list[ElementAccess]] = {}
+        self._accesses: dict[int, list[ElementAccess]] = {}  # by `at`
         for access in found.listed:
             self._accesses.setdefault(access.at, []).append(access)
+        # arrays, by their first names
         self._written = {_same_array(found, access.array) for access in found.listed if access.kind != "load"}
-        self._known: dict[str, tuple[str, ...]] = {}
+        self._known: dict[str, tuple[str, ...]] = {}  # the tables of each array that was asked about
 
     def of(self, store: ir.Store) -> tuple[str, ...]:
         """Return the tables that the indices of a store are elements of.
@@ -192,10 +193,11 @@ class _Updates:
 
     def __init__(self, found: NestAccesses) -> None:
         body = found.nest.body
-        self.lines = list(_lines(body, _leaving(body), frozenset()))
+        self.lines = list(_lines(body, _leaving(body), frozenset()))  # all statements of an iteration
+        # scalars that may differ from iteration to iteration
         self._varying = names_given(*body) | {axis.variable for axis in found.nest.axes}
         self._elements: dict[int, set[Element]] = {}  # those of an access, by `at`
-        self._accesses: dict[Element, set[int]] = {}
+        self._accesses: dict[Element, set[int]] = {}  # by element: the accesses, by `at`
         for access in found.listed:
             element = _same_array(found, access.array), access.indices
             self._elements.setdefault(access.at, set()).add(element)
@@ -206,7 +208,7 @@ class _Updates:
             for load in _loads(*expressions_of(line.statement))
             if all(line.stored.isdisjoint(self._accesses[element]) for element in self._elements.get(load.at, ()))
         }
-        self._read: dict[int, tuple[list[ir.Load], set[tuple[str, str]]]] = {}
+        self._read: dict[int, tuple[list[ir.Load], set[tuple[str, str]]]] = {}  # what an expression reads, by its `id`
         self._makers: dict[tuple[str, str], list[_Line]] = {}  # of a scalar, or of elements of an array
         for line in self.lines:
             match line.statement:

@@ -27,7 +27,7 @@ class Passed(NamedTuple):
     """The loops, by their atoms, in whose other trips a write may be, all if None; of `earlier` in an earlier one."""
 
     atoms: frozenset[int] | None
-    earlier: int | None
+    earlier: int | None  # None: it is not known which trip comes first
 
 
 def meeting(
@@ -52,6 +52,7 @@ class Element(NamedTuple):
     """What an access touches: the storage, and of each dimension the index, with what may be added to it."""
 
     storage: str
+    # of each: the index, and the numbers of which one is added
     dimensions: tuple[tuple[IntegerValue, tuple[int, ...]], ...]
 
 

@@ -36,7 +36,7 @@ class ArrayPart(NamedTuple):
     """What a load reads: ``array[where]``, at most."""
 
     at: int  # the load's number
-    array: str
+    array: str  # by its name
     ranges: tuple[tuple[int, int], ...]  # of each dimension the first index, and the one past the last
 
     @property

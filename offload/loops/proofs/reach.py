@@ -29,11 +29,11 @@ Kind: TypeAlias = Literal["load", "store", "atomic"]
 class ElementAccess:
     """One access, as often as its text is carried out; text that is evaluated in two places makes two, of one `at`."""
 
-    at: int
-    array: str
+    at: int  # the number in the text
+    array: str  # by the name in the text
     dtype: ir.Dtype
-    kind: Kind
-    place: ir.SourceLine
+    kind: Kind  # a step on an element is atomic
+    place: ir.SourceLine  # for messages
     indices: tuple[IntegerValue, ...]  # as `int64`, before negative ones are wrapped
     loops: tuple[int, ...]  # the atoms of the inner loops around it whose trips are countable, outermost first
     is_certain: bool  # carried out at every point of its box
@@ -83,13 +83,14 @@ class _AccessWalk:
 
     typed: ir.Typed
     launch: LaunchNumbers
-    extents: Mapping[str, tuple[int, ...]]
-    changing: frozenset[str]
+    extents: Mapping[str, tuple[int, ...]]  # of arrays that are parameters, and of local ones
+    changing: frozenset[str]  # arrays whose elements may change in the nest
     space: Space = field(default_factory=Space)
-    listed: list[ElementAccess] = field(default_factory=list)
-    scalars: dict[str, IntegerValue] | None = field(default_factory=dict)
-    loops: tuple[int, ...] = ()
-    is_certain: bool = True
+    listed: list[ElementAccess] = field(default_factory=list)  # the accesses so far
+    scalars: dict[str, IntegerValue] | None = field(default_factory=dict)  # their values on this path
+    loops: tuple[int, ...] = ()  # the inner loops around, by the atoms of their trips
+    is_certain: bool = True  # whether every iteration comes here
+    # of loops' variables: whether 32 bits hold them, in all loops so far
     narrow: dict[str, bool] = field(default_factory=dict)
     values: IntegerValues = field(init=False)
 

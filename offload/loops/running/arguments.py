@@ -82,8 +82,10 @@ class NestRun:
         # What each chunk leaves of reductions and of `lastprivate` scalars; None where there are none.
         self.partials = np.zeros((n_chunks, blank.n_slots), np.uint64) if blank.n_slots else None
         self.results: dict[str, Any] = {}  # the scalars that come out, once `finish` has run
-        self._values = values
+        self._values = values  # the call's
+        # one for each worker, of arrays of atomics
         self._copies = {name: self._copies_of(name, operator) for name, operator in form.copies}
+        # the structure of arguments, with the report at its end
         self._memory = memory = blank.filled(addresses, values)
         self.address = ctypes.addressof(memory)  # of the structure of arguments
         for slot, field in blank.own:
@@ -169,8 +171,8 @@ class CompiledForm(Program, Protocol):
 class HostForm(CompiledForm, Protocol):
     """A nest as a function of this process; `offload.loops.running.runs.NestForm` says what is what."""
 
-    is_compiled: bool
-    copies: tuple[tuple[str, str], ...]
+    is_compiled: bool  # False: the nest runs as Python
+    copies: tuple[tuple[str, str], ...]  # arrays of which each worker has a copy, with the operator that merges them
 
     def n_chunks(self, trips: int, *, shuffles: bool) -> int: ...
     def compile(self) -> None: ...
@@ -209,10 +211,12 @@ class Blank(Generic[FormT_co]):
         axes: Sequence[Trips],
     ) -> None:
         self.form, self.axes, self.trips = form, tuple(axes), axes[0].trips
+        # those that decisions follow from
         self.scalars = {name: value for name, value in scalars.items() if name not in free}
-        self.shapes = {name: view.extents for name, view in views.items()}
-        self.size = math.prod(axis.trips for axis in axes)
-        self.n_slots = len(form.nest.reductions) + len(form.nest.last)
+        self.shapes = {name: view.extents for name, view in views.items()}  # of arrays
+        self.size = math.prod(axis.trips for axis in axes)  # iterations
+        self.n_slots = len(form.nest.reductions) + len(form.nest.last)  # a chunk's reductions and `lastprivate` scalars
+        # scalars that each run has for itself, with their types
         self._kinds = tuple((name, form.typed.scalars[name]) for name in free if name in scalars)
         # Words before the report; partial results of a chunk.
         self.n_fields = len(fields)
@@ -220,6 +224,7 @@ class Blank(Generic[FormT_co]):
         # Where scalars go that each run has for itself: the offset in bytes, the name, and what puts it there.
         self.floats: list[tuple[int, str, Callable[..., None]]] = []
         self.own: list[tuple[int, ArgumentSlot]] = []  # slots of the addresses of what the run makes for itself
+        # the structure of arguments, with all that runs have in common
         self._image = (ctypes.c_int64 * (self.n_fields + HEAD + len(axes)))()
         for slot, field in enumerate(fields):
             self._enter(slot, field, views)

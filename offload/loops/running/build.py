@@ -43,11 +43,11 @@ class Builder:
         self._environ = environ
         self._limit_s = limit_s
         self._large_nchars = large_nchars
-        self._libraries: dict[str, ctypes.CDLL] = {}
-        self._tried: list[str] = []
-        self._obstacle: str | None = None
-        self._choice: tuple[Compiler, ctypes.CDLL] | None = None
-        self._has_chosen = False
+        self._libraries: dict[str, ctypes.CDLL] = {}  # loaded, by key
+        self._tried: list[str] = []  # why each compiler that was tried does not work
+        self._obstacle: str | None = None  # why no compiler works, if that is not their fault
+        self._choice: tuple[Compiler, ctypes.CDLL] | None = None  # the compiler, and the loop threads that it has made
+        self._has_chosen = False  # whether `_choice` counts; None may be the answer
         self.after_fork()
 
     def after_fork(self) -> None:

@@ -55,7 +55,7 @@ class SetWords(NamedTuple):
 class LoopWords(NamedTuple):
     """What the clauses of a construct say of its loop; what they say of its text is `parse.NestClauses`."""
 
-    collapse: int = 1
+    collapse: int = 1  # how many loops are one iteration space
     reductions: tuple[tuple[ReductionOperator, str], ...] = ()  # operators and names of the function
     # Names of the function.
     private: tuple[str, ...] = ()
@@ -65,10 +65,10 @@ class LoopWords(NamedTuple):
     level: str = ""  # `"gang"`, `"worker"`, `"vector"`, joined by `" "`
     sizes: tuple[tuple[str, int], ...] = ()  # numbers of a launch shape, by clause
     order: Literal["", "seq", "independent", "auto"] = ""  # `"seq"`, `"independent"`, `"auto"`, or empty
-    tile: tuple[int, ...] = ()
-    cache: tuple[str, ...] = ()
+    tile: tuple[int, ...] = ()  # sizes of blocks, one for each loop
+    cache: tuple[str, ...] = ()  # hints
     schedule: tuple[str, int | None] | None = None  # kind and size of a chunk
-    num_threads: int | None = None
+    num_threads: int | None = None  # None: as many as the runtime has
     checks: bool = False  # the call proves or observes that iterations are independent, and asserts count
     bounds: bool = True  # whether indices that depend on data are checked
     fastmath: str | None = None  # `"contract"`, `"fast"`

@@ -57,8 +57,8 @@ class HostFailure(CompilerFailure):
 class Compiler:
     """A command that compiles C to a shared library."""
 
-    command: tuple[str, ...]
-    options: tuple[str, ...]
+    command: tuple[str, ...]  # with its own options
+    options: tuple[str, ...]  # those of this module
     identity: str  # what sets its results apart from those of another compiler, or for another processor
     limit_s: float = LIMIT_S  # for how long it may run
     large_nchars: int = LARGE_NCHARS  # sources of more characters are compiled with fewer optimisations

@@ -60,9 +60,9 @@ class CudaForm:
     def __init__(self, typed: ir.Typed, nest: ir.Nest, variant: CudaVariant, fastmath: str | None) -> None:
         self.typed = typed
         self.nest = nest
-        self.options: Sequence[str] = (f"--fmad={'true' if fastmath else 'false'}",)
-        self.names: Sequence[str] = (LOOP, FINISH) if nest.reductions else (LOOP,)
-        self._variant = variant
+        self.options: Sequence[str] = (f"--fmad={'true' if fastmath else 'false'}",)  # of the compiler
+        self.names: Sequence[str] = (LOOP, FINISH) if nest.reductions else (LOOP,)  # of the kernels
+        self._variant = variant  # what the launch has decided
 
     @cached_property
     def kernel(self) -> CKernel:
@@ -91,8 +91,8 @@ class Shaped(NamedTuple):
     """A nest as CUDA, and the shape of its launch, which follow from a plan."""
 
     form: CudaForm
-    grid: Grid
-    copies: BlockCopies
+    grid: Grid  # of blocks and threads
+    copies: BlockCopies  # in the shared memory of a block
 
 
 def shaped(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers) -> Shaped:
@@ -181,6 +181,7 @@ class CudaBlank(Blank[CudaForm]):
     ) -> None:
         form, self.grid, self._copies = of
         self.shared_nbytes = self._copies.nbytes  # of a block's copies
+        # the kernels of the device that launched last, with a weak reference to it
         self._loaded: tuple[Callable[[], Kernels | None], Loaded | None] = _nothing, None
         self.blocks: list[int] = []  # slots of how many blocks leave partial results
         nest, fields = form.nest, form.kernel.fields
@@ -263,6 +264,7 @@ class CudaRun:
         self.blank = blank
         # device arrays without dimensions that receive scalars; other scalars go to host memory
         self._values, self._outputs = values, outputs
+        # the report and the scalars that come out, in memory of the host
         self._host: np.ndarray[Any, Any] | None = None
         self.partials: Any = None  # what blocks leave of reductions
         # Whether the kernels use memory of its own, so that it has to outlive them, and somebody looks at it then.

@@ -38,7 +38,7 @@ class Looks:
     """Looks of one call at arrays that the host can address."""
 
     def __init__(self, arrays: Mapping[str, Any], task: DeviceTask | None = None) -> None:
-        self._arrays = arrays
+        self._arrays = arrays  # by name
         self._task = task  # None: a call on the host
         # What has been found is what is remembered of these versions of arrays, and nothing else has been asked for;
         # None where something else has.

@@ -26,8 +26,8 @@ class Memo(OrderedDict[KeyT, ValueT]):
     def __init__(self, most: int = MOST_CALLS) -> None:
         super().__init__()
         self.latest: ValueT | None = None  # the value that callers compare first, where they set it
-        self._most = most
-        self._lock = threading.Lock()
+        self._most = most  # how many entries it keeps
+        self._lock = threading.Lock()  # for `keep`
 
     def keep(self, key: KeyT, value: ValueT) -> ValueT:
         """Enter a value as the last one, in place of the first if there are many; return it."""

@@ -76,7 +76,7 @@ class NestObserver:
         names = {node.array for at, node in numbered(nest).items() if at in observed}
         of_names = {name: view for name, view in views.items() if name in names}
         cells = cells_of(of_names, _changed(nest), None if of is None else of.left_out)
-        self._trips = [axis.trips for axis in axes]
+        self._trips = [axis.trips for axis in axes]  # of each axis, in the whole nest
         last = None if most is None else _LEEWAY * most
         if of is None:
             made = profiled(typed, nest, modes, cells, observed, self._trips, (), last, is_slice=is_slice)
@@ -86,8 +86,8 @@ class NestObserver:
             made = profiled(typed, of.nest, modes, cells, noted, self._trips, of.once, last, is_slice=is_slice)
             made = made._replace(numbers=tuple([of.originals[at] for at in made.numbers]))
         self._made, self._axes, self._words, self._most = made, axes, words, most
-        self._is_shared = any(len(group) > 1 for group in groups_of(views))
-        self._forms: dict[Any, OrderedForm] = {}
+        self._is_shared = any(len(group) > 1 for group in groups_of(views))  # whether arrays share memory
+        self._forms: dict[Any, OrderedForm] = {}  # compiled, by variant: copies of arrays may be aligned otherwise
 
     def observe(self, scalars: Mapping[str, Any], arrays: Mapping[str, Any]) -> Findings:
         """Run the nest in order on host arrays, and return the findings. Its writes stay, even after a failure."""

@@ -49,17 +49,18 @@ class OrderedRun:
         self._blank, self._arrays = blank, arrays
         self._scalars = blank.scalars_of(values)
         self.trips = blank.trips if blank.size else 0  # of the outermost loop; 0 where there is no iteration at all
-        self._slots = np.zeros((1, max(blank.n_slots, 1)), np.uint64)
-        self._items = [item.name for item in form.nest.reductions]
+        self._slots = np.zeros((1, max(blank.n_slots, 1)), np.uint64)  # of scalars that come out: from slice to slice
+        self._items = [item.name for item in form.nest.reductions]  # of reductions
         for slot, name in enumerate((*self._items, *form.nest.last)):
             before = self._element(name)[()] if name in arrays else self._scalars.get(name)
             if before is not None:
                 self._slots[0, slot] = bits(before)
+        # the structure of arguments, with the record at its end
         self._memory = memory = blank.filled(addresses, values)
-        self._cancel = np.zeros(1, np.int64)
+        self._cancel = np.zeros(1, np.int64)  # not 0: nobody wants the results
         # Of the structure of arguments, and in it of the record of what is wrong.
         self.address = ctypes.addressof(memory)
-        self.record = self.address + 8 * blank.n_fields
+        self.record = self.address + 8 * blank.n_fields  # its address
         own = {"report": self.record, "partials": address_of(self._slots), "cancel": address_of(self._cancel)}
         for slot, field in blank.own:
             memory[slot] = own[field.kind]

@@ -79,8 +79,8 @@ class Outside(NamedTuple):
     access: ElementAccess
     # The array's extent in a dimension, and the index there.
     extent: int
-    dimension: int
-    reached: int
+    dimension: int  # of the array
+    reached: int  # the index
     iteration: str  # `"i=3, j=0"`
 
 
@@ -88,14 +88,14 @@ class NestPlan(NamedTuple):
     """What is decided about a nest."""
 
     typed: ir.Typed  # the function, or one that has the nest as another text
-    nest: ir.Nest
+    nest: ir.Nest  # in this text
     text: Hashable  # tells the texts of a nest apart; None is its own
     bounds: Mapping[int, Bounds]  # by access
     verdict: Verdict  # whether its iterations are independent
     overwritten: frozenset[str]  # arrays of which it writes every element, and reads none
     wanted: tuple[ArrayPart, ...]  # what would say more about accesses that are checked
     outside: Outside | None  # an access that certainly leaves its array
-    variant: CVariant
+    variant: CVariant  # what the emitters are told
     narrow: tuple[str, ...]  # variables of inner loops that 32 bits hold
     # Loads and stores, by `at`, of which the call has to see whether iterations depend on each other by them.
     observed: frozenset[int]

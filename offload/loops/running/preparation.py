@@ -108,10 +108,10 @@ class Prepared(Generic[BlankT_co]):
         self._spec = spec
         self._numbers = numbers
         self._where = where
-        self._plans = plans_of(spec, numbers)
-        self._looks = is_looked_at(spec, numbers, self._plans)
+        self._plans = plans_of(spec, numbers)  # without a look at elements
+        self._looks = is_looked_at(spec, numbers, self._plans)  # whether calls look at elements
         self._settled: tuple[tuple[BlankT_co, ...], Steady] | None = None  # where that is not up to elements
-        self.apart = apart_of(spec, numbers)
+        self.apart = apart_of(spec, numbers)  # for which arrays this holds
 
     def blanks(self, values: Mapping[str, Any], task: DeviceTask | None) -> tuple[tuple[BlankT_co, ...], Steady | None]:
         """Return what is to be filled in for each nest, and for how long; look at elements where that is worth it.

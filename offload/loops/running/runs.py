@@ -52,11 +52,11 @@ class NestForm:
             nest = replace(nest, clauses=replace(nest.clauses, tile=()))
         self.nest = nest
         self.typed = typed
-        self.is_compiled = builder.compiler is not None
-        self.options: Sequence[str] = _FASTMATH[words.fastmath]
-        self._variant = variant
+        self.is_compiled = builder.compiler is not None  # False: it runs as Python
+        self.options: Sequence[str] = _FASTMATH[words.fastmath]  # of the compiler
+        self._variant = variant  # what the launch has decided
         self._words = words  # for the size of chunks, and what the compiler may do to arithmetic
-        self._trip_ns = _TRIP_NS
+        self._trip_ns = _TRIP_NS  # of an iteration, on one thread
         self._guided: tuple[int, Any] = (-1, None)  # the bounds of chunks of so many trips
         operators = copied(nest) if self.is_compiled else {}
         # Arrays of which each worker has a copy, with the operator that merges them.

@@ -52,11 +52,11 @@ _WEAK: Final[Mapping[type, ir.Type]] = {
 class Seen(NamedTuple):
     """What the names from outside stood for when they were last looked at, and what belongs to that."""
 
-    outlook: Outlook
-    outside: tuple[object, ...]
-    specialised: dict[Any, Specialisation]
+    outlook: Outlook  # tells whether the names stand for the same
+    outside: tuple[object, ...]  # their values, as a key
+    specialised: dict[Any, Specialisation]  # the functions with types, by the kinds of arguments
     settled: Memo[Any, Any]  # a `SettledCall` by the name of a call
-    mark: object
+    mark: object  # tells this state of the names from others
 
 
 class LoopProgram:
@@ -64,24 +64,27 @@ class LoopProgram:
 
     def __init__(self, function: Callable[..., Any], words: LoopWords, directive: str) -> None:
         self.function = function
-        self.words = words
+        self.words = words  # the clauses of the loop
         self.directive = directive  # for messages
         self.name: str = getattr(function, "__name__", type(function).__name__)
         self.source = FunctionSource.of(function)
         self.warned: set[str] = set()  # what has been said once
         self.n_looked: dict[str, int] = {}  # elements of tables of indices that were seen to differ
-        self.is_speculative = words.speculate is not None
+        self.is_speculative = words.speculate is not None  # nobody has proved that its iterations are independent
         self.has_stayed = False  # a call has run on the program's own arrays, and others may
-        self._signature = inspect.signature(function)
+        self._signature = inspect.signature(function)  # with the defaults that were seen last
         self.parameters = tuple(self._signature.parameters)
         by_name = inspect.Parameter.KEYWORD_ONLY
+        # parameters that are passed by position
         self._n_positional = sum(one.kind is not by_name for one in self._signature.parameters.values())
-        self._clauses = _nest_clauses(words)
+        self._clauses = _nest_clauses(words)  # those that the parser needs
+        # by the values of outside names, and the parameters that are None
         self._parsed: dict[Any, ir.ParsedFunction] = {}
+        # by the values of outside names, then by the kinds of arguments
         self._specialised: dict[Any, dict[Any, Specialisation]] = {}
-        self._lock = threading.Lock()
-        self._tells_floats = False
-        self._seen = self._look()
+        self._lock = threading.Lock()  # for what is made once
+        self._tells_floats = False  # whether a decision follows from a float, for any types so far
+        self._seen = self._look()  # of outside names
         self._parse(self._seen.outside, frozenset())
 
     def bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -243,23 +246,23 @@ class Specialisation:
         # arrays of which each iteration has its own, with the clause that says so
         self.own = {name: word for nest in typed.function.nests for name, word in nest.privates.items()}
         self.forms: dict[Any, Any] = {}  # the compiled nests, by nest and variant
-        self.calls: Memo[CallKey, CallRecord] = Memo()
+        self.calls: Memo[CallKey, CallRecord] = Memo()  # what is remembered of calls, by their numbers
         self.n_contents = 0  # contents of index arrays for which decisions have been made
         self.n_looks = 0  # looks of devices at index arrays since one has been of use
         self.speculation: Any = None  # a `Memory`: what is remembered of all speculative calls
-        self._parts: Parts | None = None
+        self._parts: Parts | None = None  # what the host carries out before the nests, once it is made
         deciding = deciding_names(typed)
         parameters = program.parameters
-        self.given = tuple(name for name in parameters if name in typed.arrays)
+        self.given = tuple(name for name in parameters if name in typed.arrays)  # parameters that are arrays
         copied = [name for name, word in self.own.items() if word != "lastprivate"]
         # the arrays that the nests write to, without those of which only copies are written
         self.changed = tuple(name for name in self.given if self.uses[name].is_changed and name not in copied)
         scalars = {name: typed.scalars[name].dtype for name in parameters if name in typed.scalars}
         # the scalars that decisions may follow from, and whether they are floats; the others, all floats, are free
         self.told = tuple((name, scalars[name].startswith("float")) for name in scalars if name in deciding)
-        self.tells_floats = any(is_float for _, is_float in self.told)
-        self.free = tuple(name for name in scalars if name not in deciding)
-        self.lock = threading.Lock()
+        self.tells_floats = any(is_float for _, is_float in self.told)  # whether a decision follows from a float
+        self.free = tuple(name for name in scalars if name not in deciding)  # scalars that no decision follows from
+        self.lock = threading.Lock()  # for all that is remembered here
 
     def key(self, values: Mapping[str, Any]) -> CallKey:
         """Return what tells a call from those that lead to something else, wherever its arrays lie."""

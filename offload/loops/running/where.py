@@ -30,7 +30,7 @@ class OnHost:
     takes_unaligned = True
 
     def __init__(self, *, is_in_order: bool = False) -> None:
-        self.is_in_order = is_in_order
+        self.is_in_order = is_in_order  # one thread runs the iterations of each nest, in order
 
     def looks(self, spec: Specialisation, arrays: Mapping[str, Any], task: DeviceTask | None) -> Looks:
         """Return what looks at elements in the call."""

@@ -37,7 +37,7 @@ Span: TypeAlias = tuple[int, int]
 class Split:
     """How a storage is divided."""
 
-    dimension: int
+    dimension: int  # of the storage
     ranges: tuple[Span, ...]  # half-open, for each device, in the storage's own indices
     # Whether a device owns what the trips of its block write, and nothing else of what is written.
     is_aligned: bool = False
@@ -47,9 +47,9 @@ class Split:
 class Image:
     """The indices of a trip: ``by*trip + [low, high]``. `is_one`: a single index, whatever else enters."""
 
-    by: int
-    low: int
-    high: int
+    by: int  # from trip to trip
+    low: int  # in trip 0
+    high: int  # in trip 0, included
     is_one: bool
 
 
@@ -147,7 +147,7 @@ class Cutter:
     """Answers in which trips a device needs what."""
 
     count: int  # trips of the outermost iterator
-    images: Mapping[DemandTerm, Image | None]
+    images: Mapping[DemandTerm, Image | None]  # of the terms' indices; None where it is not known
     ranges: Mapping[str, tuple[Span, ...]]  # of each storage, for each device; of blocks by ""
 
     def needed(self, demand: Demand, device: int) -> Span:

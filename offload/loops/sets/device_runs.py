@@ -63,7 +63,7 @@ class HostJointRun:
     ) -> None:
         self.way = way
         nest = blanks[0].form.nest
-        self.joins = bool(nest.reductions or nest.last)
+        self.joins = bool(nest.reductions or nest.last)  # whether `finish` has something to combine
         self._runs = {
             number: _PieceRun(blanks[number], arrays[number], addresses[number], values, n_threads, rng)
             for number in {0, *way.devices}
@@ -123,10 +123,11 @@ class CudaJointRun:
         self._blanks = blanks
         self._addresses = addresses
         devices = {0, *way.devices}
+        # whether partial results of several devices are combined
         self.joins = way.summed > 1 and bool(blanks[0].form.nest.reductions)
-        self._runs = {number: CudaRun(blanks[number], values, {}) for number in devices}
-        self._begins: dict[int, int] = {}
-        self._n_blocks = 0
+        self._runs = {number: CudaRun(blanks[number], values, {}) for number in devices}  # by the number of the device
+        self._begins: dict[int, int] = {}  # of each device: the first of its blocks among those of all
+        self._n_blocks = 0  # of all devices
         for number in sorted(devices):
             self._begins[number] = self._n_blocks
             if number < way.summed and blanks[number].size:

@@ -44,9 +44,9 @@ BlankT = TypeVar("BlankT")
 class Asked(NamedTuple):
     """What devices need and write of a replica set, in its indices; None where that is nothing."""
 
-    group: int
-    needs: Needs | None
-    writes: Writes | None
+    group: int  # the number of the set in the call
+    needs: Needs | None  # where devices have to be current
+    writes: Writes | None  # what they leave
 
 
 class Lie(NamedTuple):
@@ -78,8 +78,8 @@ class Taken(Generic[BlankT]):
     def __init__(self, way: Way, make: Callable[[NestPiece], BlankT]) -> None:
         self.way = way
         self._make = make  # returns the blank of a device for a piece
-        self._blanks: tuple[BlankT, ...] = ()
-        self._asked: dict[Any, tuple[Asked, ...] | None] = {}
+        self._blanks: tuple[BlankT, ...] = ()  # one a device, once they are made
+        self._asked: dict[Any, tuple[Asked, ...] | None] = {}  # what was asked for arguments that lay so
 
     @property
     def blanks(self) -> tuple[BlankT, ...]:
@@ -158,7 +158,7 @@ class DividedNest(Generic[BlankT]):
     def __init__(self, ways: Ways, blanks: Callable[[NestPiece], BlankT]) -> None:
         self.ways = ways
         self._blanks = blanks  # returns the blank of a device for a piece
-        self._taken: dict[FilterMode, Taken[BlankT]] = {}
+        self._taken: dict[FilterMode, Taken[BlankT]] = {}  # by mode
 
     def mode_of(self, mode: FilterMode) -> FilterMode:
         """Return a mode, or the next one that there is a way for."""
@@ -197,9 +197,9 @@ class Divided(Generic[BlankT]):
         self.numbers = numbers
         self.apart = Apart(spec, numbers, is_any=True)  # whether arrays share no memory
         self._spec, self._weights, self._where = spec, tuple(weights), where
-        self._plans = plans_of(spec, numbers)
-        self._nests: dict[Any, tuple[DividedNest[BlankT], ...]] = {}
-        self._choosers: dict[tuple[str, tuple[object, ...]], Chooser] = {}
+        self._plans = plans_of(spec, numbers)  # of one device, without a look at elements
+        self._nests: dict[Any, tuple[DividedNest[BlankT], ...]] = {}  # by what elements have decided
+        self._choosers: dict[tuple[str, tuple[object, ...]], Chooser] = {}  # by the ``filter`` clause and the devices
 
     def plans(self, looks: Looks | None) -> tuple[NestPlan, ...]:
         """Return the plans of one device; look at elements where that is worth it."""

@@ -58,19 +58,24 @@ class _Filter:
 
     def __init__(self, found: NestAccesses, originals: Mapping[int, int], weights: tuple[int, ...]) -> None:
         self.accesses = found
-        self.originals = originals
-        self.weights = weights
+        self.originals = originals  # the accesses' numbers in the program, by their own
+        self.weights = weights  # shares of the iterations
+        # trips of the outermost loop; 0 if there is no iteration
         self.count = found.launch.axes[0].trips if all(axis.trips for axis in found.launch.axes) else 0
-        self.blocks = blocks(self.count, weights)
+        self.blocks = blocks(self.count, weights)  # of the trips, one a device
+        # accesses, by `at`, that may leave their array
         self.checked = frozenset(at for at, limit in bounds(found).items() if limit.mode == "check")
         nest = found.nest
+        # without those to arrays of the iteration's own
         self.writes = [access for access in found.listed if access.kind != "load" and access.array not in found.own]
+        # without private arrays
         self.views = {name: view for name, view in found.launch.views.items() if name not in nest.privates}
         items = {reduction.name for reduction in nest.reductions} & self.views.keys()
+        # None where views overlap so that nobody knows what changes
         self.storages = storages(self.views, {access.array for access in self.writes} | items)
-        self.points = points_of(nest.body)
+        self.points = points_of(nest.body)  # the outermost statements
         self.feeding = feeding(self.points, found, self.storages or {})
-        self.block = self._block()
+        self.block = self._block()  # the term of blocks of iterations
 
     def found(self) -> Filtering:
         why = self._single()

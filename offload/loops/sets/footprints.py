@@ -49,8 +49,8 @@ class Division:
 class Footprint:
     """What a divided nest needs of an array and writes of it; None where that is nothing."""
 
-    needs: Needs | None
-    writes: Writes | None
+    needs: Needs | None  # where devices have to be current
+    writes: Writes | None  # what they leave
 
     @property
     def n_devices(self) -> int:
@@ -143,12 +143,13 @@ class _Prints:
     def __init__(self, accesses: NestAccesses, division: Division, array: str, names: Mapping[str, str]) -> None:
         self.accesses, self.division = accesses, division
         self.extents = accesses.extents[array]
+        # what each device owns; None of an array that all devices write
         self.owned = next((owned for name, owned in division.owned.items() if names[name] == array), None)
         n_devices = len(division.trips)
-        self.needs: list[list[Box]] = [[] for _ in range(n_devices)]
-        self.alone: list[list[Box]] = [[] for _ in range(n_devices)]
-        self.everywhere: list[Box] = []
-        self.has_atomics = False
+        self.needs: list[list[Box]] = [[] for _ in range(n_devices)]  # boxes, for each device
+        self.alone: list[list[Box]] = [[] for _ in range(n_devices)]  # boxes that only that device writes, for each
+        self.everywhere: list[Box] = []  # boxes that all devices write
+        self.has_atomics = False  # whether an atomic update is among the writes
 
     def read(self, access: ElementAccess) -> None:
         is_own = self.owned is not None and access.at in self.division.own_loads

@@ -29,7 +29,7 @@ class Bound(NamedTuple):
 
     name: str
     array: str
-    is_upper: bool
+    is_upper: bool  # it is the end, not the beginning
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Guarded:
 
     body: tuple[ir.Statement, ...]
     scalars: Mapping[str, ir.Type]  # what the nest has more than before
-    bounds: tuple[Bound, ...]
+    bounds: tuple[Bound, ...]  # scalars that a device is given
 
 
 def guarded_body(
@@ -82,14 +82,15 @@ def is_tested(statement: ir.Statement) -> bool:
 
 @dataclass(slots=True)
 class _Guards:
-    demand: Mapping[int, Demand]
-    own: Collection[str]
-    taken: set[str]
-    checked: Collection[int]
-    scalars: dict[str, ir.Type] = field(default_factory=dict)
-    bounds: dict[tuple[str, bool], Bound] = field(default_factory=dict)
+    demand: Mapping[int, Demand]  # by the numbers of points
+    own: Collection[str]  # arrays of which each iteration has its own
+    taken: set[str]  # names that are in use
+    checked: Collection[int]  # loads, by `at`, that may leave their array
+    scalars: dict[str, ir.Type] = field(default_factory=dict)  # new ones
+    bounds: dict[tuple[str, bool], Bound] = field(default_factory=dict)  # by array, and whether it is the upper one
+    # tests at the head of a loop, by its number
     heads: dict[int, list[ir.Statement]] = field(default_factory=lambda: defaultdict(list))
-    tests: dict[DemandTerm, ir.Name] = field(default_factory=dict)
+    tests: dict[DemandTerm, ir.Name] = field(default_factory=dict)  # the scalar that says whether a term holds
 
     def block(self, points: tuple[FlowPoint, ...]) -> tuple[ir.Statement, ...]:
         """Return statements with their tests; neighbours with one demand have one."""

@@ -87,7 +87,7 @@ class Chooser:
 
     def __init__(self, expected: Mapping[FilterMode, float]) -> None:
         best = min(expected.values())
-        self.expected = dict(expected)
+        self.expected = dict(expected)  # seconds of each way, as the model has it
         # The ways that may be taken.
         self.candidates: tuple[FilterMode, ...] = tuple(
             mode for mode, seconds in expected.items() if seconds <= MOST_TIMES * best
@@ -101,12 +101,13 @@ class Chooser:
         # The mode of the latest call: that of the nest that was divided most. The caller notes it.
         self.latest: FilterMode | None = None
         self.sent_nbytes: int | None = None  # what it had to have copied from device to device; likewise
-        self._alone_s = inf
-        self._alone_sent_nbytes = 0
-        self._n_awaited = 0
-        self._n_spare = N_TIMED - 1
+        self._alone_s = inf  # of one device alone: the least time of the device
+        self._alone_sent_nbytes = 0  # what it had to be sent in the latest call
+        self._n_awaited = 0  # timed calls that have not passed yet
+        self._n_spare = N_TIMED - 1  # calls in which one device alone may be timed again
+        # ways that have not been tried
         self._rest: list[FilterMode] = sorted(self.candidates, key=self.expected.__getitem__)
-        self._trials: list[tuple[FilterMode, bool]] = []
+        self._trials: list[tuple[FilterMode, bool]] = []  # what the next calls do: the way, and whether it is timed
         if "single" in self.candidates:
             for mode in dict.fromkeys([self._rest[0], "single"]):
                 self._rest.remove(mode)

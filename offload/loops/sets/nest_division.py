@@ -53,12 +53,12 @@ class Filtering:
     mode: FilterMode  # `"split"`; `"duplicate"`: every device does everything; `"single"`: one device does
     why: str  # in words
     accesses: NestAccesses  # of the nest, each by a number of its own
-    feeding: Feeding
+    feeding: Feeding  # which statement feeds which
     demand: Mapping[int, Demand]  # by the numbers of `feeding`'s points
     storages: Mapping[str, LoopStorage]  # what each array is a part of
     splits: Mapping[str, Split]  # of each storage that is written, and not computed everywhere
     everywhere: frozenset[str]  # the storages that every device computes
-    cutter: Cutter
+    cutter: Cutter  # tells in which trips a device needs what
     # Of trips of the outermost iterator, for each device: in whose order partial results are combined. The device that
     # has the last trip has what it leaves.
     blocks: tuple[Span, ...]

@@ -39,7 +39,7 @@ class NestPiece(NamedTuple):
 class Way(NamedTuple):
     """A way to carry out a nest."""
 
-    mode: FilterMode
+    mode: FilterMode  # which of the three it is
     pieces: tuple[NestPiece, ...]  # one a device
     prints: Mapping[str, Footprint]  # of the arrays that devices need or write
     last: int  # the device with the last iteration
@@ -50,7 +50,7 @@ class Way(NamedTuple):
 class Ways(NamedTuple):
     """What can be done with a nest."""
 
-    filtering: Filtering
+    filtering: Filtering  # how the nest is divided
     why: str  # why these are the ways
     by_mode: Mapping[FilterMode, Way]  # the most divided first
     is_written: bool  # whether the nest leaves anything

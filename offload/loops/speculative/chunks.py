@@ -51,9 +51,9 @@ class ChunkedRun(Protocol):
 
 
 class _Flying(NamedTuple):
-    event: Any
+    event: Any  # behind the chunk
     trips: int
-    is_last: bool
+    is_last: bool  # nothing follows it
 
 
 class DeviceChunks:
@@ -61,10 +61,10 @@ class DeviceChunks:
 
     def __init__(self, logged: ChunkedRun, device: Device, stream: Any, expected_s: float | None = None) -> None:
         self._logged, self._device, self._stream = logged, device, stream
-        self._next = 0
-        self._flying: deque[_Flying] = deque()
-        self._is_stopped = False
-        self._begun_s = self._passed_s = 0.0
+        self._next = 0  # the first trip that is not launched
+        self._flying: deque[_Flying] = deque()  # chunks on the stream, the oldest first
+        self._is_stopped = False  # nothing more is launched
+        self._begun_s = self._passed_s = 0.0  # when the first chunk was launched
         if logged.is_whole or not logged.trips:
             self._size = max(logged.trips, 1)
         elif expected_s:

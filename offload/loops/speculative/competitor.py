@@ -50,8 +50,8 @@ class Competitor:
 
     def __init__(self, run: OrderedRun, slice_ns: int = SLICE_NS) -> None:
         self.run = run  # compiled, not begun, on arrays that nobody else uses
-        self._words = _Words(run.form.entry, run.address, run.record, run.trips, slice_ns)
-        self._is_started = False
+        self._words = _Words(run.form.entry, run.address, run.record, run.trips, slice_ns)  # shared with the thread
+        self._is_started = False  # there is a thread
 
     def start(self) -> bool:
         """Begin; return false where no thread can be had."""

@@ -165,7 +165,7 @@ class History:
     n_races: int = 0  # those in which the device took part
     # What each side takes for the whole loop, as far as it is known.
     device_s: float | None = None
-    host_s: float | None = None
+    host_s: float | None = None  # on one core
     winner: Literal["device", "host"] | None = None  # that of the last race in which the device took part
     n_since: int = 0  # calls that the host had alone since the device took part
     least_s: float = 0.0  # what a call on the device takes at least, with copies

@@ -52,11 +52,13 @@ class HostSide:
         self._lane: Any = task.lane
         self._place = task.place
         self._values = values  # the arguments by name: device arrays and scalars
-        self._changed = frozenset(spec.changed)
+        self._changed = frozenset(spec.changed)  # arrays that the loop writes
+        # where arrays lie on the device
         self._views: dict[str, View] = {name: view_at(self._device, values[name]) for name in spec.given}
+        # the program's arrays that the call itself has mapped, with their list items
         self._mapped = _mapped(task, spec, values)
-        self._saved: dict[str, Any] = {}
-        self._event: Any = None
+        self._saved: dict[str, Any] = {}  # copies on the device, by name
+        self._event: Any = None  # behind these copies
 
     def wait(self) -> None:
         """Wait until the lane has nothing left to do: what the task follows, and its copies."""

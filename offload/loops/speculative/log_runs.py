@@ -73,11 +73,12 @@ class LoggedLoop:
         trips = [axis.trips for axis in axes]
         self._program_spec, self.needs = spec, of
         self.is_doubtful = False  # a run has found sections that are not in order
-        self.cells = cells = cells_of(numbers.views, of.written, of.left_out)
+        self.cells = cells = cells_of(numbers.views, of.written, of.left_out)  # of its arrays
         is_unsafe = not spec.program.words.bounds  # no checks of indices from data; of garbage there are
         modes = {at: "check" if mode == "wrap" and is_unsafe else mode for at, mode in plan.variant.modes}
         own = {at: modes.get(before, "check") for at, before in of.originals.items()}
         parts = sections(of, cells, numbers.views, own) if has_sections else NO_SECTIONS
+        # the nest with its log
         self.logged = logged(spec.typed, modes, cells, of, axes, parts=parts, checks=is_inspector)
         if is_inspector:
             self.logged = inspector(self.logged, of)
@@ -91,12 +92,15 @@ class LoggedLoop:
         free = (log.base, log.many, log.first)
         # The nest with its log as launchers know it; the numbers of the call.
         self.spec = _specialised(spec, log.watched, (*words, log.flag), free)
+        # where its words and its flag lie
         self._words = {**{name: _view(n, 4) for name, n in words.items()}, log.flag: _view(FLAG_WORDS, 8)}
+        # the plan of the nest with its log
         self._made = _made(plan, log.watched, {**numbers.views, **self._words}, plan.variant.unit_steps)
         zeros = dict.fromkeys(free, np.uint32(0))
-        self._scalars = {**numbers.scalars[0], **_given(log.watched), **zeros}
-        self._chunks: Memo[Any, Any] = Memo(_MOST_BLANKS)
-        self._record = CallRecord()
+        self._scalars = {**numbers.scalars[0], **_given(log.watched), **zeros}  # before the nest
+        self._chunks: Memo[Any, Any] = Memo(_MOST_BLANKS)  # blanks, by trips and place
+        self._record = CallRecord()  # of the nest with its log
+        # over the words of each storage whose reads are logged
         self._passes = [self._pass(spec, storage) for storage in log.readers]
 
     def exact(self) -> LoggedLoop:
@@ -167,23 +171,25 @@ class LoggedRun:
         # Iterations of one such trip.
         # Of the outermost loop; chunks are ranges of it.
         self.trips, self.n_inner, self.is_whole = loop.numbers.axes[0][0].trips, loop.n_inner, loop.is_whole
-        self._log = Log(loop.logged, values, loop.n_iterations, task)
+        self._log = Log(loop.logged, values, loop.n_iterations, task)  # its words
         device, stream = self._device, self._stream
-        self._flag = device.alloc((FLAG_WORDS,), np.dtype(np.int64), stream)
+        self._flag = device.alloc((FLAG_WORDS,), np.dtype(np.int64), stream)  # on the device
         nbytes = FLAG_WORDS * 8
         device.fill(device.view(self._flag, 0, (nbytes,), (1,), np.dtype(np.uint8)), 0, stream)
         memory = device.host_memory(nbytes)
+        # the flag, as the host has it
         self._seen = np.zeros(FLAG_WORDS, np.int64) if memory is None else np.frombuffer(memory, np.int64, FLAG_WORDS)
         self._seen[:] = 0
         own = {**self._log.arrays(), loop.logged.flag: self._flag}
         self._given, self._given_addresses = values, addresses
-        self._arrays = {name: values[name] for name in loop.numbers.views} | own
+        self._arrays = {name: values[name] for name in loop.numbers.views} | own  # with those of the log
+        # of all of these
         self._addresses = {**addresses, **{name: device.address(array) or 0 for name, array in own.items()}}
         log = loop.logged
         scalars = {log.base: self._log.base, log.many: self._log.many, log.first: 0}
-        self._values: dict[str, Any] = {**values, **own, **scalars}
-        self._runs: list[Any] = []
-        self._exact: LoggedRun | None = None
+        self._values: dict[str, Any] = {**values, **own, **scalars}  # with the log's arrays and scalars
+        self._runs: list[Any] = []  # those that may have found something
+        self._exact: LoggedRun | None = None  # the address slice with words for all, where sections were not in order
 
     @property
     def logged(self) -> tuple[str, ...]:

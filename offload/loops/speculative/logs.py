@@ -36,7 +36,7 @@ class Words:
 
     # Device arrays, a word for each cell; None until one is asked for.
     writers: Any = None
-    readers: Any = None
+    readers: Any = None  # None where reads are not logged
     base: int = 0  # what no word exceeds
 
 
@@ -48,8 +48,8 @@ class Log:
 
     def __init__(self, of: Logged, arrays: Mapping[str, Any], n_iterations: int, task: DeviceTask) -> None:
         self._of, self._task = of, task
-        self._entries: dict[str, Entry | None] = {}
-        self._words: dict[str, Words] = {}
+        self._entries: dict[str, Entry | None] = {}  # in which the storages lie; None: in none
+        self._words: dict[str, Words] = {}  # by storage
         try:
             for storage, n_cells in of.n_cells.items():
                 self._take(storage, n_cells, arrays[storage])
@@ -64,7 +64,7 @@ class Log:
                 for array in (words.writers, words.readers):
                     if array is not None:
                         self._clear(array)
-        self.many = self.base + 1 + n_iterations
+        self.many = self.base + 1 + n_iterations  # stands for several readers
 
     def arrays(self) -> dict[str, Any]:
         """Return the words by the names that the nest has for them."""

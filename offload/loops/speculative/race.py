@@ -59,16 +59,16 @@ class _Race:
     def __init__(self, attempt: Attempt, shield: Shield) -> None:
         self._attempt, self._shield = attempt, shield
         self._task = attempt.task
-        self._side = HostSide(attempt.task, attempt.spec, attempt.values)
-        self._logged: ChunkedRun | None = None
-        self._chunks: DeviceChunks | None = None
-        self._host: _HostRun | None = None
-        self._contest = Contest()
-        self._is_committed = False
-        self._cancelled: Any = None
-        self._interruption: BaseException | None = None
-        self._always = attempt.spec.program.words.speculate == "always"
-        self._history = history_of(attempt.numbers.record)
+        self._side = HostSide(attempt.task, attempt.spec, attempt.values)  # the arrays, for the host
+        self._logged: ChunkedRun | None = None  # the run on the device, if it takes part
+        self._chunks: DeviceChunks | None = None  # launches it
+        self._host: _HostRun | None = None  # the run on the host, once it has started
+        self._contest = Contest()  # decides
+        self._is_committed = False  # whether the commit has been carried out
+        self._cancelled: Any = None  # by whom the taskgroup was cancelled
+        self._interruption: BaseException | None = None  # what is to be raised
+        self._always = attempt.spec.program.words.speculate == "always"  # without memory of earlier calls
+        self._history = history_of(attempt.numbers.record)  # of earlier races
 
     def run(self) -> Outcome:
         """Carry it out."""
@@ -248,12 +248,13 @@ class _HostRun:
         )  # without a device no thread is needed
         self.arrays: dict[str, Any] = {}  # those that it works on
         self.results: Mapping[str, Any] = {}  # the scalars that come out, once it is done
-        self.whole_s: float | None = None
+        self.whole_s: float | None = None  # what all trips take
+        # fills the arrays, piece by piece; None when it is done
         self._filling: Generator[None, None, None] | None = side.filling(self.arrays)
-        self._run: OrderedRun | None = None
-        self._competitor: Competitor | None = None
-        self._is_wanted = True
-        self._has_ended = False
+        self._run: OrderedRun | None = None  # once the arrays are filled
+        self._competitor: Competitor | None = None  # None: it runs on this thread
+        self._is_wanted = True  # False: it was told to stop
+        self._has_ended = False  # nothing of it runs
 
     def _start(self) -> OrderedRun:
         """Begin, now that the arrays are there."""

@@ -78,14 +78,15 @@ class _SpeculativeCall:
         self.device: Any = task.place.device
         self.stream: Any = task.lane.stream  # type: ignore[union-attr]  # the body has one
         where = where_on(self.device, spec.program)
-        self.numbers: Numbers = numbers_of(spec, values, partial(view_at, self.device))
+        self.numbers: Numbers = numbers_of(spec, values, partial(view_at, self.device))  # of the call
         arrays = {name: values[name] for name in spec.given}
+        # for these numbers, and for elements where that is worth a look
         self.plans = ranged(spec, self.numbers, where.looks(spec, arrays, task))
         check(spec, self.plans)
-        self.plan: NestPlan = self.plans[0]
-        self.addresses = {name: view.address for name, view in self.numbers.views.items()}
-        self.memory = memory_of(spec)
-        self.key = self._key()
+        self.plan: NestPlan = self.plans[0]  # of the one nest of a loop that may speculate
+        self.addresses = {name: view.address for name, view in self.numbers.views.items()}  # of arrays on the device
+        self.memory = memory_of(spec)  # of all calls of the loop
+        self.key = self._key()  # what a verdict follows from; None: nothing is remembered
 
     def decided(self) -> Results | Literal["plain"]:
         """Decide about the call, and carry it out unless it may run as any other loop; see `decided`."""

@@ -29,7 +29,7 @@ class Remembered(NamedTuple):
     memory: Memory
     # Other calls with the same numbers may as long as arrays at the same addresses have these; None: not so.
     contents: Mapping[str, Contents] | None
-    why: str
+    why: str  # for those who look on
 
 
 class VerdictBasis(NamedTuple):

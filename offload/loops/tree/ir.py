@@ -56,7 +56,7 @@ class LoopArrayType:
     """The type of an array: that of its elements, and how many dimensions it has."""
 
     dtype: Dtype
-    ndim: int
+    ndim: int  # dimensions
 
     def __str__(self) -> str:
         return f"{self.dtype}[{','.join(':' * self.ndim)}]"
@@ -101,7 +101,7 @@ class Extent(Expression):
 class Trip(Expression):
     """The trip of an associated loop, by its number; what watches a nest counts iterations by it (`speculate`)."""
 
-    axis: int
+    axis: int  # by its number, outermost first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ class Load(Expression):
 
     array: str
     indices: tuple[Expression, ...]
-    at: int
+    at: int  # the number of the access, by which bounds are kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +206,7 @@ class Assign(Statement):
 
     name: str
     value: Expression
-    annotation: Type | None = None
+    annotation: Type | None = None  # the type that the program gives it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +216,7 @@ class Store(Statement):
     array: str
     indices: tuple[Expression, ...]
     value: Expression
-    at: int
+    at: int  # the number of the access
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +230,7 @@ class Reduce(Statement):
     name: str
     operator: ReductionOperator
     value: Expression
-    is_taken_away: bool = False
+    is_taken_away: bool = False  # the program writes ``-=``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,9 +241,9 @@ class Atomic(Statement):
     indices: tuple[Expression, ...]
     operator: AtomicOperator
     value: Expression
-    at: int
-    expected: Expression | None = None
-    result: str | None = None
+    at: int  # the number of the access
+    expected: Expression | None = None  # of a compare-and-swap
+    result: str | None = None  # the scalar that gets the old value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,7 +288,7 @@ class For(Statement):
     stop: Expression
     step: Expression
     body: tuple[Statement, ...]
-    clauses: LoopClauses = field(default_factory=LoopClauses)
+    clauses: LoopClauses = field(default_factory=LoopClauses)  # of ``omp.loop``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,7 +314,7 @@ class Assert(Statement):
     """``assert condition, "text"``, where the call checks."""
 
     condition: Expression
-    text: str
+    text: str  # of the condition, for the message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,7 +324,7 @@ class Local(Statement):
     name: str
     shape: tuple[int, ...]
     dtype: Dtype
-    fill: Expression | None
+    fill: Expression | None  # None: the elements hold anything
 
 
 # -- functions -------------------------------------------------------------------------------------------
@@ -345,9 +345,9 @@ class LoopAxis:
 class Nest:
     """A nest of associated loops, outermost first, and what one iteration does."""
 
-    axes: tuple[LoopAxis, ...]
-    body: tuple[Statement, ...]
-    clauses: LoopClauses
+    axes: tuple[LoopAxis, ...]  # the associated loops, outermost first
+    body: tuple[Statement, ...]  # of one iteration
+    clauses: LoopClauses  # of the construct
     place: SourceLine
     reductions: tuple[LoopReduction, ...] = ()
     # Arrays of which each iteration has its own: `"private"`, `"firstprivate"`, `"lastprivate"`.
@@ -363,13 +363,13 @@ class ParsedFunction:
     place: SourceLine
     # In their order. Those that are None at the call are in `absent`, and nowhere else.
     parameters: tuple[str, ...]
-    absent: frozenset[str]
+    absent: frozenset[str]  # parameters that are None
     arrays: tuple[str, ...]  # the parameters that are indexed, or whose shape is asked for
     # Scalar statements, which the host carries out before a launch, and nests, in the order of the text. What reads
     # array elements stands in a nest.
     parts: tuple[Statement | Nest, ...]
     returns: tuple[str, ...]  # scalars; each is in a nest's reductions or `last`
-    returns_tuple: bool
+    returns_tuple: bool  # ``return a,`` and not ``return a``
 
     @property
     def nests(self) -> tuple[Nest, ...]:

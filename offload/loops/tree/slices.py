@@ -33,8 +33,8 @@ _MOST_NODES: Final = 64
 class Slice:
     """An expression that can be had at the head of the innermost of `loops`, by their numbers, or of the iteration."""
 
-    expression: ir.Expression
-    loops: frozenset[int]
+    expression: ir.Expression  # of scalars and elements that the nest does not assign
+    loops: frozenset[int]  # in whose trips it varies, by number
 
 
 def slice_of(

@@ -39,7 +39,7 @@ class UpdateTerm:
     """What a variable is combined with."""
 
     node: ast.expr
-    is_taken_away: bool = False
+    is_taken_away: bool = False  # it is subtracted
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class ItemUpdate:
 
     name: str
     operator: ir.ReductionOperator
-    terms: tuple[UpdateTerm, ...]
-    is_in_place: bool = False
+    terms: tuple[UpdateTerm, ...]  # that are combined onto the item
+    is_in_place: bool = False  # written ``+=``
 
 
 def update_of(node: ast.stmt, item: Item, function: Function) -> ItemUpdate | None:

@@ -55,7 +55,7 @@ _LOOK: Final = 1023
 class Logged(NamedTuple):
     """A nest with a log."""
 
-    watched: Watched
+    watched: Watched  # the nest, with the log's statements
     # By storage, the names of the arrays of its words, of uint32.
     writers: Mapping[str, str]
     readers: Mapping[str, str]
@@ -101,20 +101,22 @@ class _Log(Watch):
         own = {at: modes.get(before, "check") for at, before in of.originals.items()}
         nodes = numbered(of.nest)
         in_parts = {at for at in of.loads | of.stores if cells[nodes[at].array].storage in parts}
-        self.logged_at = watched = (of.loads | of.stores) - in_parts
+        self.logged_at = watched = (of.loads | of.stores) - in_parts  # accesses, by `at`, that words are kept for
         if checks:  # a section that is in order is inside of its array
             watched |= {at for at, mode in own.items() if mode == "check"} - in_parts
         super().__init__(typed, of.nest, own, cells, watched, of.once)
         self.of, self.axes, self.parts, self.checks = of, axes, parts, checks
-        self.flag = self.array("w_flag", "int64")
+        self.flag = self.array("w_flag", "int64")  # the name of its array
         self.base, self.many, self.first = (self.scalar(name, ID) for name in ("w_base", "w_many", "w_first"))
-        self.id = self.scalar("w_id", ID)
-        self.fuel = self.scalar("w_fuel")
-        self.writers: dict[str, str] = {}
-        self.readers: dict[str, str] = {}
-        self.storages: dict[str, int] = {}
+        self.id = self.scalar("w_id", ID)  # the scalar with the iteration's id
+        self.fuel = self.scalar("w_fuel")  # the scalar that counts trips of dangerous loops
+        self.writers: dict[str, str] = {}  # names of arrays of words, by storage
+        self.readers: dict[str, str] = {}  # names of arrays of words, by storage
+        self.storages: dict[str, int] = {}  # their numbers in the flag
         logged = {cells[node.array].storage for at, node in numbered(of.nest).items() if at in of.stores}
+        # accesses, by `at`, that may come to an element which the iteration has stored to
         self.again = stored_before(of, {name: one.storage for name, one in cells.items()})
+        # loops, by `id`, that may never end while values are garbage
         self.dangerous = tainted_loops(of.nest, {name for name, one in cells.items() if one.storage in logged})
 
     def logged(self) -> Logged:

@@ -33,7 +33,7 @@ class Writer(Protocol):
     """What writes a nest that has a flag."""
 
     make: Maker
-    flag: str
+    flag: str  # the name of its array
 
     def at(self) -> int: ...
     def fresh(self, name: str, of: ir.Type = INT) -> str: ...

@@ -89,8 +89,8 @@ def address_slice(watched: Watched, words: Collection[str], privates: Collection
 class _Slice:
     def __init__(self, words: Collection[str], own: Collection[str]) -> None:
         self.words, self.own = words, own
-        self.names: set[str] = set()
-        self.arrays: set[str] = set()
+        self.names: set[str] = set()  # scalars that the slice needs
+        self.arrays: set[str] = set()  # local arrays that the slice needs
         self._reads: dict[int, tuple[set[str], set[str]]] = {}  # of statements of the nest, which outlive this
 
     def block(self, statements: tuple[Statement, ...]) -> tuple[Statement, ...]:

@@ -128,11 +128,11 @@ class _NeedOrder:
     """Goes through an iteration, backwards for what comes behind a statement, then forwards for what came before."""
 
     def __init__(self, listed: Mapping[int, ElementAccess], numbers: Mapping[int, Hashable]) -> None:
-        self._listed = listed
-        self._numbers = numbers
-        self._behind: dict[int, Numbers] = {}
-        self.loads: set[int] = set()
-        self.stores: set[int] = set()
+        self._listed = listed  # accesses about which nothing is proved, by `at`
+        self._numbers = numbers  # of their cells, by `at`
+        self._behind: dict[int, Numbers] = {}  # cells that are certainly stored to from a statement on, by its `id`
+        self.loads: set[int] = set()  # those to log, by `at`
+        self.stores: set[int] = set()  # those to log, by `at`
 
     # -- the stores that come behind ---------------------------------------------------------------------
 
@@ -224,7 +224,7 @@ def stored_before(of: Needed, storages: Mapping[str, str]) -> frozenset[int]:
 class _Seeing:
     def __init__(self, of: Needed, storages: Mapping[str, str]) -> None:
         self._of, self._storages = of, storages
-        self.found: set[int] = set()
+        self.found: set[int] = set()  # by `at`
 
     def block(
         self, statements: tuple[Statement, ...], stored: frozenset[str], looped: frozenset[str]

@@ -60,7 +60,7 @@ class _Pass:
 
     def __init__(self, typed: Typed, place: ir.SourceLine) -> None:
         self.make = Maker(place)
-        self.modes: dict[int, ir.Mode] = {}
+        self.modes: dict[int, ir.Mode] = {}  # of its accesses: all are inside
         self.arrays: dict[str, ir.LoopArrayType] = {}
         self.scalars: dict[str, ir.Type] = {}
         self.flag = ""

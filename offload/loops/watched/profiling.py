@@ -50,7 +50,7 @@ _WORD: Final[Mapping[bool, ir.Type]] = {True: ir.Type("uint32"), False: ir.Type(
 class Profiled(NamedTuple):
     """A nest that takes note."""
 
-    watched: Watched
+    watched: Watched  # the nest, with its notes
     # Names of the arrays that it is given, zero at first: the words of each cell; the records, of int64; a word of
     # int64 for each array.
     cells: str
@@ -121,21 +121,21 @@ class _Profile(Watch):
         is_slice: bool,
     ) -> None:
         super().__init__(typed, nest, modes, cells, watched, once)
-        self.trips = trips
+        self.trips = trips  # of each axis
         self.most, self.is_slice = most, is_slice
-        self.bits = min(max(len(self.watched) - 1, 1).bit_length(), _MOST_ACCESS_BITS)
-        self.word = _WORD[(prod(trips) + 1) << self.bits <= 0xFFFFFFFF]
+        self.bits = min(max(len(self.watched) - 1, 1).bit_length(), _MOST_ACCESS_BITS)  # of a word, for the access
+        self.word = _WORD[(prod(trips) + 1) << self.bits <= 0xFFFFFFFF]  # narrow where that holds all iterations
         self.words = self.array("w_cells", self.word.dtype)
         self.records = self.array("w_records", "int64")
         self.exposed = self.array("w_exposed", "int64")
         self.steps = None if most is None else self.array("w_steps", "int64")
         nodes = [node for node in walk(*nest.body) if isinstance(node, ir.Load)]
-        self.n_in_cell = _WORDS if any(node.at in self.watched for node in nodes) else 1
-        self.names: dict[str, int] = {}
-        self.numbers: dict[int, int] = {}
-        self.firsts: dict[str, str] = {}
-        self.n_words = HEAD + max((len(one.steps) for one in cells.values()), default=0)
-        self.me = self.scalar("w_me")
+        self.n_in_cell = _WORDS if any(node.at in self.watched for node in nodes) else 1  # words of a cell
+        self.names: dict[str, int] = {}  # arrays that are watched, and their numbers
+        self.numbers: dict[int, int] = {}  # of accesses, by `at`
+        self.firsts: dict[str, str] = {}  # the scalar that says where the cells of a storage begin
+        self.n_words = HEAD + max((len(one.steps) for one in cells.values()), default=0)  # of a record
+        self.me = self.scalar("w_me")  # the scalar with the iteration, in the high bits of a word
 
     def head(self) -> list[Statement]:
         make = self.make

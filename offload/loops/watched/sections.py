@@ -112,14 +112,15 @@ class _SectionWalk:
 
     def __init__(self, of: Needed, views: Mapping[str, View], modes: Mapping[int, ir.Mode]) -> None:
         nest = of.nest
-        self._watched = of.loads | of.stores
+        self._watched = of.loads | of.stores  # accesses that are logged, by `at`
         self._modes = modes
+        # of the first dimension
         self._extents = {name: view.extents[0] if view.extents else 1 for name, view in views.items()}
-        self._assigned = names_given(*nest.body)
+        self._assigned = names_given(*nest.body)  # names that an iteration gives a value
         own = locals_in(nest).keys() | set(nest.privates)
-        self._changing = own | set(of.written)
-        self._known: dict[str, _Range] = {}
-        self.found: dict[str, list[_Range | None]] = {}
+        self._changing = own | set(of.written)  # arrays whose elements may change in the nest
+        self._known: dict[str, _Range] = {}  # bounds of scalars, at the statement that is looked at now
+        self.found: dict[str, list[_Range | None]] = {}  # the range of each index, by array; None where it has none
 
     # -- statements --------------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ class Watched(NamedTuple):
 class AccessPlace(NamedTuple):
     """Where an access goes."""
 
-    node: ir.Load | ir.Store | ir.Atomic
+    node: ir.Load | ir.Store | ir.Atomic  # with indices that have been evaluated
     cell: Expression  # the first of its cells
     width: int  # how many there are
     indices: tuple[Expression, ...]  # None is negative
@@ -63,14 +63,14 @@ class Watch(ABC):
     ) -> None:
         self.typed = typed
         self.nest = nest
-        self.modes: dict[int, ir.Mode] = dict(modes)
+        self.modes: dict[int, ir.Mode] = dict(modes)  # of its accesses, those of notes included
         self.cells = cells
         self.watched = frozenset(watched)
-        self.arrays: dict[str, ir.LoopArrayType] = {}
-        self.scalars: dict[str, Type] = {}
-        self.given: dict[str, int] = {}
-        self.make = Maker(nest.place)
-        self._taken = {*typed.scalars, *typed.arrays}
+        self.arrays: dict[str, ir.LoopArrayType] = {}  # that the nest is given besides
+        self.scalars: dict[str, Type] = {}  # that it has besides
+        self.given: dict[str, int] = {}  # scalars with their values at the launch
+        self.make = Maker(nest.place)  # makes nodes at the line that is written now
+        self._taken = {*typed.scalars, *typed.arrays}  # names of the function
         self._once_at, self._once, self._n_loops = frozenset(once), list[str](), 0
         self._at = max((node.at for node in walk(*nest.body) if isinstance(node, _NUMBERED)), default=0)
 
