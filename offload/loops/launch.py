@@ -17,10 +17,9 @@ from offload.arrays.items import is_device_array, label
 from offload.errors import ClauseError, UsageError
 from offload.loops.running.arguments import NestRun, on_host
 from offload.loops.running.cuda_runs import ON_CUDA, CudaRun, shaped
-from offload.loops.running.first_values import with_first_values
-from offload.loops.running.looks import Looks, change
+from offload.loops.running.looks import Looks, after, change
 from offload.loops.running.plan import form_of, numbers_of, plans_of, ranged
-from offload.loops.running.preparation import described, prepared
+from offload.loops.running.preparation import described, prepared, view_at
 from offload.loops.running.runs import NestForm
 from offload.loops.running.where import ALONE, ON_HOST, kernels_of, n_threads_of
 from offload.loops.settled_calls import keep_settled
@@ -180,6 +179,34 @@ def _refuse_host_arrays(program: LoopProgram, values: Mapping[str, Any]) -> None
 
 
 # -- where a loop runs -------------------------------------------------------------------------------
+
+
+def with_first_values(
+    spec: Specialisation, values: Mapping[str, Any], task: DeviceTask | None = None
+) -> Mapping[str, Any]:
+    """Return the arguments of a call, with copies of `firstprivate` arrays that the loop may change.
+
+    Each iteration copies the argument when it begins. Where the argument shares memory with an array that the loop
+    writes, it would find other values than at the call. In a device task copies are made on its stream.
+    """
+    first = [name for name, word in spec.own.items() if word == "firstprivate"]
+    if not first:
+        return values
+    device = None if task is None else task.place.device
+    views = {name: view_at(device, values[name]) for name in {*first, *spec.changed}}
+    shared = [name for name in first if any(views[name].may_share(views[other]) for other in spec.changed)]
+    return {**values, **{name: _copy_of(values[name], task) for name in shared}}
+
+
+def _copy_of(array: Any, task: DeviceTask | None) -> Any:
+    if task is None:
+        return array.copy()
+    device: Any = task.place.device
+    stream: Any = task.lane.stream  # type: ignore[union-attr]  # the body has one
+    copy = device.alloc(array.shape, array.dtype, stream)
+    device.copy(copy, array, stream)  # between arrays of one device, which needs no thread
+    task.leave(partial(after, copy))
+    return copy
 
 
 def run_on_host(spec: Specialisation, values: Mapping[str, Any], *, is_alone: bool = False) -> Any:

@@ -43,8 +43,6 @@ def profile_dependences(fn: Any, *inputs: Any) -> DependenceProfile:
     addresses follow from nothing that it computes; 4 to 32 bytes for each element of an array that is watched. Only
     accesses count that are not proved independent. No OpenMP.
     """
-    from offload.loops.speculative.profile_inputs import (
-        profile_inputs,  # what parses is imported when there is a loop to parse
-    )
+    from offload.loops.speculative.profiles import profile_inputs  # what parses is imported when there is a loop
 
     return profile_inputs(fn._program if isinstance(fn, LoopFunction) else fn, inputs)  # noqa: SLF001  # its program

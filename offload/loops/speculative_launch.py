@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.arrays.items import SCALARS, array_section
-from offload.loops.launch import Launcher, check_writeable, enqueue, outcome, outcome_of, run_on_host
-from offload.loops.running.first_values import with_first_values
+from offload.loops.launch import Launcher, check_writeable, enqueue, outcome, outcome_of, run_on_host, with_first_values
 from offload.loops.running.ordered_runs import run_in_order
 from offload.loops.running.plan import numbers_of, plans_of
 from offload.loops.running.preparation import described

@@ -25,8 +25,7 @@ def profiled(
     """
     found = observed(spec, numbers, plan, arrays, is_quick=True)
     assert found is not None  # else it is proved
-    with spec.lock:
-        _keep_profile(spec, numbers, plan, memory, found, found.n_iterations)
+    keep_profile(spec, numbers, plan, memory, found)
     if found.failure is not None:
         raise found.failure
     return found.results
@@ -43,28 +42,19 @@ def looked(
 ) -> Findings:
     """Run the beginning of a nest in order, on copies or as a slice, and keep and return what is seen."""
     found = begun(spec, numbers, plan, arrays, is_slice=is_slice)
-    with spec.lock:
-        _keep_profile(spec, numbers, plan, memory, found, found.n_iterations)
+    keep_profile(spec, numbers, plan, memory, found)
     return found
 
 
-def look_at_nothing(spec: Specialisation, numbers: Numbers, plan: NestPlan, memory: Memory) -> None:
-    """Take note of a first call of which nothing is profiled."""
-    with spec.lock:
-        _keep_profile(spec, numbers, plan, memory, None, 0)
-
-
-def _keep_profile(
-    spec: Specialisation,
-    numbers: Numbers,
-    plan: NestPlan,
-    memory: Memory,
-    found: Findings | None,
-    n_iterations: int,
+def keep_profile(
+    spec: Specialisation, numbers: Numbers, plan: NestPlan, memory: Memory, found: Findings | None
 ) -> None:
-    memory.profile = profile_of(spec, numbers, plan, found, n_iterations)
-    memory.is_sequential = memory.is_sequential or bool(found and found.found)
-    memory.seen = n_iterations, math.prod(axis.trips for axis in numbers.axes[0])
+    """Keep what the first call has seen of a nest; None: nothing is profiled."""
+    n_iterations = 0 if found is None else found.n_iterations
+    with spec.lock:
+        memory.profile = profile_of(spec, numbers, plan, found, n_iterations)
+        memory.is_sequential = memory.is_sequential or bool(found and found.found)
+        memory.seen = n_iterations, math.prod(axis.trips for axis in numbers.axes[0])
 
 
 def memory_of(spec: Specialisation) -> Memory:

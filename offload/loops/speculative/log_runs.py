@@ -25,11 +25,10 @@ from offload.loops.running.specialise import Specialisation
 from offload.loops.running.where import kernels_of, n_threads_of, where_on
 from offload.loops.speculative.logs import Log
 from offload.loops.watched.cells import cells_of
-from offload.loops.watched.exchange_log import MOST_ITERATIONS, NO_SECTIONS, logged
+from offload.loops.watched.exchange_log import MOST_ITERATIONS, NO_SECTIONS, final_pass, logged
 from offload.loops.watched.flagging import FLAG_WORDS, ID_BITS, OPEN, WHAT_BITS
 from offload.loops.watched.inspecting import can_be_inspected, inspector
 from offload.loops.watched.needs import needed
-from offload.loops.watched.passing import final_pass
 from offload.loops.watched.sections import sections
 
 if TYPE_CHECKING:

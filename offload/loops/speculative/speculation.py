@@ -21,7 +21,7 @@ from offload.loops.running.plan import check, numbers_of, ranged
 from offload.loops.running.preparation import apart_of, view_at
 from offload.loops.running.where import where_on
 from offload.loops.speculative.attempts import Attempt, note_time
-from offload.loops.speculative.first_calls import look_at_nothing, looked, memory_of
+from offload.loops.speculative.first_calls import keep_profile, looked, memory_of
 from offload.loops.speculative.hostside import HostSide
 from offload.loops.speculative.log_runs import LoggedRun, Violation, logged_loop
 from offload.loops.speculative.race import race
@@ -131,7 +131,7 @@ class _SpeculativeCall:
         """Run the loop in order, and keep what is seen; None if that is to go no further, and nothing has changed."""
         spec, numbers, plan, memory = self.spec, self.numbers, self.plan, self.memory
         if sum(self.values[name].nbytes for name in spec.given) > _FETCHED_NBYTES:
-            look_at_nothing(spec, numbers, plan, memory)
+            keep_profile(spec, numbers, plan, memory, None)
             return None
         side = HostSide(self.task, spec, self.values)
         side.wait()

@@ -18,7 +18,7 @@ from offload.loops.running.observe import copies_of
 from offload.loops.running.ordered_runs import ordered_runs
 from offload.loops.speculative.attempts import note_time
 from offload.loops.speculative.contest import History
-from offload.loops.speculative.first_calls import look_at_nothing, looked, memory_of
+from offload.loops.speculative.first_calls import keep_profile, looked, memory_of
 from offload.loops.speculative.profiles import has_slice, is_short
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def tried(
     if is_large and not is_slice:
         if not is_first:
             return None if is_short(numbers, plan) else History()
-        look_at_nothing(spec, numbers, plan, memory)
+        keep_profile(spec, numbers, plan, memory, None)
         return History()
     if is_large and not is_first and is_short(numbers, plan):
         return None
