@@ -70,11 +70,11 @@ class Launcher:
 
     def __init__(self, program: LoopProgram, *, is_alone: bool = False) -> None:
         self.__wrapped__ = program.function  # by which a graph looks at what a body reaches
-        self.program = program
+        self.program = program  # the function, with its clauses
         self._is_alone = is_alone  # on the host, one thread runs the loop
         # Of the arguments, where they were known at the call: their types, and what is left to fill in.
         self.specialisation: Specialisation | None = None
-        self.settled: SettledCall | None = None
+        self.settled: SettledCall | None = None  # found by the call's name: only addresses and floats are left
         self.values: dict[str, Any] | None = None  # the arguments by name, if they are those of the one task that runs
         self.is_mapped = False  # whether the binding of the call says what the loop writes to
         # called before the first kernel is enqueued, when all is prepared; not in a settled call

@@ -207,5 +207,5 @@ def _overwritten(
 class _Kept(NamedTuple):
     """Map types, for arrays that share no memory."""
 
-    apart: Apart
+    apart: Apart  # the types hold while arrays share no memory
     types: dict[str, MapType]  # of arrays in no clause, by name

@@ -73,7 +73,7 @@ class KernelScope:
     own: frozenset[str]  # scalars of the iteration: all others are inputs
     locals: Mapping[str, tuple[int, ...]]  # shapes of local arrays
     privates: Mapping[str, str]  # arrays of which an iteration has its own, with the clause
-    dialect: Dialect = "c"
+    dialect: Dialect = "c"  # which operators and functions there are
     # 32 where extents, strides in bytes, offsets, trips and the variables of axes are such numbers.
     index_bits: int = 64
     # Variables of loops that have 32 bits. As values of the program they are made 64 bits wide.

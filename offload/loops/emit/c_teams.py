@@ -61,7 +61,7 @@ class SharedStatements(Statements):
         self._n_ends = 0  # how many labels there are so far
         self._hot = self._used_by_several(nest.body, is_in_loop=is_ordered)  # arrays that need barriers around writes
         self.written = frozenset(self._names(nest.body, ir.Store, ir.Atomic))  # arrays that the nest writes
-        self._expressions = _Together(scope, self)
+        self._expressions = _Together(scope, self)  # writes expressions of which a group has one value
         # What reductions of shared loops combine by.
         self.combined: dict[tuple[ir.ReductionOperator, ir.Dtype], None] = {}
 

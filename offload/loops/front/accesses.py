@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 class ArrayUse:
     """What is done with the elements of an array; an atomic update, or one of a reduction, is no read and no write."""
 
-    is_read: bool = False
-    is_written: bool = False
-    is_atomic: bool = False
-    is_reduced: bool = False
+    is_read: bool = False  # by a load
+    is_written: bool = False  # by a store
+    is_atomic: bool = False  # by atomic steps
+    is_reduced: bool = False  # it is a reduction's item
 
     @property
     def is_changed(self) -> bool:

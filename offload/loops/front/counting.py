@@ -47,7 +47,7 @@ class Counted:
     start: ast.expr
     stop: ast.expr
     step: ast.expr
-    clauses: ir.LoopClauses
+    clauses: ir.LoopClauses  # of ``omp.loop`` around it
 
 
 def range_of(frame: Frame, node: ast.For, rule: str) -> Counted:

@@ -55,7 +55,7 @@ class LocalArray:
     """An array that the iteration makes."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # constants
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +78,15 @@ class ReducedItem:
     """A reduction's item while it is one: a scalar or an array of the nest's clause, or a scalar of an inner loop's."""
 
     operator: ir.ReductionOperator
-    kind: Literal["scalar", "array", "inner"]
+    kind: Literal["scalar", "array", "inner"]  # ``inner``: of a loop in the iteration
 
 
 class Rules(NamedTuple):
     """The functions that lower a node of any kind; each takes the frame that the node is in."""
 
     expression: Callable[[Frame, ast.expr], ir.Expression]  # any but a call
-    call: Callable[[Frame, ast.Call], ir.Expression]
-    statement: Callable[[Frame, ast.stmt], None]
+    call: Callable[[Frame, ast.Call], ir.Expression]  # lowers a call to its value
+    statement: Callable[[Frame, ast.stmt], None]  # appends to `Frame.out`
     # the values of a call of a plain function, whose statements take its place; None if it returns nothing
     inlined: Callable[[Frame, FunctionType, ast.Call], tuple[ir.Expression, ...] | None]
 
@@ -100,6 +100,7 @@ class Lowering:
     checks: bool  # whether `assert` stays
     # the parameters used as arrays and as numbers, each with the place of its first use; none is in both
     arrays: dict[str, ir.SourceLine] = field(default_factory=dict)
+    # scalars that stand for loops' trips, with their lines
     numbers: dict[str, ir.SourceLine] = field(default_factory=dict)
     items: dict[str, ReducedItem] = field(default_factory=dict)  # the reductions around the present statement
     atomics: frozenset[str] = frozenset()  # the arrays in `atomic`
@@ -108,9 +109,9 @@ class Lowering:
     flags: set[str] = field(default_factory=set)  # variables that tell whether `break` left a loop
     callers: list[CodeType] = field(default_factory=list)  # the functions around the present statement, outermost first
     origins: dict[str, str] = field(default_factory=dict)  # the names that new names were made of, for messages
-    is_in_nest: bool = False
+    is_in_nest: bool = False  # whether the statement that is lowered now is in a nest
     local_nbytes: int = 0  # of the arrays that an iteration makes
-    n_accesses: int = 0
+    n_accesses: int = 0  # so far; an access's `at` is its number
     nesting: int = 0  # levels of statements and expressions around the present one, inlined functions included
     n_inlined: int = 0  # statements and expressions that inlining has made
     _numbers: dict[str, int] = field(default_factory=dict)  # the next number to try for a new name

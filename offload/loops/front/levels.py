@@ -104,7 +104,7 @@ class _Found:
 
     def __init__(self, nest: ir.Nest, team: Team, *, is_auto: bool) -> None:
         self._nest = nest
-        self._team = team
+        self._team = team  # what the loops ask for
         self._is_auto = is_auto  # loops are independent only if they say so
         loops = loops_in(nest)
         self._numbers = {id(loop): number for number, loop in enumerate(loops)}  # of the loops, by `id`
@@ -204,8 +204,8 @@ def _found(name: str, _place: ir.SourceLine) -> NoReturn:
 class _Behind(Flow):
     """A pass in which a loop takes the values of what its trips assign."""
 
-    loop: ir.For | None = None
-    left: frozenset[str] = frozenset()
+    loop: ir.For | None = None  # the innermost one around
+    left: frozenset[str] = frozenset()  # what its trips leave in their thread
 
     def _statement(self, node: ir.Statement, state: State) -> State:
         if isinstance(node, ir.Reduce) and state is not None:

@@ -45,15 +45,15 @@ class NestClauses:
     collapse: int = 1  # how many loops are one iteration space
     # Items, by the names of parameters and variables.
     reductions: tuple[ir.LoopReduction, ...] = ()
-    private: tuple[str, ...] = ()
+    private: tuple[str, ...] = ()  # names of the function
     firstprivate: tuple[str, ...] = ()
     lastprivate: tuple[str, ...] = ()
     atomic: tuple[str, ...] = ()
     # As in `ir.LoopClauses`.
     level: str = ""
-    sizes: tuple[tuple[str, int], ...] = ()
-    order: Literal["", "seq", "independent", "auto"] = ""
-    tile: tuple[int, ...] = ()
+    sizes: tuple[tuple[str, int], ...] = ()  # numbers of a launch shape, by clause
+    order: Literal["", "seq", "independent", "auto"] = ""  # empty: asserted by the construct
+    tile: tuple[int, ...] = ()  # one size a loop
     # Whether there may be several nests, with reductions that are found, as `kernels_loop` has them.
     several: bool = False
     checks: bool = False  # whether `assert` stays

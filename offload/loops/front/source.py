@@ -35,28 +35,28 @@ class Frozen:
     """A scalar of the module or of a closure; `dtype` is None for one of Python's, which is weak."""
 
     value: bool | int | float
-    dtype: ir.Dtype | None = None
+    dtype: ir.Dtype | None = None  # None: Python's number, weak
 
 
 @dataclass(frozen=True, slots=True)
 class KnownName:
     """A module, a function or a type that loops have a form for: ``"numpy"``, ``"math.sin"``, ``"range"``."""
 
-    name: str
+    name: str  # ``math.sin``, whatever the program calls it
 
 
 @dataclass(frozen=True, slots=True)
 class Plain:
     """A function of Python's."""
 
-    function: FunctionType
+    function: FunctionType  # is inlined
 
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
     """Anything else; `what` says what it is, as ``"of type list"``."""
 
-    what: str
+    what: str  # for the message
 
 
 Meaning = Frozen | KnownName | Plain | Unfit

@@ -80,7 +80,7 @@ class Atom:
 
     # Bounds over the nest; of a trip 0 and the last one that any iteration can have.
     low: int
-    high: int
+    high: int  # included
     step: int = 0  # of a loop, without its sign; 0 for a value
     room: AffineForm | None = None  # of a loop whose number of trips varies: `step * trip <= room`
     loops: frozenset[int] = frozenset()  # the atoms of the loops in whose trips it can change

@@ -52,8 +52,8 @@ class ProfiledDependence:
     kind: DependenceKind
     count: int
     min_distance: int
-    max_distance: int
-    example: DependenceExample
+    max_distance: int  # in iterations of a serial loop, like the least
+    example: DependenceExample  # the first one that was seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +79,12 @@ class DependenceProfile:
 
     verdict: ProfileVerdict
     dependences: tuple[ProfiledDependence, ...]
-    privatise: tuple[str, ...]
-    reductions: tuple[str, ...]
+    privatise: tuple[str, ...]  # arrays that each iteration writes before it reads them
+    reductions: tuple[str, ...]  # arrays that are only updated, by one operator
     iterations: int
-    inputs: int
+    inputs: int  # how many calls were profiled
     function: str
-    source_sha256: str
+    source_sha256: str  # of the function's text, without its decorators
     types: tuple[Mapping[str, str], ...] = field(hash=False)  # mappings have none
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -53,7 +53,7 @@ class FlowEdge(NamedTuple):
     """
 
     source: int
-    user: int
+    user: int  # a point, `EVERYWHERE` or `BLOCK`
     crossed: frozenset[int]
 
 

@@ -25,7 +25,7 @@ class Observed:
     """What has been seen of one kind of dependence, by one array."""
 
     array: str
-    kind: DependenceKind
+    kind: DependenceKind  # flow, anti or output
     count: int  # accesses that depend on another iteration so
     # Between the two iterations, as a serial loop counts them.
     min_distance: int

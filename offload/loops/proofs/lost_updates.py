@@ -45,7 +45,7 @@ _PLACES: Final = "?"
 class _Line(NamedTuple):
     """A statement, the conditions under which it stands, and the stores that lie on every path to it, by `at`."""
 
-    statement: ir.Statement
+    statement: ir.Statement  # with all that it encloses
     conditions: tuple[ir.Expression, ...]  # of the branches around
     stored: frozenset[int]  # by `at`
 

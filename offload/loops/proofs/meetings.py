@@ -51,7 +51,7 @@ def meeting(
 class Element(NamedTuple):
     """What an access touches: the storage, and of each dimension the index, with what may be added to it."""
 
-    storage: str
+    storage: str  # by the first name of its views
     # of each: the index, and the numbers of which one is added
     dimensions: tuple[tuple[IntegerValue, tuple[int, ...]], ...]
 

@@ -44,7 +44,7 @@ class NestAccesses:
     """What a nest accesses at a launch; nothing if it has no iteration."""
 
     nest: ir.Nest
-    launch: LaunchNumbers
+    launch: LaunchNumbers  # where everything but trips and elements is a number
     # In the order of the text. What stands in a loop that never has a trip is not there.
     listed: tuple[ElementAccess, ...]
     space: Space  # the atoms of their indices; those of the axes have the axes' numbers
@@ -85,14 +85,14 @@ class _AccessWalk:
     launch: LaunchNumbers
     extents: Mapping[str, tuple[int, ...]]  # of arrays that are parameters, and of local ones
     changing: frozenset[str]  # arrays whose elements may change in the nest
-    space: Space = field(default_factory=Space)
+    space: Space = field(default_factory=Space)  # of the atoms of all indices
     listed: list[ElementAccess] = field(default_factory=list)  # the accesses so far
     scalars: dict[str, IntegerValue] | None = field(default_factory=dict)  # their values on this path
     loops: tuple[int, ...] = ()  # the inner loops around, by the atoms of their trips
     is_certain: bool = True  # whether every iteration comes here
     # of loops' variables: whether 32 bits hold them, in all loops so far
     narrow: dict[str, bool] = field(default_factory=dict)
-    values: IntegerValues = field(init=False)
+    values: IntegerValues = field(init=False)  # arithmetic in that space
 
     def __post_init__(self) -> None:
         self.values = IntegerValues(self.space)

@@ -161,7 +161,7 @@ class NestRun:
 class CompiledForm(Program, Protocol):
     """A nest in the form that a launch has decided on."""
 
-    nest: ir.Nest
+    nest: ir.Nest  # as it is compiled
     typed: ir.Typed
 
     @property

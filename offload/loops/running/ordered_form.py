@@ -47,7 +47,7 @@ class OrderedRun:
     ) -> None:
         self.form = form = blank.form
         self._blank, self._arrays = blank, arrays
-        self._scalars = blank.scalars_of(values)
+        self._scalars = blank.scalars_of(values)  # before the nest
         self.trips = blank.trips if blank.size else 0  # of the outermost loop; 0 where there is no iteration at all
         self._slots = np.zeros((1, max(blank.n_slots, 1)), np.uint64)  # of scalars that come out: from slice to slice
         self._items = [item.name for item in form.nest.reductions]  # of reductions

@@ -95,7 +95,7 @@ def apart_of(spec: Specialisation, numbers: Numbers) -> Apart:
 class Steady(NamedTuple):
     """What has to hold for another call with the same numbers to lead to the same."""
 
-    apart: Apart
+    apart: Apart  # arrays share no memory
     versions: Mapping[str, int]  # the contents of arrays at the same addresses still have these
 
 
@@ -106,7 +106,7 @@ class Prepared(Generic[BlankT_co]):
 
     def __init__(self, spec: Specialisation, numbers: Numbers, where: Where[BlankT_co]) -> None:
         self._spec = spec
-        self._numbers = numbers
+        self._numbers = numbers  # of one such call
         self._where = where
         self._plans = plans_of(spec, numbers)  # without a look at elements
         self._looks = is_looked_at(spec, numbers, self._plans)  # whether calls look at elements

@@ -50,7 +50,7 @@ class NestForm:
     def __init__(self, typed: ir.Typed, nest: ir.Nest, variant: CVariant, words: LoopWords) -> None:
         if variant.is_ordered and nest.clauses.tile:  # whose iterations would be in another order
             nest = replace(nest, clauses=replace(nest.clauses, tile=()))
-        self.nest = nest
+        self.nest = nest  # without tiles where iterations run in order
         self.typed = typed
         self.is_compiled = builder.compiler is not None  # False: it runs as Python
         self.options: Sequence[str] = _FASTMATH[words.fastmath]  # of the compiler

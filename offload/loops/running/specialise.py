@@ -66,8 +66,8 @@ class LoopProgram:
         self.function = function
         self.words = words  # the clauses of the loop
         self.directive = directive  # for messages
-        self.name: str = getattr(function, "__name__", type(function).__name__)
-        self.source = FunctionSource.of(function)
+        self.name: str = getattr(function, "__name__", type(function).__name__)  # for messages
+        self.source = FunctionSource.of(function)  # the text of the function
         self.warned: set[str] = set()  # what has been said once
         self.n_looked: dict[str, int] = {}  # elements of tables of indices that were seen to differ
         self.is_speculative = words.speculate is not None  # nobody has proved that its iterations are independent
@@ -239,7 +239,7 @@ class Specialisation:
     )
 
     def __init__(self, program: LoopProgram, typed: ir.Typed) -> None:
-        self.program = program
+        self.program = program  # the function, with its clauses
         self.typed = typed
         # what the nests do with each array
         self.uses: Mapping[str, ArrayUse] = {**dict.fromkeys(typed.arrays, ArrayUse()), **accesses(typed.function)}

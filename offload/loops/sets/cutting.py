@@ -50,7 +50,7 @@ class Image:
     by: int  # from trip to trip
     low: int  # in trip 0
     high: int  # in trip 0, included
-    is_one: bool
+    is_one: bool  # a single index, whatever else enters
 
 
 def blocks(count: int, weights: Sequence[int]) -> tuple[Span, ...]:

@@ -120,8 +120,8 @@ class CudaJointRun:
         self, way: Way, blanks: Sequence[CudaBlank], addresses: Sequence[Mapping[str, int]], values: Mapping[str, Any]
     ) -> None:
         self.way = way
-        self._blanks = blanks
-        self._addresses = addresses
+        self._blanks = blanks  # one a device
+        self._addresses = addresses  # of each device's arrays
         devices = {0, *way.devices}
         # whether partial results of several devices are combined
         self.joins = way.summed > 1 and bool(blanks[0].form.nest.reductions)

@@ -76,7 +76,7 @@ class Taken(Generic[BlankT]):
     __slots__ = ("_asked", "_blanks", "_make", "way")
 
     def __init__(self, way: Way, make: Callable[[NestPiece], BlankT]) -> None:
-        self.way = way
+        self.way = way  # what each device does
         self._make = make  # returns the blank of a device for a piece
         self._blanks: tuple[BlankT, ...] = ()  # one a device, once they are made
         self._asked: dict[Any, tuple[Asked, ...] | None] = {}  # what was asked for arguments that lay so
@@ -194,7 +194,7 @@ class Divided(Generic[BlankT]):
         weights: Sequence[int],  # as `offload.loops.sets.ways.ways_of` takes them
         where: Where[BlankT],  # how nests are prepared on these devices
     ) -> None:
-        self.numbers = numbers
+        self.numbers = numbers  # of one such call
         self.apart = Apart(spec, numbers, is_any=True)  # whether arrays share no memory
         self._spec, self._weights, self._where = spec, tuple(weights), where
         self._plans = plans_of(spec, numbers)  # of one device, without a look at elements

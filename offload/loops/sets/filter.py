@@ -57,7 +57,7 @@ class _Filter:
     """What is decided on the way."""
 
     def __init__(self, found: NestAccesses, originals: Mapping[int, int], weights: tuple[int, ...]) -> None:
-        self.accesses = found
+        self.accesses = found  # of the nest, each with a number of its own
         self.originals = originals  # the accesses' numbers in the program, by their own
         self.weights = weights  # shares of the iterations
         # trips of the outermost loop; 0 if there is no iteration

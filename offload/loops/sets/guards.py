@@ -28,7 +28,7 @@ class Bound(NamedTuple):
     """A scalar that the guarded nest is given: an end of the range of an array, or of the block if that is ""."""
 
     name: str
-    array: str
+    array: str  # empty for the block of iterations
     is_upper: bool  # it is the end, not the beginning
 
 

@@ -31,7 +31,7 @@ _IN_ORDER: Final = "its iterations run in order"
 class NestPiece(NamedTuple):
     """What a device carries out of a nest."""
 
-    plan: NestPlan
+    plan: NestPlan  # of its own, by its identity
     scalars: Mapping[str, Any]  # before the nest
     axes: tuple[Trips, ...]
 

@@ -50,7 +50,7 @@ class Attempt(NamedTuple):
     spec: Specialisation
     numbers: Numbers
     plan: NestPlan
-    loop: LoggedLoop
+    loop: LoggedLoop  # with its log
     values: Mapping[str, Any]  # the arguments, by name: device arrays and scalars
     addresses: Mapping[str, int]  # of the arrays' elements `[0, …, 0]` on the device
     # The one that the call is made in. Its copies-in are on its lane.
@@ -60,7 +60,7 @@ class Attempt(NamedTuple):
 class Outcome(NamedTuple):
     """What has become of an attempt. The results of the winner are in the arrays of the attempt."""
 
-    winner: Winner
+    winner: Winner  # whose results count
     violation: Violation | Exception | None  # what the device has found, of whatever the host has won
     results: Mapping[str, Any]  # the scalars that come out
     error: Exception | None = None  # what the serial program raises; the arrays hold what that has written

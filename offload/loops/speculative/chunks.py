@@ -52,7 +52,7 @@ class ChunkedRun(Protocol):
 
 class _Flying(NamedTuple):
     event: Any  # behind the chunk
-    trips: int
+    trips: int  # in the chunk
     is_last: bool  # nothing follows it
 
 

@@ -50,7 +50,7 @@ class HostSide:
         self._task = task  # the call's task, on its lane
         self._device = task.place.device
         self._lane: Any = task.lane
-        self._place = task.place
+        self._place = task.place  # the device, with its data environment
         self._values = values  # the arguments by name: device arrays and scalars
         self._changed = frozenset(spec.changed)  # arrays that the loop writes
         # where arrays lie on the device

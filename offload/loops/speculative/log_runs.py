@@ -47,7 +47,7 @@ _MOST_BLANKS: Final = 256
 class Violation(NamedTuple):
     """Two iterations that may not run beside each other."""
 
-    array: str
+    array: str  # by the first name of its storage
     element: tuple[int, ...]  # its indices, without those of dimensions that the log does not tell apart
     # By the numbers that a serial loop gives them; None of one that is not known.
     iterations: tuple[int | None, int | None]
@@ -164,7 +164,7 @@ class LoggedRun:
         self._device: Device = task.place.device
         self._stream: Any = task.lane.stream  # type: ignore[union-attr]  # the body has one
         spec = loop.spec
-        self._kernels: Kernels = kernels_of(self._device, spec.program)
+        self._kernels: Kernels = kernels_of(self._device, spec.program)  # compiles and launches
         self._where: Any = where_on(self._device, spec.program)
         # All trips are to be one chunk.
         # Iterations of one such trip.

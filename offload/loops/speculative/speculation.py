@@ -75,7 +75,7 @@ class _SpeculativeCall:
 
     def __init__(self, spec: Specialisation, values: Mapping[str, Any], task: DeviceTask, *, is_first: bool) -> None:
         self.spec, self.values, self.task, self.is_first = spec, values, task, is_first
-        self.device: Any = task.place.device
+        self.device: Any = task.place.device  # whose stream the task is on
         self.stream: Any = task.lane.stream  # type: ignore[union-attr]  # the body has one
         where = where_on(self.device, spec.program)
         self.numbers: Numbers = numbers_of(spec, values, partial(view_at, self.device))  # of the call

@@ -26,7 +26,7 @@ REMEMBERED: Final = "its iterations were independent for such arguments"
 class Remembered(NamedTuple):
     """A call that may run as any other loop does, as one before it."""
 
-    memory: Memory
+    memory: Memory  # of all calls of the loop
     # Other calls with the same numbers may as long as arrays at the same addresses have these; None: not so.
     contents: Mapping[str, Contents] | None
     why: str  # for those who look on

@@ -45,7 +45,7 @@ class Type:
     """
 
     dtype: Dtype
-    is_weak: bool = False
+    is_weak: bool = False  # it gives way to a strong type
 
     def __str__(self) -> str:
         return f"{self.dtype} weak" if self.is_weak else self.dtype
@@ -70,7 +70,7 @@ class Expression:
     """What has a value and no effect. `type` is None until `types` has been there."""
 
     place: SourceLine
-    type: Type | None = None
+    type: Type | None = None  # None before types are inferred
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,8 +266,8 @@ class LoopClauses:
     sizes: tuple[tuple[str, int], ...] = ()
     order: Literal["", "seq", "independent", "auto"] = ""
     collapse: int = 1
-    tile: tuple[int, ...] = ()
-    reductions: tuple[LoopReduction, ...] = ()
+    tile: tuple[int, ...] = ()  # one size a loop
+    reductions: tuple[LoopReduction, ...] = ()  # that the loop declares
     private: tuple[str, ...] = ()
 
 

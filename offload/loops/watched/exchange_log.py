@@ -105,6 +105,7 @@ class _Log(Watch):
         if checks:  # a section that is in order is inside of its array
             watched |= {at for at, mode in own.items() if mode == "check"} - in_parts
         super().__init__(typed, of.nest, own, cells, watched, of.once)
+        # sections that stand for words, by storage
         self.of, self.axes, self.parts, self.checks = of, axes, parts, checks
         self.flag = self.array("w_flag", "int64")  # the name of its array
         self.base, self.many, self.first = (self.scalar(name, ID) for name in ("w_base", "w_many", "w_first"))
@@ -323,7 +324,7 @@ class _Pass:
         self.modes: dict[int, ir.Mode] = {}  # of its accesses: all are inside
         self.arrays: dict[str, ir.LoopArrayType] = {}
         self.scalars: dict[str, ir.Type] = {}
-        self.flag = ""
+        self.flag = ""  # the name of its array
 
     def at(self) -> int:
         number = len(self.modes)

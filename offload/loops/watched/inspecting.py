@@ -88,7 +88,7 @@ def address_slice(watched: Watched, words: Collection[str], privates: Collection
 
 class _Slice:
     def __init__(self, words: Collection[str], own: Collection[str]) -> None:
-        self.words, self.own = words, own
+        self.words, self.own = words, own  # arrays of the log
         self.names: set[str] = set()  # scalars that the slice needs
         self.arrays: set[str] = set()  # local arrays that the slice needs
         self._reads: dict[int, tuple[set[str], set[str]]] = {}  # of statements of the nest, which outlive this

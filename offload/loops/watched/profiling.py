@@ -55,7 +55,7 @@ class Profiled(NamedTuple):
     # int64 for each array.
     cells: str
     records: str
-    exposed: str
+    exposed: str  # a word is 1 if an iteration reads what it has not written
     # Cells, and the words of each.
     n_cells: int
     n_in_cell: int
@@ -122,12 +122,13 @@ class _Profile(Watch):
     ) -> None:
         super().__init__(typed, nest, modes, cells, watched, once)
         self.trips = trips  # of each axis
-        self.most, self.is_slice = most, is_slice
+        self.most, self.is_slice = most, is_slice  # steps until loops of an iteration end
         self.bits = min(max(len(self.watched) - 1, 1).bit_length(), _MOST_ACCESS_BITS)  # of a word, for the access
         self.word = _WORD[(prod(trips) + 1) << self.bits <= 0xFFFFFFFF]  # narrow where that holds all iterations
-        self.words = self.array("w_cells", self.word.dtype)
+        self.words = self.array("w_cells", self.word.dtype)  # the name of the array of cells
         self.records = self.array("w_records", "int64")
         self.exposed = self.array("w_exposed", "int64")
+        # the name of the array that counts steps; None: they are not counted
         self.steps = None if most is None else self.array("w_steps", "int64")
         nodes = [node for node in walk(*nest.body) if isinstance(node, ir.Load)]
         self.n_in_cell = _WORDS if any(node.at in self.watched for node in nodes) else 1  # words of a cell

@@ -57,7 +57,7 @@ class LogSection(NamedTuple):
 class _Range(NamedTuple):
     """Bounds of a value, both included; one expression where it is one value."""
 
-    low: Expression
+    low: Expression  # an expression that can be had at the head of the iteration
     high: Expression
 
     @property
@@ -113,7 +113,7 @@ class _SectionWalk:
     def __init__(self, of: Needed, views: Mapping[str, View], modes: Mapping[int, ir.Mode]) -> None:
         nest = of.nest
         self._watched = of.loads | of.stores  # accesses that are logged, by `at`
-        self._modes = modes
+        self._modes = modes  # how accesses are checked
         # of the first dimension
         self._extents = {name: view.extents[0] if view.extents else 1 for name, view in views.items()}
         self._assigned = names_given(*nest.body)  # names that an iteration gives a value

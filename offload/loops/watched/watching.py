@@ -61,17 +61,19 @@ class Watch(ABC):
         watched: Collection[int],  # the accesses, by `at`
         once: Collection[int] = (),  # those that are noted once an iteration, in whatever loops they stand
     ) -> None:
-        self.typed = typed
-        self.nest = nest
+        self.typed = typed  # the function as it was
+        self.nest = nest  # as it was
         self.modes: dict[int, ir.Mode] = dict(modes)  # of its accesses, those of notes included
         self.cells = cells
-        self.watched = frozenset(watched)
+        self.watched = frozenset(watched)  # by `at`
         self.arrays: dict[str, ir.LoopArrayType] = {}  # that the nest is given besides
         self.scalars: dict[str, Type] = {}  # that it has besides
         self.given: dict[str, int] = {}  # scalars with their values at the launch
         self.make = Maker(nest.place)  # makes nodes at the line that is written now
         self._taken = {*typed.scalars, *typed.arrays}  # names of the function
+        # accesses, by `at`, that are noted once
         self._once_at, self._once, self._n_loops = frozenset(once), list[str](), 0
+        # the greatest number of an access so far
         self._at = max((node.at for node in walk(*nest.body) if isinstance(node, _NUMBERED)), default=0)
 
     # -- what a log or a profile does --------------------------------------------------------------------
