@@ -1,4 +1,4 @@
-"""What `explain` returns: all that is decided about a loop for certain arguments, as text and as plain values."""
+"""The report of `explain`: all decisions about a loop for certain arguments, as text and as plain values."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class CallPattern:
-    """What tells calls with as many arguments that have the name of this one, for most that have."""
+    """A quick test whether a call has the name of this one, if the types of its arrays are the same objects."""
 
     __slots__ = ("_parts",)
 

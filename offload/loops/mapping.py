@@ -1,4 +1,4 @@
-"""What a loop's target task maps for arrays in no clause: what the loop does with them says it.
+"""The implicit maps of a loop's target task: the loop's use of an array decides its map type.
 
 An array that the loop only reads is ``to``, one of which it provably writes every element and reads none is ``from``,
 others are ``tofrom``. Views of one storage are mapped alike. Where they overlap in part, which no construct may map,

@@ -1,4 +1,4 @@
-"""What is the host's own in generated C: the entry, how trips are numbered, where results of chunks go.
+"""The host's part of generated C: the entry, how trips are numbered, where results of chunks go.
 
 A chunk of the outermost loop is one call; inner associated loops stay loops. The text relies on ``-fwrapv`` and on
 ``-fno-strict-aliasing``. What is CUDA's own is in `offload.loops.emit.emit_cuda`.

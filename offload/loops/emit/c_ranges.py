@@ -36,7 +36,7 @@ class Moving(NamedTuple):
 
 
 class OnceChecked(NamedTuple):
-    """What is left out in the first form of a loop."""
+    """The checks that the first form of a loop leaves out."""
 
     moving: tuple[Moving, ...]  # what is tested before it
     inside: frozenset[int]  # the accesses, by `at`, that need no check if the tests hold

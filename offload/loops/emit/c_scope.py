@@ -1,4 +1,4 @@
-"""What the text of a kernel may name: the slots of its arguments, its variables, and how elements are reached."""
+"""The names in the text of a kernel: the slots of its arguments, its variables, and how it reaches elements."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ArgumentSlot:
 
 @dataclass(slots=True)
 class KernelScope:
-    """What the text of a kernel may name, and what it has named so far."""
+    """The names that the text of a kernel may use, and those that it has used so far."""
 
     typed: Typed  # the function
     modes: Mapping[int, ir.Mode]  # how accesses are checked, by `at`

@@ -87,7 +87,7 @@ class _ExactStatements(Statements):
         return any(may_note(inner, self._scope.modes) for inner in walk(*nodes))
 
     def _doubt(self, *nodes: Expression | Statement, is_sure: bool = False) -> None:
-        """Nothing is ever in doubt: see `_guard`."""
+        """Do nothing: no statement is in doubt, see `_guard`."""
 
     def _guard(self, *expressions: Expression) -> list[str]:
         """Return the line by which an iteration ends where one of these was wrong."""

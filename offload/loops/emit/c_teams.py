@@ -67,7 +67,7 @@ class SharedStatements(Statements):
 
     @property
     def group(self) -> Group | None:
-        """Who carries out what is written now; None: one thread, for itself."""
+        """The threads that carry out the text written now; None: one thread, for itself."""
         return self._group
 
     @property

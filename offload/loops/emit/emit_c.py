@@ -35,7 +35,7 @@ _OWN_COPY: Final = frozenset({"+", "-", "*", "min", "max", "&", "|", "^"})
 
 @dataclass(frozen=True, slots=True)
 class CVariant:
-    """What a launcher has decided for a nest."""
+    """The launcher's decisions about a nest."""
 
     # Of accesses by their number: `"off"`, `"wrap"`, `"check"`; those that are not named are checked.
     modes: tuple[tuple[int, ir.Mode], ...] = ()

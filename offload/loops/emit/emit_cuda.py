@@ -44,7 +44,7 @@ FINISH_THREADS: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class CudaVariant(CVariant):
-    """What a launcher has decided for a nest on CUDA."""
+    """The launcher's decisions about a nest on CUDA."""
 
     # 32 where all numbers that have to do with places are below 2**31, with those of the grid's last threads. The
     # variables of axes have as many bits.

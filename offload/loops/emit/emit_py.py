@@ -66,7 +66,7 @@ def inputs_of(nest: Nest) -> tuple[str, ...]:
 
 
 class _Emitter:
-    """What is the same on the host and in kernels: expressions and most statements."""
+    """The part that the host and kernels share: expressions and most statements."""
 
     trips = "()"
     report = "None"

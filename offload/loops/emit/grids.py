@@ -74,7 +74,7 @@ class BlockCopies(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What clauses say of a launch."""
+    """The clauses about the shape of a launch."""
 
     most_blocks: int | None = None  # `num_teams`, `num_gangs`, or the number of `gang`
     n_threads: int | None = None  # `thread_limit`, or `num_workers` times `vector_length`

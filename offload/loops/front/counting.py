@@ -1,4 +1,4 @@
-"""What counts the trips of a loop: ``range``, alone or in ``omp.loop`` or ``acc.loop``, and the clauses of these."""
+"""The trips of a loop: ``range``, alone or in ``omp.loop`` or ``acc.loop``, and the clauses of these."""
 
 from __future__ import annotations
 

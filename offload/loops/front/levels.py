@@ -52,7 +52,7 @@ class Team(NamedTuple):
 
 
 class Levels(NamedTuple):
-    """What becomes of the loops of an iteration."""
+    """How each loop of an iteration runs."""
 
     team: Team | None  # None where nothing is shared, and a thread has an iteration
     shared: tuple[tuple[int, Sharing], ...]  # by the loop's number in the order of the text
@@ -100,7 +100,7 @@ def _team_of(nest: ir.Nest) -> Team:
 
 
 class _Found:
-    """What has been decided of the loops of an iteration, from the outside in."""
+    """The decisions about the loops of an iteration, from the outside in."""
 
     def __init__(self, nest: ir.Nest, team: Team, *, is_auto: bool) -> None:
         self._nest = nest

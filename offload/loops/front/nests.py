@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NestClauses:
-    """What a construct says of its nest."""
+    """The clauses of a construct about its nest."""
 
     collapse: int = 1  # how many loops are one iteration space
     # Items, by the names of parameters and variables.

@@ -15,7 +15,7 @@ from offload.loops.tree.nodes import names_assigned, names_in, walk
 
 @dataclass(slots=True)
 class Sunk:
-    """What has sunk so far, each with the number of parts before it, and what it reads and assigns."""
+    """The statements that have sunk so far, with the names that they read and assign."""
 
     # with the part of the function that each stood before
     statements: list[tuple[int, ir.Statement]] = field(default_factory=list)

@@ -29,7 +29,7 @@ _CATEGORIES: tuple[Category, ...] = ("launch", "range", "kernel")
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is known of an access's indices."""
+    """The bounds of an access's indices."""
 
     # Of each index, before negative ones are wrapped; None where nothing but its type bounds it.
     intervals: tuple[Interval | None, ...]

@@ -1,4 +1,4 @@
-"""What profiles of a loop say: which iterations depended on each other, for the inputs that it was profiled on."""
+"""Profiles of a loop: which iterations depended on each other, for the inputs that it was profiled on."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class FlowEdge(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Feeding:
-    """What feeds what."""
+    """Which statements of an iteration feed which."""
 
     points: tuple[FlowPoint, ...]  # all of them, by number
     edges: frozenset[FlowEdge]  # which point's value which point needs
@@ -141,7 +141,7 @@ SourceType = TypeVar("SourceType", _FlowSource, _Visible)
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What holds on a path; `written` in the order of execution."""
+    """The facts that hold on a path; `written` in the order of execution."""
 
     scalars: Mapping[str, frozenset[_FlowSource]]  # the points that gave each its value
     slices: Mapping[str, Slice]  # how scalars can be had elsewhere

@@ -1,4 +1,4 @@
-"""What a run in order has seen of a nest: which iterations depend on each other."""
+"""The findings of a run in order: which iterations of a nest depend on each other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What has been seen of one kind of dependence, by one array."""
+    """The events of one kind of dependence, by one array, in a run."""
 
     array: str
     kind: DependenceKind  # flow, anti or output
@@ -34,7 +34,7 @@ class Observed:
 
 
 class Findings(NamedTuple):
-    """What has been seen of a nest."""
+    """The findings of a run of a nest."""
 
     found: dict[tuple[str, DependenceKind], Observed]  # by array and kind
     exposed: frozenset[str]  # arrays of which an iteration reads an element that it has not written before

@@ -51,7 +51,7 @@ class LoopDependence:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is known of a nest's iterations."""
+    """The verdict about a nest's iterations."""
 
     # `"parallel"`: independent; `"sequential"`: a dependence is proved; `"unknown"`.
     verdict: Literal["parallel", "sequential", "unknown"]

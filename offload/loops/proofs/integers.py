@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class IntegerValue:
-    """What an expression has as its value."""
+    """The value of an expression."""
 
     form: AffineForm  # equal to the value, or equal modulo 2**64 where not `is_exact`
     # The least and greatest it can be.

@@ -49,7 +49,7 @@ def meeting(
 
 
 class Element(NamedTuple):
-    """What an access touches: the storage, and of each dimension the index, with what may be added to it."""
+    """The element of an access: the storage, and for each dimension the index with the numbers that may be added."""
 
     storage: str  # by the first name of its views
     # of each: the index, and the numbers of which one is added

@@ -33,7 +33,7 @@ ROUNDS: Final = 3
 
 
 class ArrayPart(NamedTuple):
-    """What a load reads: ``array[where]``, at most."""
+    """The part of an array that a load may read: ``array[where]``."""
 
     at: int  # the load's number
     array: str  # by its name

@@ -41,7 +41,7 @@ class ElementAccess:
 
 @dataclass(frozen=True, slots=True)
 class NestAccesses:
-    """What a nest accesses at a launch; nothing if it has no iteration."""
+    """The accesses of a nest at a launch; none if it has no iteration."""
 
     nest: ir.Nest
     launch: LaunchNumbers  # where everything but trips and elements is a number

@@ -1,4 +1,4 @@
-"""What a kernel has found wrong, as the exception that Python would have raised: its array, index, iteration, line.
+"""The failures of a kernel, as the exceptions that Python would have raised: array, index, iteration, line.
 
 A kernel reports once, by the record whose slots are named here: the first iteration that comes wins. The numbers of the
 iteration's trips are turned back into the variables of its loops.

@@ -1,4 +1,4 @@
-"""What a nest requires of a call: how much an iteration has of its own, what arrays reductions and atomics take."""
+"""Requirements of a nest: the memory of an iteration, and the arrays of reductions and atomics."""
 
 from __future__ import annotations
 

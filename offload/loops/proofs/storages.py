@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LoopStorage:
-    """What a view is a part of."""
+    """The storage that a view is a part of."""
 
     name: str  # of the first array that is a part of it
     extents: tuple[int, ...]  # of the whole

@@ -1,4 +1,4 @@
-"""What a run of a nest is given, and what it leaves.
+"""The arguments and results of a run of a nest.
 
 Theory of operation
 -------------------
@@ -111,13 +111,13 @@ class NestRun:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What the Python form is given."""
+        """The arguments of the Python form."""
         arrays = {name: on_host(array) for name, array in self._arrays.items()}
         return arguments_of(self.scalars, arrays, self.blank.axes)
 
     @property
     def report(self) -> np.ndarray[Any, Any]:
-        """What is wrong, as `offload.loops.proofs.reports` reads it: int64."""
+        """The record of the failure, as `offload.loops.proofs.reports` reads it: int64."""
         return np.frombuffer(memoryview(self._memory), np.int64)[self.blank.n_fields :]
 
     def finish(self) -> None:

@@ -35,7 +35,7 @@ SHARING: Final = ("private", "firstprivate", "lastprivate")
 
 
 class SetWords(NamedTuple):
-    """What the clauses of a construct say of the devices of its loop."""
+    """The clauses of a construct about the devices of its loop."""
 
     devices: str | tuple[int, ...] | None = None  # `"all"`, or device numbers, the primary's first
     # `"auto"`: times decide about ways; `"always"`: it is split; `"never"`: it is not.
@@ -53,7 +53,7 @@ class SetWords(NamedTuple):
 
 
 class LoopWords(NamedTuple):
-    """What the clauses of a construct say of its loop; what they say of its text is `parse.NestClauses`."""
+    """The clauses of a construct about its loop; `parse.NestClauses` has those about its text."""
 
     collapse: int = 1  # how many loops are one iteration space
     reductions: tuple[tuple[ReductionOperator, str], ...] = ()  # operators and names of the function

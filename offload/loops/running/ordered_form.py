@@ -70,7 +70,7 @@ class OrderedRun:
 
     @cached_property
     def _entry(self) -> Callable[[int, int], None]:
-        """What carries out the trips from one to before another."""
+        """The function that carries out the trips from one to before another."""
         form, address = self.form, self.address
         if form.entry:
             entry = ENTRY(form.entry)

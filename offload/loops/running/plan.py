@@ -1,4 +1,4 @@
-"""What is decided about a nest from the numbers of a call: its trips, checks of indices, layouts, dependences.
+"""The decisions about a nest from the numbers of a call: trips, checks of indices, layouts, dependences.
 
 The host carries out the scalar statements before a nest. So at a launch everything is a number, except the iterators
 and the elements of arrays. From these numbers follow the trips of each loop, the accesses that cannot leave their
@@ -85,7 +85,7 @@ class Outside(NamedTuple):
 
 
 class NestPlan(NamedTuple):
-    """What is decided about a nest."""
+    """The decisions about a nest."""
 
     typed: ir.Typed  # the function, or one that has the nest as another text
     nest: ir.Nest  # in this text

@@ -93,7 +93,7 @@ def apart_of(spec: Specialisation, numbers: Numbers) -> Apart:
 
 
 class Steady(NamedTuple):
-    """What has to hold for another call with the same numbers to lead to the same."""
+    """The conditions under which another call with the same numbers leads to the same blanks."""
 
     apart: Apart  # arrays share no memory
     versions: Mapping[str, int]  # the contents of arrays at the same addresses still have these

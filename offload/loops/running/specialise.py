@@ -50,7 +50,7 @@ _WEAK: Final[Mapping[type, ir.Type]] = {
 
 
 class Seen(NamedTuple):
-    """What the names from outside stood for when they were last looked at, and what belongs to that."""
+    """The values of outside names when the program last looked, and the functions made for these values."""
 
     outlook: Outlook  # tells whether the names stand for the same
     outside: tuple[object, ...]  # their values, as a key
@@ -294,7 +294,7 @@ class Specialisation:
 
     @property
     def parts(self) -> Parts:
-        """What the host carries out, as `host_parts` returns it."""
+        """The parts of the function that the host carries out, from `host_parts`."""
         if self._parts is None:
             self._parts = host_parts(self.typed)
         return self._parts

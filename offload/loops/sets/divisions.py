@@ -42,7 +42,7 @@ BlankT = TypeVar("BlankT")
 
 
 class Asked(NamedTuple):
-    """What devices need and write of a replica set, in its indices; None where that is nothing."""
+    """The boxes of a replica set that devices need and write, in its indices; None for nothing."""
 
     group: int  # the number of the set in the call
     needs: Needs | None  # where devices have to be current
@@ -83,7 +83,7 @@ class Taken(Generic[BlankT]):
 
     @property
     def blanks(self) -> tuple[BlankT, ...]:
-        """What is filled in, one a device; devices with one piece have one."""
+        """The blanks, one for each device; devices with one piece share one."""
         if not self._blanks:
             made: dict[int, BlankT] = {}
             for piece in self.way.pieces:

@@ -54,7 +54,7 @@ def filtered(typed: ir.Typed, nest: ir.Nest, launch: LaunchNumbers, weights: Seq
 
 
 class _Filter:
-    """What is decided on the way."""
+    """The state while a nest is divided."""
 
     def __init__(self, found: NestAccesses, originals: Mapping[int, int], weights: tuple[int, ...]) -> None:
         self.accesses = found  # of the nest, each with a number of its own

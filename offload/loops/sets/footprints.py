@@ -47,7 +47,7 @@ class Division:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What a divided nest needs of an array and writes of it; None where that is nothing."""
+    """The boxes of an array that a divided nest needs and writes; None for nothing."""
 
     needs: Needs | None  # where devices have to be current
     writes: Writes | None  # what they leave

@@ -47,7 +47,7 @@ Copies of the host's pageable memory are those of an H100.
 
 
 class Cost(NamedTuple):
-    """What a device has to do in a way."""
+    """The work of a device in a way."""
 
     nbytes: int  # that it reads and writes
     steps: int  # nodes of the text times iterations

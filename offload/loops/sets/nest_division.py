@@ -82,7 +82,7 @@ class Filtering:
 
     @property
     def division(self) -> Division:
-        """What `footprints` tells what devices read and write from; with `accesses`."""
+        """The division as `footprints` takes it, with `accesses`."""
         n_devices = len(self.blocks)
         if self.mode == "single":
             return single(self.accesses, n_devices)
@@ -113,7 +113,7 @@ class Filtering:
 
     @property
     def key(self) -> Hashable:
-        """What the text of the tested nest follows from, besides the nest itself."""
+        """The facts that the text of the tested nest follows from, besides the nest itself."""
         tests = [
             None
             if (demand := self.demand[point.number]) is None

@@ -29,7 +29,7 @@ _IN_ORDER: Final = "its iterations run in order"
 
 
 class NestPiece(NamedTuple):
-    """What a device carries out of a nest."""
+    """The part of a nest that a device carries out."""
 
     plan: NestPlan  # of its own, by its identity
     scalars: Mapping[str, Any]  # before the nest
@@ -48,7 +48,7 @@ class Way(NamedTuple):
 
 
 class Ways(NamedTuple):
-    """What can be done with a nest."""
+    """The ways to carry out a nest."""
 
     filtering: Filtering  # how the nest is divided
     why: str  # why these are the ways

@@ -26,7 +26,7 @@ SLICE_NS: Final = 1_000_000
 
 
 class _Words(ctypes.Structure):
-    """What Python and the thread have in common, as ``competitor.c`` has it."""
+    """The memory that Python and the thread share, as in ``competitor.c``."""
 
     _fields_ = (
         ("kernel", ctypes.c_void_p),
@@ -77,7 +77,7 @@ class Competitor:
 
     @property
     def whole_s(self) -> float | None:
-        """What all trips take, as those that are done tell; once it has ended. None: no trip is done."""
+        """The time of all trips, estimated from those that are done, once it has ended; None if none is."""
         words = self._words
         return words.ns * 1e-9 * words.trips / words.n_done if words.n_done else None
 

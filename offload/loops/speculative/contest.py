@@ -1,4 +1,4 @@
-"""Who wins a race between a device and the serial program on the host: a machine, events in, instructions out.
+"""The winner of a race between a device and the serial program on the host: a machine of events and instructions.
 
 The *device* runs the loop in parallel, with logs, on the arrays themselves; its result is good if it ends without a
 violation. The *host* runs it in order on private copies; its result is always good. The last instruction comes once:
@@ -44,7 +44,7 @@ _DELAY: Final = 0.05
 
 
 class RaceEvent(Enum):
-    """What has happened."""
+    """The events of a race."""
 
     DUE = auto()
     DEVICE_CLEAN = auto()
@@ -57,7 +57,7 @@ class RaceEvent(Enum):
 
 
 class Instruction(Enum):
-    """What is to be done, in this order."""
+    """The instructions, in the order in which they are given."""
 
     START_DEVICE = auto()
     START_HOST = auto()
@@ -159,7 +159,7 @@ class RaceStart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What earlier races of a loop tell."""
+    """The results of earlier races of a loop."""
 
     n_calls: int = 0  # those that came to a race, with such as the host ran alone
     n_races: int = 0  # those in which the device took part

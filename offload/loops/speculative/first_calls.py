@@ -1,4 +1,4 @@
-"""What a speculative loop remembers at first: what its profile says, be it the program's or that of the first call."""
+"""The first memory of a speculative loop: a profile, from the program or from the first call."""
 
 from __future__ import annotations
 

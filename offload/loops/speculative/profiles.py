@@ -1,4 +1,4 @@
-"""What runs in order say of a loop, as a profile; and whose profile it is."""
+"""Profiles: made from runs in order, and checked against a loop."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Remembered(NamedTuple):
 
 
 class VerdictBasis(NamedTuple):
-    """What follows from the numbers of a call."""
+    """The facts about a verdict that follow from the numbers of a call."""
 
     is_parallel: bool  # it is proved
     arrays: tuple[str, ...]  # those of whose contents a verdict follows

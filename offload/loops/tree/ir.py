@@ -67,7 +67,7 @@ class LoopArrayType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expression:
-    """What has a value and no effect. `type` is None until `types` has been there."""
+    """A node that has a value and no effect. `types` sets ``type``."""
 
     place: SourceLine
     type: Type | None = None  # None before types are inferred
@@ -195,7 +195,7 @@ class FunctionCall(Expression):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """What is carried out."""
+    """A node that is carried out."""
 
     place: SourceLine
 
@@ -257,7 +257,7 @@ class If(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopClauses:
-    """What ``omp.loop``, ``acc.loop`` or the construct say of a loop; `sizes` has those of ``gang=64`` and the like.
+    """The clauses of ``omp.loop``, ``acc.loop`` or the construct about a loop; `sizes` has those such as ``gang=64``.
 
     `level` is ``"gang"``, ``"worker"``, ``"vector"``, joined by ``" "`` where several fall on one loop, or ``""``.
     """
@@ -273,7 +273,7 @@ class LoopClauses:
 
 @dataclass(frozen=True, slots=True)
 class LoopReduction:
-    """What a ``reduction`` clause says of one item."""
+    """One item of a ``reduction`` clause."""
 
     operator: ReductionOperator
     name: str

@@ -36,7 +36,7 @@ _OPERATORS: Final[dict[type[ast.operator], ir.ReductionOperator]] = {
 
 @dataclass(frozen=True, slots=True)
 class UpdateTerm:
-    """What a variable is combined with."""
+    """A value that a variable is combined with."""
 
     node: ast.expr
     is_taken_away: bool = False  # it is subtracted

@@ -317,7 +317,7 @@ def final_pass(typed: Typed, log: Logged, storage: str) -> Watched:
 
 
 class _Pass:
-    """What `flagged` asks for, of the pass."""
+    """The writer of the pass, as `flagged` needs it."""
 
     def __init__(self, typed: Typed, place: ir.SourceLine) -> None:
         self.make = Maker(place)

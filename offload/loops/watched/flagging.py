@@ -30,7 +30,7 @@ TWO_WRITERS, WRITER_AND_READER, OUTSIDE, FUEL = 1, 2, 3, 4
 
 
 class Writer(Protocol):
-    """What writes a nest that has a flag."""
+    """A writer of a nest that has a flag."""
 
     make: Maker
     flag: str  # the name of its array

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Needed(NamedTuple):
-    """What a log needs."""
+    """The needs of a log."""
 
     nest: Nest  # the nest; each access has a number of its own
     originals: Mapping[int, int]  # which number it had before
