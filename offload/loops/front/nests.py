@@ -1,7 +1,5 @@
 """Nests, and the scalar statements around them: what the host does, what an iteration does, and what passes between.
 
-Theory of operation
--------------------
 The associated loops become axes, whose bounds the host evaluates. The body is lowered with the nest's reductions in
 force. Then `flow` goes through an iteration: what it reads without having assigned it comes from before the loop, or
 breaks a rule. That is done before anything sinks to the head of the iteration (`sinking`): what has sunk is assigned

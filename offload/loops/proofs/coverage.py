@@ -1,7 +1,5 @@
 """Does a nest write every element of an array, so that nobody asks what was there before? Decides for ``map(from:)``.
 
-Theory of operation
--------------------
 The plain case alone: a store that is carried out at every point of its box, each of whose indices runs through its
 dimension by itself: one variable with coefficient 1 or -1, no variable in two of them, as many values as elements.
 Consecutive integers in ``[-extent, extent)`` are all elements if they are as many, wherever negative ones begin.

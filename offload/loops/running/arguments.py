@@ -1,7 +1,5 @@
 """The arguments and results of a run of a nest.
 
-Theory of operation
--------------------
 A `Blank` is what all runs for the same numbers have in common: the structure of arguments with all that follows from
 those numbers, and a list of what is to be filled in, which is addresses and the floats that nothing was decided from.
 So a call that has been made before, on whatever arrays, copies one block of memory and writes a few words. The report

@@ -1,7 +1,5 @@
 """How one nest is divided over devices at a launch: what `filter` has decided, and what follows from it.
 
-Theory of operation
--------------------
 The launcher asks for little: which trips a device goes through, whether the nest runs as it is or with tests
 (`guarded`), the numbers of these tests on a device (`fields`), and what `footprints` has to know (`division`). The text
 of the tested nest is one for all devices, and for all launches of one `key`. `report` is for `explain`.

@@ -1,7 +1,5 @@
 """Calls of loops that are only probably parallel: what is decided, from what is known.
 
-Theory of operation
--------------------
 All of this is the body of the task: it waits for its stream. A loop that runs in order does so on the host, on copies
 of the device's arrays, which are sent back. Only a loop that a verdict has let through is ordinary device work.
 `_SpeculativeCall.decided` has the order in which a call is decided.

@@ -1,7 +1,5 @@
 """Index slices: indices written anew, so that they can be had before the statement that they stand in.
 
-Theory of operation
--------------------
 What a test of ownership needs before its write is made of the parallel iterators, of numbers of the launch, of
 variables of inner loops and of elements that the nest does not write. Scalars that are assigned from such are seen
 through. The head of the iteration is passed on every path, the statement itself is not: so an element that may be

@@ -1,7 +1,5 @@
 """The address slice of a nest with a log: what says which elements iterations touch, and changes none of them.
 
-Theory of operation
--------------------
 Where indices, branches and bounds follow from nothing that the loop writes, a log can be filled before the loop runs.
 What is left of the nest is its control flow, the steps of the log, and what these need: scalars, and elements of arrays
 that an iteration has for itself. All other stores, atomic steps and reductions are gone, and loops that are empty then.
