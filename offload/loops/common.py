@@ -1,4 +1,4 @@
-"""What all loop constructs have in common: the clauses that speak of the loop, and the program of a function.
+"""The common part of all loop constructs: the clauses about the loop, and the program of a function.
 
 A loop function is a target function, or a task function, whose body is a `offload.loops.launch.Launcher`: it finds out
 where it runs, and starts the loop there. Everything else about a call, which is dependences, deferring, devices,

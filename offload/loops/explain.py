@@ -1,4 +1,4 @@
-"""What `explain` returns: all that is decided about a loop for certain arguments, as text and as plain values."""
+"""The report of `explain`: all decisions about a loop for certain arguments, as text and as plain values."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from offload.loops.running.cuda_runs import shaped
 from offload.loops.running.looks import Looks
 from offload.loops.running.plan import numbers_of, ranged
 from offload.loops.running.preparation import described
-from offload.loops.speculative.explain_speculation import seen_by, speculation_of
+from offload.loops.speculative.attempts import Memory
 from offload.loops.tree.uses import numbered
+from offload.loops.watched.inspecting import can_be_inspected
+from offload.loops.watched.needs import needed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -112,9 +114,9 @@ def explained(
             "nests": [_nest(spec, number, plan, numbers, device) for number, plan in enumerate(plans)],
             "arrays": arrays,
             "filter": _filter(spec, values, spread),
-            "speculation": speculation_of(spec, numbers, plans, is_on_host=device is None),
+            "speculation": _speculation(spec, numbers, plans, is_on_host=device is None),
             "cache": list(program.words.cache),
-            "notes": [*spec.typed.notes, *_left(plans), *seen_by(spec)],
+            "notes": [*spec.typed.notes, *_left(plans), *_seen_by(spec)],
         }
     )
 
@@ -198,7 +200,8 @@ def _loops(plan: NestPlan, levels: Levels | None, grid: Grid | None) -> Iterator
     said = plan.nest.clauses
     is_ordered = plan.variant.is_ordered
     team = None if levels is None else levels.team
-    tile_is_left = grid is not None and not is_ordered and bool(said.tile) and not _is_block(said.tile, grid)
+    has_tile = grid is not None and not is_ordered and bool(said.tile)
+    tile_is_left = has_tile and grid is not None and grid.threads[: len(said.tile)] != said.tile[::-1]
     for number, axis in enumerate(plan.nest.axes):
         yield {
             "line": axis.place.line,
@@ -225,10 +228,6 @@ def _loops(plan: NestPlan, levels: Levels | None, grid: Grid | None) -> Iterator
             "runs": _SHARED[shared[number]] if number in shared else "in order",
             "why": "" if levels is None else levels.whys.get(number, ""),
         }
-
-
-def _is_block(tile: tuple[int, ...], grid: Grid) -> bool:
-    return grid.threads[: len(tile)] == tile[::-1]
 
 
 def _filter_text(facts: Mapping[str, Any]) -> Iterator[str]:
@@ -280,3 +279,33 @@ def _bounds(spec: Specialisation, plans: tuple[NestPlan, ...], array: str) -> st
             if access.array == array and found is not None:
                 worst = max(worst, 2 if found.mode == "check" else _BOUNDS.index(found.category))
     return "off" if worst == 2 and not spec.program.words.bounds else _BOUNDS[worst]
+
+
+def _speculation(
+    spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, ...], *, is_on_host: bool
+) -> dict[str, Any]:
+    """Return what is tried first in a call: how, with which arrays logged; and where the latest one has run."""
+    words = spec.program.words
+    memory: Memory = spec.speculation or Memory()
+    mode, logged = "off", list[str]()
+    verdicts = {plan.verdict.verdict for plan in plans}
+    if words.speculate is not None and verdicts != {"parallel"}:
+        mode = "sequential"
+        is_known = memory.is_sequential and words.speculate != "always"
+        if len(plans) == 1 and "sequential" not in verdicts and not is_known and not is_on_host:
+            (plan,) = plans
+            launch = numbers.launch()
+            of = needed(spec.typed, plan.nest, launch, plan.verdict.unknown)
+            is_inspected = words.speculate != "always" and can_be_inspected(plan.nest, of.written, launch.scalars)
+            mode = "inspector" if is_inspected else "log"
+            at = numbered(of.nest)
+            logged = list(dict.fromkeys(at[one].array for one in sorted(of.loads | of.stores)))
+    return {"mode": mode, "logged": logged, "last": memory.last}
+
+
+def _seen_by(spec: Specialisation) -> Iterator[str]:
+    """Yield a note of how much of a loop its first call has profiled."""
+    memory: Memory | None = spec.speculation
+    if memory is not None and memory.seen is not None:
+        n, n_in_all = memory.seen
+        yield f"the first call has profiled {n:,} of {n_in_all:,} iterations"

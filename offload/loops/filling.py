@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class CallPattern:
-    """What tells calls with as many arguments that have the name of this one, for most that have."""
+    """A quick test whether a call has the name of this one, if the types of its arrays are the same objects."""
 
     __slots__ = ("_parts",)
 
@@ -48,31 +48,19 @@ def _part(value: Any) -> tuple[type, bool, Any]:
 
 
 class Filler:
-    """Fills the structure of arguments with addresses and floats.
-
-    Parameters
-    ----------
-    arrays : sequence of (int, int)
-        Positions, and the bytes of which addresses have to be multiples.
-    pairs : sequence of (int, int, int, int, int, int)
-        Arrays, by their numbers among those, that must not share memory, and where their first and last bytes lie.
-    pointers : sequence of (int, int)
-        Slots, and the numbers of the arrays.
-    floats : sequence of (int, int, callable)
-        Where in the structure, the position, and what packs it.
-    looked_at : sequence of int
-        Numbers of arrays of whose addresses ``holds`` is asked.
-    """
+    """Fills the structure of arguments with addresses and floats."""
 
     __slots__ = ("_arrays", "_floats", "_looked_at", "_pairs", "_pointers")
 
     def __init__(
         self,
-        arrays: Sequence[tuple[int, int]],
+        arrays: Sequence[tuple[int, int]],  # positions, and the alignment of each address in bytes
+        # numbers of two arrays that must not share memory, each with its first and last byte
         pairs: Sequence[tuple[int, int, int, int, int, int]],
-        pointers: Sequence[tuple[int, int]],
+        pointers: Sequence[tuple[int, int]],  # slots, and numbers of arrays
+        # offset in the structure, position, and the function that packs the value
         floats: Sequence[tuple[int, int, Any]],
-        looked_at: Sequence[int],
+        looked_at: Sequence[int],  # numbers of the arrays whose addresses ``holds`` is asked about
     ) -> None:
         self._arrays, self._pairs, self._pointers = tuple(arrays), tuple(pairs), tuple(pointers)
         self._floats, self._looked_at = tuple(floats), tuple(looked_at)

@@ -50,7 +50,7 @@ class DeviceLoop(LoopFunction, TargetFunction):
 
     @property
     def _sets(self) -> SetWords:
-        """What the clauses say of several devices."""
+        """The clauses about several devices."""
         sets: SetWords = self._clauses.sets
         return sets
 

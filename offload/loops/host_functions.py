@@ -99,7 +99,7 @@ def _copied(value: Any) -> Any:
 
 
 class _HostLoopRecipe(Recipe):
-    """What the tasks of a loop on the host's threads are made of."""
+    """The recipe for tasks of a loop on the host's threads."""
 
     __slots__ = ("values",)
 

@@ -1,14 +1,9 @@
-"""Calls of loops, where they are to run: on the host's threads, or on the stream of a device task.
+"""Start the loops of a call: on the host's threads, or on the stream of a device task.
 
-Theory of operation
--------------------
-A `Launcher` is the body of a loop function's task. On the host it runs the nests one after another, and returns. In a
-device task it enqueues them on the task's stream and leaves with the task what looks at the outcome when the stream has
-passed them (`DeviceTask.findings`): the results, and what a kernel has found wrong. So nobody waits, and the error is
-the task's own. In another construct's target body (`launch_in_body`) results are written to device arrays in the order
-of the stream, and only errors are left with the task.
-
-What is decided before, from the numbers of the call, is `offload.loops.running.plan`'s.
+A `Launcher` is the body of a loop function's task. On the host it runs the nests and returns. In a device task it
+enqueues them, and the task's `DeviceTask.findings` later get the results and the failures. So nobody waits, and the
+error is the task's. In another construct's target body (`launch_in_body`) results go to device arrays in the order of
+the stream, and only errors stay with the task. `offload.loops.running.plan` decides from the numbers of a call.
 """
 
 from __future__ import annotations
@@ -22,10 +17,9 @@ from offload.arrays.items import is_device_array, label
 from offload.errors import ClauseError, UsageError
 from offload.loops.running.arguments import NestRun, on_host
 from offload.loops.running.cuda_runs import ON_CUDA, CudaRun, shaped
-from offload.loops.running.first_values import with_first_values
-from offload.loops.running.looks import Looks, change
+from offload.loops.running.looks import Looks, after, change
 from offload.loops.running.plan import form_of, numbers_of, plans_of, ranged
-from offload.loops.running.preparation import described, prepared
+from offload.loops.running.preparation import described, prepared, view_at
 from offload.loops.running.runs import NestForm
 from offload.loops.running.where import ALONE, ON_HOST, kernels_of, n_threads_of
 from offload.loops.settled_calls import keep_settled
@@ -58,14 +52,7 @@ class FinishedRun(Protocol):
 
 
 class Launcher:
-    """The body of a loop function's task.
-
-    Parameters
-    ----------
-    program : LoopProgram
-    is_alone : bool
-        On the host, one thread runs the loop.
-    """
+    """The body of a loop function's task."""
 
     __slots__ = (
         "__wrapped__",
@@ -83,26 +70,18 @@ class Launcher:
 
     def __init__(self, program: LoopProgram, *, is_alone: bool = False) -> None:
         self.__wrapped__ = program.function  # by which a graph looks at what a body reaches
-        self.program = program
-        self._is_alone = is_alone
+        self.program = program  # the function, with its clauses
+        self._is_alone = is_alone  # on the host, one thread runs the loop
         # Of the arguments, where they were known at the call: their types, and what is left to fill in.
         self.specialisation: Specialisation | None = None
-        self.settled: SettledCall | None = None
+        self.settled: SettledCall | None = None  # found by the call's name: only addresses and floats are left
         self.values: dict[str, Any] | None = None  # the arguments by name, if they are those of the one task that runs
         self.is_mapped = False  # whether the binding of the call says what the loop writes to
         # called before the first kernel is enqueued, when all is prepared; not in a settled call
         self.starts: Callable[[], None] | None = None
 
     def look(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Look at the arguments; raise what is wrong with them.
-
-        Raises
-        ------
-        LoopError
-            They are of wrong types.
-        ClauseError
-            The loop writes to a host array that is read-only.
-        """
+        """Look at the arguments: `LoopError` for wrong types, `ClauseError` if the loop writes to a read-only array."""
         values = self.program.bound(args, kwargs)
         self.specialisation = self.program.specialise(values)
         check_writeable(self.specialisation, values)
@@ -117,23 +96,27 @@ class Launcher:
         values = self.program.bound(args, kwargs) if self.values is None else self.values
         spec = self.specialisation or self.program.specialise(values)
         if not is_on_device:
-            return run_on_host(spec, values, is_alone=self._is_alone)
+            return self._on_host(spec, values)
         if not self.is_mapped:
             change(task, [values[name] for name in spec.changed])
+        self._on_device(spec, values, task, args)
+        return None
+
+    def _on_host(self, spec: Specialisation, values: Mapping[str, Any]) -> Any:
+        """Run the loop on the host's arrays, and return what the function returns."""
+        return run_on_host(spec, values, is_alone=self._is_alone)
+
+    def _on_device(
+        self, spec: Specialisation, values: Mapping[str, Any], task: DeviceTask, args: tuple[Any, ...]
+    ) -> None:
+        """Enqueue the loop, and leave with the task what looks at its outcome."""
         runs = enqueue(spec, values, task, args, starts=self.starts)
         if runs or spec.typed.function.returns:
             task.leave(lambda _: outcome_of(spec, runs))
-        return None
 
 
 def launcher_for(program: LoopProgram, args: tuple[Any, ...], kind: type[Launcher] = Launcher) -> Launcher:
-    """Return the body of a task that is given scalars and device arrays; calls that were made before share one.
-
-    Raises
-    ------
-    LoopError
-        The arguments are of wrong types.
-    """
+    """Return the body of a task with scalars and device arrays; equal calls share one. `LoopError`: wrong types."""
     settled: SettledCall | None = program.settled(args)
     if settled is not None and settled.launcher is not None:
         return settled.launcher  # type: ignore[no-any-return]  # it is one
@@ -149,14 +132,8 @@ def launcher_for(program: LoopProgram, args: tuple[Any, ...], kind: type[Launche
 def launch_in_body(program: LoopProgram, args: tuple[Any, ...], kwargs: Mapping[str, Any], task: Any) -> Any:
     """Start a loop in a target body: on a device in the order of the body's stream, on the host at once.
 
-    Returns
-    -------
-    Device arrays without dimensions for what the function returns, on the host NumPy's scalars.
-
-    Raises
-    ------
-    UsageError
-        A host array, in a body on a device.
+    Return the scalars of the function as device arrays without dimensions, or on the host as NumPy scalars. Raises
+    `UsageError` for a host array in a body on a device.
     """
     if not kwargs and task.place is not None and not program.is_speculative:
         settled = program.settled(args)
@@ -202,6 +179,34 @@ def _refuse_host_arrays(program: LoopProgram, values: Mapping[str, Any]) -> None
 
 
 # -- where a loop runs -------------------------------------------------------------------------------
+
+
+def with_first_values(
+    spec: Specialisation, values: Mapping[str, Any], task: DeviceTask | None = None
+) -> Mapping[str, Any]:
+    """Return the arguments of a call, with copies of `firstprivate` arrays that the loop may change.
+
+    Each iteration copies the argument when it begins. Where the argument shares memory with an array that the loop
+    writes, it would find other values than at the call. In a device task copies are made on its stream.
+    """
+    first = [name for name, word in spec.own.items() if word == "firstprivate"]
+    if not first:
+        return values
+    device = None if task is None else task.place.device
+    views = {name: view_at(device, values[name]) for name in {*first, *spec.changed}}
+    shared = [name for name in first if any(views[name].may_share(views[other]) for other in spec.changed)]
+    return {**values, **{name: _copy_of(values[name], task) for name in shared}}
+
+
+def _copy_of(array: Any, task: DeviceTask | None) -> Any:
+    if task is None:
+        return array.copy()
+    device: Any = task.place.device
+    stream: Any = task.lane.stream  # type: ignore[union-attr]  # the body has one
+    copy = device.alloc(array.shape, array.dtype, stream)
+    device.copy(copy, array, stream)  # between arrays of one device, which needs no thread
+    task.leave(partial(after, copy))
+    return copy
 
 
 def run_on_host(spec: Specialisation, values: Mapping[str, Any], *, is_alone: bool = False) -> Any:

@@ -1,4 +1,4 @@
-"""What a loop's target task maps for arrays in no clause: what the loop does with them says it.
+"""The implicit maps of a loop's target task: the loop's use of an array decides its map type.
 
 An array that the loop only reads is ``to``, one of which it provably writes every element and reads none is ``from``,
 others are ``tofrom``. Views of one storage are mapped alike. Where they overlap in part, which no construct may map,
@@ -32,14 +32,9 @@ if TYPE_CHECKING:
 
 
 def map_found(program: LoopProgram, binding: Binding) -> Specialisation:
-    """Enter in the binding of a call how arrays in no clause are mapped; return the loop with its types.
+    """Enter in a call's binding how arrays in no clause are mapped; return the loop with its types.
 
-    Raises
-    ------
-    LoopError
-        What is wrong with arguments of such types.
-    ClauseError
-        The loop writes to an array that cannot be written.
+    Raises `LoopError` for arguments of wrong types, and `ClauseError` if the loop writes to a read-only array.
     """
     given = list(binding.args)
     named = dict(binding.kwargs)
@@ -105,7 +100,7 @@ class _Group(NamedTuple):
     """Arrays that overlap, be it by way of others, and the section in which each of them has a place."""
 
     names: list[str]
-    held: Section
+    held: Section  # contains all of them
 
 
 def _groups(arrays: Mapping[str, np.ndarray[Any, Any]]) -> list[_Group]:
@@ -190,12 +185,9 @@ def map_types(spec: Specialisation, values: Mapping[str, Any], *, is_call: bool 
 def _overwritten(
     spec: Specialisation, values: Mapping[str, Any], *, checks: bool
 ) -> tuple[Numbers | None, frozenset[str]]:
-    """Return the arrays of which the loop provably writes every element and reads none, and from which numbers.
+    """Return the numbers, and the arrays of which the loop provably writes every element and reads none.
 
-    Raises
-    ------
-    LoopError
-        Iterations provably depend on each other.
+    Raises `LoopError` if iterations provably depend on each other.
     """
     nothing: tuple[None, frozenset[str]] = None, frozenset()
     if any(is_device_array(value) for value in values.values()):
@@ -215,5 +207,5 @@ def _overwritten(
 class _Kept(NamedTuple):
     """Map types, for arrays that share no memory."""
 
-    apart: Apart
-    types: dict[str, MapType]
+    apart: Apart  # the types hold while arrays share no memory
+    types: dict[str, MapType]  # of arrays in no clause, by name

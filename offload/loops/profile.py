@@ -53,8 +53,6 @@ def profile_dependences(fn: Any, *inputs: Any) -> DependenceProfile:
     >>> omp.profile_dependences(scatter, (np.array([2, 0, 2]), np.zeros(3))).verdict
     'sequential'
     """
-    from offload.loops.speculative.profile_inputs import (
-        profile_inputs,  # what parses is imported when there is a loop to parse
-    )
+    from offload.loops.speculative.profiles import profile_inputs  # what parses is imported when there is a loop
 
     return profile_inputs(fn._program if isinstance(fn, LoopFunction) else fn, inputs)  # noqa: SLF001  # its program

@@ -1,21 +1,12 @@
-"""A loop on the devices of a set: one device task on the first of them, the primary.
+"""A loop on the devices of a set: one device task on the first device, the primary.
 
-Theory of operation
--------------------
-A call has its arrays on every device, as entries of replica sets (`offload.data.replicas`). What the nests need where,
-and what they write, is known before anything is enqueued (`offload.loops.sets.divisions`). Then the primary's lane
-*forks* to a lane of each other device; for each nest, copies of what devices miss are put on the lanes of those who
-miss it; a lane goes on when its own copies and those that others make out of its device are done, since its kernel may
-overwrite what a neighbour still has to fetch; kernels; and the primary's lane *joins* the others. So whoever follows
-the task follows all of it, and a time loop never visits the host.
+The arrays of a call are on every device, as entries of replica sets (`offload.data.replicas`). `sets.divisions` knows
+what each nest reads and writes before anything is enqueued. The primary's lane *forks* to a lane of each other device.
+For each nest, missing data is copied on the lanes of the devices that miss it; then kernels run; then the primary's
+lane *joins* the others. So a task that follows this one follows all of it, and the host waits for nothing.
 
-What the table says after that holds when the lanes have got there, and what else is enqueued follows them. It is
-changed under the hold of the locks under which the copies are enqueued: between the two nobody may find the state
-before.
-
-A way that one device carries out alone forks to nobody; it may receive.
-
-Errors that a kernel finds are the task's, and name the device. What a failed launch has enqueued stands in the ledgers.
+The table of replicas changes under the locks that are held while the copies are enqueued. A failed launch stays in the
+ledgers. Errors of kernels are the task's, and name the device.
 """
 
 from __future__ import annotations
@@ -33,8 +24,9 @@ from offload.errors import ClauseError
 from offload.loops.launch import Launcher, outcome
 from offload.loops.running.looks import Looks
 from offload.loops.running.verdicts import observe_each
+from offload.loops.running.where import where_on
 from offload.loops.sets.divisions import MODES, Lie
-from offload.loops.sets.set_kinds import kind_of, on_devices
+from offload.loops.sets.set_kinds import joint_run, on_devices
 from offload.runtime.current import here
 
 if TYPE_CHECKING:
@@ -65,16 +57,7 @@ class Replicated(NamedTuple):
 
 
 class SetLauncher(Launcher):
-    """The body of a loop function's task where that is on several devices.
-
-    Parameters
-    ----------
-    one : Launcher
-        The body that it would have on one device.
-    words : SetWords
-    places : tuple of DevicePlace
-        The primary's first.
-    """
+    """The body of a loop function's task on several devices; ``one`` is the body that it would have on one device."""
 
     __slots__ = ("_places", "_settled", "_words")
 
@@ -82,8 +65,9 @@ class SetLauncher(Launcher):
         super().__init__(one.program)
         self.specialisation = one.specialisation
         self.is_mapped = True  # what is written is noted where it is said who has it
-        self._words = words
-        self._places = places
+        self._words = words  # the clauses about devices
+        self._places = places  # the primary's first
+        # what `settle` keeps; None if the call was not the first device's alone
         self._settled: tuple[Any, ...] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -131,14 +115,14 @@ class _JointCall:
         words: SetWords,
     ) -> None:
         self.spec, self.values, self.task, self.words = spec, values, task, words
-        self.places = tuple(places)
+        self.places = tuple(places)  # the primary's first
         self.lane: Lane = task.lane  # type: ignore[assignment]  # the body has one
         self.arrays: Sequence[Mapping[str, Any]] = [
             {name: arrays[name].arrays[number] for name in spec.given if name in arrays}
             for number in range(len(places))
         ]
-        self.sets: list[ReplicaSet] = []
-        self.lies: dict[str, Lie] = {}
+        self.sets: list[ReplicaSet] = []  # those in which arguments lie
+        self.lies: dict[str, Lie] = {}  # where arguments lie in them
         for name, array in arrays.items():
             if array.replicas is not None:
                 if array.replicas not in self.sets:
@@ -147,7 +131,7 @@ class _JointCall:
                 self.lies[name] = Lie(
                     group, array.replicas.layout, array.address, array.host, self.order_in(array.replicas)
                 )
-        self.key = tuple([(name, lie.key) for name, lie in self.lies.items()])
+        self.key = tuple([(name, lie.key) for name, lie in self.lies.items()])  # stands for all of `lies`
 
     @property
     def device(self) -> Any:
@@ -173,23 +157,23 @@ class _JointCall:
         """
         began_s = time.perf_counter()
         spec, task, device = self.spec, self.task, self.device
-        kind = kind_of(device, spec)
+        where: Any = where_on(device, spec.program)
         divided = on_devices(spec, self.values, device, len(self.places))
-        looks = _SetLooks(kind.looks(spec, self.values, task), self)
+        looks = _SetLooks(where.looks(spec, self.values, task), self)
         nests = divided.nests(looks)
         chooser = divided.chooser(self.words.filter, tuple([place.device.space for place in self.places]))
         with spec.lock:
             mode, is_timed = chooser.next()
         taken = [self._taken(nest, mode) for nest in nests]
         if spec.program.words.checks:
-            self._observe(divided, looks, kind)
+            self._observe(divided, looks, where)
         if self.words.filter == "always":
             self._refuse(nests)
         ways = [one.way for one, _ in taken]
         is_alone = not (self.words.is_eager or spec.program.words.checks) and all(
             way.devices in ((0,), ()) for way in ways
         )
-        runs = [] if is_alone else [kind.run(self, one) for one, _ in taken]
+        runs = [] if is_alone else [joint_run(self, one, where) for one, _ in taken]
         chooser.latest = min((way.mode for way in ways), key=MODES.index, default="single")
         numbers = sorted({0}.union(*[way.devices for way in ways]))
         task.device_nums = tuple([self.places[number].device.number for number in numbers])
@@ -351,7 +335,7 @@ class _JointCall:
         table = self.sets[lie.group].table
         return table.is_current(lie.order[0], table.space)
 
-    def _observe(self, divided: Divided[Any], looks: Looks, kind: Any) -> None:
+    def _observe(self, divided: Divided[Any], looks: Looks, where: Any) -> None:
         """Run nests whose iterations are to be observed, on copies of what the primary has when it has all."""
         plans = divided.plans(looks)
         if not any(plan.observed for plan in plans):
@@ -361,7 +345,7 @@ class _JointCall:
                 receive(replicas, self.order_in(replicas)[0], replicas.table.space, self.lane)
         self.lane.stream.synchronize()
         arrays = {name: self.values[name] for name in self.spec.given}
-        observe_each(self.spec, plans, divided.numbers, arrays, self.task, kind.on_host)
+        observe_each(self.spec, plans, divided.numbers, arrays, self.task, where.on_host)
 
     # -- what comes of it ----------------------------------------------------------------------------
 

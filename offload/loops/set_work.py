@@ -1,4 +1,4 @@
-"""What a loop's target task does on the devices of a set: maps, runs, unmaps, on each of them.
+"""The work of a loop's target task on the devices of a set: map, run and unmap on each of them.
 
 `offload.data.sets` maps for all constructs with ``devices=``. The body is given `Replicated`
 arrays.

@@ -1,16 +1,10 @@
-"""Calls on CUDA that have been made before: one look-up finds all, and what is left are addresses and floats.
+"""Repeated calls on CUDA: one look-up finds everything but addresses and floats.
 
-Theory of operation
--------------------
-A call by position is named by the types of its arguments, the shapes and strides of its arrays, and the values of its
-scalars other than floats. If nothing is decided from floats, a nest without memory of its own follows from these: its
-kernel, the shape of its launch, and the structure of arguments but for addresses and floats. All of this is kept under
-that name (`SettledCall`), together with the values that the function's names from outside have. A call that finds it
-needs neither the function's types nor its numbers. Each launch checks where the arrays lie. If they share memory, are
-not aligned or are of another device, nothing has been done, and the call goes the other way.
-
-Decisions that follow from elements hold for arrays at the same addresses as long as their contents have the same
-versions (`offload.data.versions`).
+A call by position is named by the types of its arguments, the shapes and strides of its arrays, and its scalars other
+than floats. If no decision follows from floats, this name fixes the kernel, the launch and the structure of arguments.
+A `SettledCall` keeps them. Each launch checks the addresses: if arrays share memory, are unaligned or belong to another
+device, nothing has been done, and the call goes the ordinary way. Decisions that follow from elements hold for arrays
+at the same addresses while their contents have the same versions (`offload.data.versions`).
 """
 
 from __future__ import annotations
@@ -38,40 +32,27 @@ _MOST_TURNS: Final = 16
 
 
 class SettledCall:
-    """A call of which only addresses and floats are left to be filled in, by the positions of arguments.
-
-    Parameters
-    ----------
-    spec : Specialisation
-        It decides nothing from floats.
-    args : tuple
-        Of a call of that name, by position.
-    blank : CudaBlank
-        Of its only nest, whose runs have no memory of their own.
-    steady : Steady
-        What has to hold of arrays like these.
-    verdict : Remembered, optional
-        Why a speculative loop may run so. What it follows from is among what has to hold.
-    """
+    """A call of which only addresses and floats are left to be filled in, by the positions of arguments."""
 
     __slots__ = ("_changed", "_filler", "_looked_at", "_versions", "blank", "launcher", "pattern", "spec", "verdict")
 
     def __init__(
         self,
-        spec: Specialisation,
-        args: tuple[Any, ...],
-        blank: CudaBlank,
-        steady: Steady,
-        verdict: Remembered | None = None,
+        spec: Specialisation,  # decides nothing from floats
+        args: tuple[Any, ...],  # of a call of that name, by position
+        blank: CudaBlank,  # of its only nest, whose runs have no memory of their own
+        steady: Steady,  # what has to hold of arrays like these
+        verdict: Remembered | None = None,  # why a speculative loop may run so; ``steady`` has what it follows from
     ) -> None:
         self.spec, self.verdict = spec, verdict
         self.blank = blank
         self.launcher: Any = None  # the body of tasks that are given arrays like these, if there has been one
-        self.pattern = CallPattern(args)
+        self.pattern = CallPattern(args)  # tells calls like this one
         apart = steady.apart
         at = {name: position for position, name in enumerate(spec.program.parameters)}
         order = {name: number for number, name in enumerate(spec.given)}
         assert [name for name, _ in apart.sizes] == list(spec.given)  # as the pairs and pointers count them
+        # fills in addresses and floats
         self._filler = Filler(
             [(at[name], nbytes) for name, nbytes in apart.sizes],
             [(order[one], a, b, order[other], c, d) for one, a, b, other, c, d in apart.pairs],
@@ -79,7 +60,7 @@ class SettledCall:
             [(offset, at[name], pack_into) for offset, name, pack_into in blank.floats],
             [order[name] for name in steady.versions],
         )
-        self._changed = tuple([at[name] for name in spec.changed])
+        self._changed = tuple([at[name] for name in spec.changed])  # positions of arrays that the loop writes
         self._looked_at = tuple([(name, at[name]) for name in steady.versions])  # arrays whose contents decide
         # their versions, by their addresses: several sets of arrays may take turns
         self._versions: Memo[tuple[int, ...], tuple[int, ...]] = Memo(_MOST_TURNS)
@@ -139,16 +120,7 @@ def keep_settled(
 ) -> None:
     """Keep what calls like this one find, in place of the oldest if there are many.
 
-    Parameters
-    ----------
-    spec : Specialisation
-        It decides nothing from floats.
-    args : tuple
-        By position.
-    blank, steady, verdict
-        As for `SettledCall`.
-    addresses : mapping of str to int
-        Of the arrays.
+    The arguments are those of `SettledCall`, and the addresses of the arrays by name.
     """
     name = name_of(args)
     if name is None:

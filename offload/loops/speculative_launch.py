@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.arrays.items import SCALARS, array_section
-from offload.loops.launch import Launcher, check_writeable, enqueue, outcome, outcome_of, run_on_host
-from offload.loops.running.first_values import with_first_values
-from offload.loops.running.looks import change
+from offload.loops.launch import Launcher, check_writeable, enqueue, outcome, outcome_of, run_on_host, with_first_values
 from offload.loops.running.ordered_runs import run_in_order
 from offload.loops.running.plan import numbers_of, plans_of
 from offload.loops.running.preparation import described
@@ -23,7 +21,6 @@ from offload.loops.speculative.attempts import history_of
 from offload.loops.speculative.host_work import SpeculativeWork, on_own_arrays, stayed
 from offload.loops.speculative.speculation import PLAIN, decided
 from offload.loops.speculative.verdict_memory import Remembered
-from offload.runtime.current import here
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +28,7 @@ if TYPE_CHECKING:
     from offload.loops.running.memo import CallRecord
     from offload.loops.running.specialise import LoopProgram, Specialisation
     from offload.loops.speculative.attempts import Memory
+    from offload.runtime.launch import DeviceTask
     from offload.runtime.place import DevicePlace
 
 
@@ -48,19 +46,20 @@ class SpeculativeLauncher(Launcher):
         super().__init__(program, is_alone=is_alone)
         self.is_first = False  # it was profiled when its task began
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        task: Any = here().task
-        is_on_device = task is not None and task.place is not None
-        if is_on_device and not kwargs and self.values is None:
-            settled = self.settled or self.program.settled(args)
-            if settled is not None and settled.start(args, task, changes=not self.is_mapped):
-                return None
-        values = self.program.bound(args, kwargs) if self.values is None else self.values
-        spec = self.specialisation or self.program.specialise(values)
-        if not is_on_device:
-            return _on_host(spec, values)
-        if not self.is_mapped:
-            change(task, [values[name] for name in spec.changed])
+    def _on_host(self, spec: Specialisation, values: Mapping[str, Any]) -> Any:
+        """Run the loop on the host's arrays, in parallel if that is proved, and return what the function returns."""
+        check_writeable(spec, values)
+        given = with_first_values(spec, values)
+        plans = plans_of(spec, numbers_of(spec, given, partial(described, None)))
+        if all(plan.verdict.verdict == "parallel" for plan in plans):
+            return run_on_host(spec, values)
+        results = run_in_order(spec, given)
+        return outcome(spec, results) if spec.typed.function.returns else None
+
+    def _on_device(
+        self, spec: Specialisation, values: Mapping[str, Any], task: DeviceTask, args: tuple[Any, ...]
+    ) -> None:
+        """Decide about the loop, and carry it out or enqueue it."""
         is_own = any(isinstance(values[name], np.ndarray) for name in spec.given)
         carry_out = on_own_arrays if is_own else decided
         found = carry_out(spec, values, task, is_first=self.is_first)
@@ -72,18 +71,6 @@ class SpeculativeLauncher(Launcher):
                 task.leave(lambda _: outcome_of(spec, runs))
         elif spec.typed.function.returns:
             task.leave(lambda _: outcome(spec, found))
-        return None
-
-
-def _on_host(spec: Specialisation, values: Mapping[str, Any]) -> Any:
-    """Run the nests on the host's arrays, in parallel where that is proved, and return what the function returns."""
-    check_writeable(spec, values)
-    given = with_first_values(spec, values)
-    plans = plans_of(spec, numbers_of(spec, given, partial(described, None)))
-    if all(plan.verdict.verdict == "parallel" for plan in plans):
-        return run_on_host(spec, values)
-    results = run_in_order(spec, given)
-    return outcome(spec, results) if spec.typed.function.returns else None
 
 
 def host_call(program: LoopProgram, args: tuple[Any, ...], place: DevicePlace) -> HostCall | None:

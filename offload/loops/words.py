@@ -1,4 +1,4 @@
-"""What is said inside of loop functions, and of functions that they call: ``loop`` and ``declare_target``."""
+"""The words inside of loop functions, and of functions that they call: ``loop`` and ``declare_target``."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 
 import offload as omp
 from offload import to, tofrom
-from offload.loops.running import ordered_form, plan, runs
+from offload.loops.running import plan, runs
 from offload.loops.running.build import Builder
 from offload.loops.speculative import trials
 from offload.loops.speculative.hostside import HostSide
@@ -23,14 +23,14 @@ from tests.loops.test_race_rules import serial
 LONG = 40_000
 """Iterations, more than a first call profiles."""
 
-COMPILED = pytest.mark.skipif(ordered_form.builder.compiler is None, reason="a host without a compiler is not tried")
+COMPILED = pytest.mark.skipif(runs.builder.compiler is None, reason="a host without a compiler is not tried")
 
 
 @pytest.fixture(params=["C", "Python"])
 def form(request, monkeypatch):
     """Have loops of the host compiled, or not."""
     if request.param == "Python":
-        for module in (plan, runs, ordered_form):
+        for module in (plan, runs):
             monkeypatch.setattr(module, "builder", Builder({"OFFLOAD_CC": "none"}))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", omp.PerformanceWarning)

@@ -12,7 +12,7 @@ import pytest
 
 import offload as omp
 from offload.errors import PerformanceWarning
-from offload.loops.running import build, compilers, extremes, ordered_form, plan, runs
+from offload.loops.running import build, compilers, extremes, plan, runs
 from offload.loops.running.build import Builder
 from tests.conftest import checked
 from tests.loops.test_build import environ, script, working_only_for_the_pool
@@ -53,7 +53,7 @@ def total(x):
 
 
 def use(builder, monkeypatch):
-    for module in (plan, runs, ordered_form, extremes):
+    for module in (plan, runs, extremes):
         monkeypatch.setattr(module, "builder", builder)
 
 

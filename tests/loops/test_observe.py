@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload.loops.running import ordered_form, plan, runs
+from offload.loops.running import plan, runs
 from offload.loops.running.build import Builder
 from offload.loops.running.observe import copies_of, observe
 from offload.loops.running.plan import numbers_of
@@ -154,7 +154,7 @@ def test_views_that_share_memory_share_it_in_the_copies(of, expected):
 def check(request, monkeypatch):
     """Makes a loop function that checks: on a device, the initial device, the host's threads, without a compiler."""
     if request.param == "python":
-        for module in (plan, runs, ordered_form):
+        for module in (plan, runs):
             monkeypatch.setattr(module, "builder", Builder({"OFFLOAD_CC": "none"}))
     with checked("sim:1"):
         if request.param == "threads":

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import offload as omp
-from offload.loops.running import ordered_form
+from offload.loops.running import runs
 from offload.loops.running.ordered_runs import ordered_runs, run_in_order
 from tests.conftest import checked
 from tests.loops.oracle import compare, copy_of
@@ -47,7 +47,7 @@ def sliced(spec, values, rng):
 def in_form(form):
     """Have loops in order in a form; without a compiler it is Python in any case."""
     fake = type("NoCompiler", (), {"compiler": None})
-    return mock.patch.object(ordered_form, "builder", fake if form == "python" else ordered_form.builder)
+    return mock.patch.object(runs, "builder", fake if form == "python" else runs.builder)
 
 
 @pytest.mark.parametrize("form", FORMS)

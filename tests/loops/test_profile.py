@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload.loops.running import ordered_form, plan
+from offload.loops.running import plan, runs
 from offload.loops.running.build import Builder
 from tests.conftest import checked
 from tests.loops.speculation import P, Q, S, made
@@ -44,7 +44,7 @@ def test_every_row(row, form, monkeypatch):
     """Verdict, kinds with counts and distances, and remedies are those of the table; arguments keep what they hold."""
     text, p, first, verdict, kinds, privatise, reductions = row
     if form == "python":
-        for module in (plan, ordered_form):
+        for module in (plan, runs):
             monkeypatch.setattr(module, "builder", Builder({"OFFLOAD_CC": "none"}))
     names = [name for name in "aptxy" if f"{name}[" in text]
     given = [p if name == "p" else X.copy() for name in names]

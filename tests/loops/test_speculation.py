@@ -16,7 +16,7 @@ import pytest
 
 import offload as omp
 from offload import acc, to, tofrom
-from offload.loops.running import ordered_form, plan, runs
+from offload.loops.running import plan, runs
 from offload.loops.running.build import Builder
 from offload.loops.running.memo import Memo
 from offload.loops.speculative.logs import Log
@@ -381,7 +381,7 @@ def test_without_memory_for_a_log(monkeypatch):
 
 def test_without_a_compiler(monkeypatch):
     """As Python everything is right."""
-    for module in (plan, runs, ordered_form):
+    for module in (plan, runs):
         monkeypatch.setattr(module, "builder", Builder({"OFFLOAD_CC": "none"}))
     with checked("sim:1", seed=3), quiet(), warnings.catch_warnings():
         warnings.simplefilter("ignore", omp.PerformanceWarning)

@@ -1,4 +1,4 @@
-"""What generated CUDA begins with: its types, its atomics, and results of the threads of a block.
+"""The beginning of generated CUDA: its types, its atomics, and results of the threads of a block.
 
 NVRTC compiles it without any header, nvcc behind its own; so the names of types are macros, which hide what headers
 have made of them, and `int64_t` is the type that CUDA's functions take.

@@ -1,23 +1,11 @@
 """Expressions of the typed loop IR as C.
 
-Theory of operation
--------------------
-Every node has its type, so that each has one C text, in parentheses where an operator could bind otherwise. Integers
-narrower than C's ``int`` are cast back after every operation, which is where they wrap. What can go wrong (an index, a
-division by zero) is noted in ``fault``, a variable of the iteration that stays in registers, by functions that return a
-value all the same: so C's own ``?:``, ``&&`` and ``||`` decide what is evaluated, as they do in Python.
+Every node has a type, so it has one C text. Integers narrower than C's ``int`` are cast back after every operation:
+that is where they wrap. A wrong index or a division by zero is noted in ``fault``, a variable of the iteration, and the
+expression still has a value. Therefore C's ``?:``, ``&&`` and ``||`` evaluate the operands that Python evaluates.
 
-Arrays are pointers to elements with extents in elements and strides in bytes. A load that is checked goes through a
-pointer and bounds of its own (``z_a``, ``b0_a``), which lead to a spare element where the array is empty.
-
-With ``index_bits`` of 32 a place, an index in its array's range, is a number of 32 bits. It has a sign where it is made
-of such numbers by at most one operation: in range the result is exact, and since it cannot overflow a compiler may turn
-products into sums and addresses into steps. Any other is taken modulo 2**32 from what has 64 bits, without a sign: what
-has been made narrow and wide again costs two shifts if it has one. So have the offsets, sums of products of places and
-extents that are at most the number of elements.
-
-An index that may be out of range is *clamped*, and noted in ``fault``, or *tried*: in a loop that `c_ranges` writes
-twice a flag is all that is kept of it.
+An index that may be out of range is *clamped* and noted in ``fault``, or *tried*: then only a flag is kept, in loops
+that `c_ranges` writes twice. docs/design/loops.md describes places of 32 bits.
 """
 
 from __future__ import annotations
@@ -26,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from offload.loops.emit.c_prelude import C_TYPES
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import can_divide_by_zero
+from offload.loops.tree.nodes import can_divide_by_zero, dtype_of
 from offload.loops.tree.promotion import is_float, is_integer, is_signed, nbytes_of
 
 if TYPE_CHECKING:
@@ -54,12 +42,7 @@ _MIRRORED: Final = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">=": "<=", ">
 
 
 class CExpressions:
-    """Writes expressions.
-
-    Parameters
-    ----------
-    scope : KernelScope
-    """
+    """Writes expressions."""
 
     def __init__(self, scope: KernelScope) -> None:
         self._scope = scope
@@ -68,7 +51,7 @@ class CExpressions:
         """Return an expression as C."""
         match node:
             case ir.Constant():
-                return literal(node.value, _dtype(node))
+                return literal(node.value, dtype_of(node))
             case ir.Name():
                 variable = self._scope.variable(node.name)
                 return f"((int64_t){variable})" if node.name in self._scope.narrow else variable
@@ -98,7 +81,7 @@ class CExpressions:
                 raise AssertionError(node)
 
     def _converted(self, node: ir.Convert) -> str:
-        of, to = _dtype(node.operand), node.to.dtype
+        of, to = dtype_of(node.operand), node.to.dtype
         text = converted(self.text(node.operand), of, to)
         return f"positive_zero_{to}({text})" if self._scope.truncates and is_integer(of) and is_float(to) else text
 
@@ -114,7 +97,7 @@ class CExpressions:
         return f"({element} != 0)" if dtype == "bool" else element
 
     def _unary(self, node: ir.Unary) -> str:
-        text, dtype = self.text(node.operand), _dtype(node)
+        text, dtype = self.text(node.operand), dtype_of(node)
         if node.operator == "+":
             return text
         if node.operator == "not" or dtype == "bool":
@@ -124,7 +107,7 @@ class CExpressions:
         return _narrowed(f"({node.operator}{text})", dtype)
 
     def _binary(self, node: ir.Binary) -> str:
-        left, right, dtype, operator = self.text(node.left), self.text(node.right), _dtype(node), node.operator
+        left, right, dtype, operator = self.text(node.left), self.text(node.right), dtype_of(node), node.operator
         if operator in ("//", "%"):
             return self._division(node, left, right)
         if operator in ("<<", ">>"):
@@ -134,7 +117,7 @@ class CExpressions:
         return arithmetic(self._scope.dialect, operator, left, right, dtype)
 
     def _division(self, node: ir.Binary, left: str, right: str) -> str:
-        name, guarded, dtype = ("floordiv", "divide", _dtype(node))
+        name, guarded, dtype = ("floordiv", "divide", dtype_of(node))
         if node.operator == "%":
             name, guarded = "mod", "modulo"
         if can_divide_by_zero(node):
@@ -142,7 +125,7 @@ class CExpressions:
         return f"{name}_{dtype}({left}, {right})"
 
     def _compare(self, node: ir.Compare) -> str:
-        a, b = _dtype(node.left), _dtype(node.right)
+        a, b = dtype_of(node.left), dtype_of(node.right)
         left, right = self.text(node.left), self.text(node.right)
         operator: str = node.operator
         if not (is_integer(a) and is_integer(b)) or is_signed(a) == is_signed(b):
@@ -162,7 +145,7 @@ class CExpressions:
     def _call(self, node: ir.FunctionCall) -> str:
         name = node.function.rpartition(".")[2]
         name = _FUNCTIONS.get(name, name)
-        dtype = _dtype(node.arguments[0])
+        dtype = dtype_of(node.arguments[0])
         arguments = ", ".join(self.text(argument) for argument in node.arguments)
         if not is_float(dtype):
             # Integers have no NaN, so that NumPy's minimum is Python's.
@@ -204,7 +187,7 @@ class CExpressions:
     def held_by_int32(self, node: Expression) -> str | None:
         """Return an integer in 32 bits if its type, or that of its variable, tells that it fits."""
         match node:
-            case ir.Constant() if is_integer(_dtype(node)) and -(2**31) < node.value < 2**31:
+            case ir.Constant() if is_integer(dtype_of(node)) and -(2**31) < node.value < 2**31:
                 return f"{int(node.value)}" if node.value >= 0 else f"({int(node.value)})"
             case ir.Name() if node.name in self._scope.narrow:
                 return self._scope.variable(node.name)
@@ -212,21 +195,21 @@ class CExpressions:
                 return self._scope.extent(node.array, node.dimension)
             case ir.Trip() if self._scope.index_bits == 32:
                 return f"t{node.axis}"
-            case ir.Convert() if _dtype(node) == "int64":
+            case ir.Convert() if dtype_of(node) == "int64":
                 return self.held_by_int32(node.operand)
-            case _ if _dtype(node) in _HELD_BY_INT32:
+            case _ if dtype_of(node) in _HELD_BY_INT32:
                 text = self.text(node)
-                return text if _dtype(node) == "int32" else f"((int32_t){text})"
+                return text if dtype_of(node) == "int32" else f"((int32_t){text})"
             case _:
                 return None
 
     def _in_one_step(self, node: Expression) -> str | None:
         """Return an integer whose value fits 32 bits as one operation of such, if it is one."""
         match node:
-            case ir.Binary(operator="+" | "-" | "*") if _dtype(node) == "int64":
+            case ir.Binary(operator="+" | "-" | "*") if dtype_of(node) == "int64":
                 left, right = self.held_by_int32(node.left), self.held_by_int32(node.right)
                 return f"({left} {node.operator} {right})" if left and right else None
-            case ir.Unary(operator="-") if _dtype(node) == "int64":
+            case ir.Unary(operator="-") if dtype_of(node) == "int64":
                 operand = self.held_by_int32(node.operand)
                 return f"(-{operand})" if operand else None
             case _:
@@ -235,9 +218,9 @@ class CExpressions:
     def _modulo(self, node: Expression) -> str:
         """Return an integer modulo 2**32, of which sums and products follow from those of their parts."""
         match node:
-            case ir.Binary(operator="+" | "-" | "*") if nbytes_of(_dtype(node)) == 8:
+            case ir.Binary(operator="+" | "-" | "*") if nbytes_of(dtype_of(node)) == 8:
                 return f"({self._modulo(node.left)} {node.operator} {self._modulo(node.right)})"
-            case ir.Unary(operator="-") if nbytes_of(_dtype(node)) == 8:
+            case ir.Unary(operator="-") if nbytes_of(dtype_of(node)) == 8:
                 return f"(0u - {self._modulo(node.operand)})"
             case ir.Constant():
                 return f"{int(node.value) % 2**32}u"
@@ -292,8 +275,3 @@ def _narrowed(text: str, dtype: Dtype) -> str:
 
 def _float_function(name: str, dtype: Dtype) -> str:
     return f"{name}f" if dtype == "float32" else name
-
-
-def _dtype(node: Expression) -> Dtype:
-    assert node.type is not None
-    return node.type.dtype

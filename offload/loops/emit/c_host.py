@@ -1,4 +1,4 @@
-"""What is the host's own in generated C: the entry, how trips are numbered, where results of chunks go.
+"""The host's part of generated C: the entry, how trips are numbered, where results of chunks go.
 
 A chunk of the outermost loop is one call; inner associated loops stay loops. The text relies on ``-fwrapv`` and on
 ``-fno-strict-aliasing``. What is CUDA's own is in `offload.loops.emit.emit_cuda`.
@@ -109,13 +109,10 @@ _OF_TYPE: Final = {
 
 
 def text(lines: Sequence[str], parameters: Sequence[tuple[str, str]]) -> str:
-    """Return the text of a nest: of the function whose body are the lines, and of the entry, which calls it.
+    """Return the text of a nest: a function whose body is ``lines``, and the entry that calls it.
 
-    Parameters
-    ----------
-    lines : sequence of str
-    parameters : sequence of (str, str)
-        What the function is given beside the chunk and ``slots``; what the entry gives it.
+    Each of ``parameters`` has the declaration of a parameter that the function has in addition to the chunk and
+    ``slots``, and the argument that the entry passes for it.
     """
     declared = ", ".join(["const int64_t *const slots", *(parameter for parameter, _ in parameters), _CHUNK])
     given = ", ".join(["slots", *(argument for _, argument in parameters), "begin", "end", "chunk", "worker"])

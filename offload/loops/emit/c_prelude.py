@@ -221,15 +221,10 @@ _OF_TYPE: Final = {
 
 
 def prelude(head: str, atomics: str, of_type: Mapping[str, str], body: str) -> str:
-    """Return what a text needs before it.
+    """Return the functions that a text calls, which stand before it.
 
-    Parameters
-    ----------
-    head, atomics : str
-        A dialect's own, before the arithmetic and after it.
-    of_type : mapping of str to str
-        What a dialect has for each type beside the arithmetic; only that of the types whose functions a text calls is
-        there.
+    ``head`` and ``atomics`` are a dialect's own texts, before and after the arithmetic. ``of_type`` has a dialect's
+    functions for each type; only types whose functions the body calls get them.
     """
     used = [f"{text}\n{of_type[dtype]}" for dtype, text in _OF_TYPE.items() if f"_{dtype}(" in body]
     return "\n".join((head, ARITHMETIC, atomics, *used))

@@ -1,21 +1,10 @@
-"""Checks of an inner loop's places, once before it.
+"""Check the indices of an inner loop once, before it.
 
-Theory of operation
--------------------
-An index that moves with the loop's variable by as much, up or down, or that does not change, takes the values between
-two ends. If these lie in the array's range before the loop, all do, and the loop needs no check of it: an inner loop
-with such accesses is written twice, once for the case that all are inside, once as it would be, for negative indices,
-errors and anything else. The ends are computed as the program's integers are, modulo 2**64, so that the test is exact:
-the lower end is inside, and no more values follow than there are elements behind it.
-
-In a loop that changes scalars alone the other loads may be *tried* in the first form: an index that is negative or out
-of range is replaced by 0, and sets a flag. Such a loop is undone by giving its scalars their values back; then the
-second form runs, which finds what is wrong, in the iteration and with the words that it would have had. So a trip that
-finds nothing has a comparison and a selection for each index, and no branch. Since what is read in place of a missed
-element is not what the program would read, no unchecked index may follow from it.
-
-On the host a loop gains where it stores, or is computed in lanes: 1.5 to 8 times as quick, since gcc can vectorise it.
-Sums in order are left alone there: rows of 27 take a fifth longer with gcc's gathers than with checks.
+An index that moves evenly with the loop's variable, or not at all, takes the values between two ends. If both ends are
+inside the array, the loop needs no check. Such a loop is written twice: without these checks, and with all of them. The
+ends are computed modulo 2**64, as the program's integers are, so the test is exact. In the first form, other indices
+may be *tried*: a wrong index is replaced by 0 and sets a flag, and then the second form runs. docs/design/loops.md has
+the proof and the gain.
 """
 
 from __future__ import annotations
@@ -41,13 +30,13 @@ class Moving(NamedTuple):
     """An index whose ends tell whether it is in range: it moves by `slope` with the loop's variable: 1, -1 or 0."""
 
     array: str
-    dimension: int
-    place: Expression
-    slope: int
+    dimension: int  # of the array, which the index is for
+    place: Expression  # the index, as an expression
+    slope: int  # 1, -1 or 0
 
 
 class OnceChecked(NamedTuple):
-    """What is left out in the first form of a loop."""
+    """The checks that the first form of a loop leaves out."""
 
     moving: tuple[Moving, ...]  # what is tested before it
     inside: frozenset[int]  # the accesses, by `at`, that need no check if the tests hold
@@ -56,14 +45,7 @@ class OnceChecked(NamedTuple):
 
 
 def once_checked(loop: ir.For, modes: Mapping[int, ir.Mode]) -> OnceChecked | None:
-    """Return what can be checked once before a loop, or None if nothing can.
-
-    Parameters
-    ----------
-    loop : For
-    modes : mapping of int to str
-        Of accesses, by `at`; others are checked.
-    """
+    """Return what one check before a loop covers, or None. Accesses (by `at`) that ``modes`` lacks are checked."""
     nodes = list(walk(*loop.body))
     if len(nodes) > _MOST_NODES or any(isinstance(node, _LOOPS) for node in nodes) or constant_step(loop) is None:
         return None

@@ -1,4 +1,4 @@
-"""What the text of a kernel may name: the slots of its arguments, its variables, and how elements are reached."""
+"""The names in the text of a kernel: the slots of its arguments, its variables, and how it reaches elements."""
 
 from __future__ import annotations
 
@@ -64,16 +64,16 @@ class ArgumentSlot:
 
 @dataclass(slots=True)
 class KernelScope:
-    """What the text of a kernel may name, and what it has named so far."""
+    """The names that the text of a kernel may use, and those that it has used so far."""
 
-    typed: Typed
-    modes: Mapping[int, ir.Mode]
-    layouts: Mapping[str, Layout]
-    copies: frozenset[str]
+    typed: Typed  # the function
+    modes: Mapping[int, ir.Mode]  # how accesses are checked, by `at`
+    layouts: Mapping[str, Layout]  # of arrays; others are strided
+    copies: frozenset[str]  # arrays of which a worker, or a block, has a copy
     own: frozenset[str]  # scalars of the iteration: all others are inputs
     locals: Mapping[str, tuple[int, ...]]  # shapes of local arrays
-    privates: Mapping[str, str]
-    dialect: Dialect = "c"
+    privates: Mapping[str, str]  # arrays of which an iteration has its own, with the clause
+    dialect: Dialect = "c"  # which operators and functions there are
     # 32 where extents, strides in bytes, offsets, trips and the variables of axes are such numbers.
     index_bits: int = 64
     # Variables of loops that have 32 bits. As values of the program they are made 64 bits wide.
@@ -82,8 +82,8 @@ class KernelScope:
     tried: frozenset[int] = frozenset()  # loads that are tried where they are written now; see `c_ranges`
     # What stands for a loop's variable where an index is tested before it.
     ends: dict[str, str] = field(default_factory=dict)
-    fields: dict[ArgumentSlot, None] = field(default_factory=dict)
-    guarded: dict[str, None] = field(default_factory=dict)
+    fields: dict[ArgumentSlot, None] = field(default_factory=dict)  # the slots that the text has used, in their order
+    guarded: dict[str, None] = field(default_factory=dict)  # arrays of which checked loads need a spare element
 
     def use(self, kind: FieldKind, name: str = "", number: int = 0) -> str:
         """Return the variable of a slot, which is one from now on."""

@@ -1,22 +1,12 @@
-"""A nest in order as C that leaves what CPython leaves, and that can stop after any trip and go on.
+"""Write a nest in order as C that leaves what CPython leaves, and that can stop after any trip and continue.
 
-Theory of operation
--------------------
-The C form of a loop whose iterations may run beside each other notes what is wrong with an iteration and goes on: other
-iterations do as well. A loop that has to be what the serial program is must do nothing more once something was wrong.
-Expressions have no effects, so it is enough that each statement looks at ``fault`` between what it evaluates and what
-it changes; statements that cannot fail are as they are. An iteration that has failed goes to its end, reports, and the
-function leaves.
+Once an iteration has failed, a serial program does nothing more. So each statement that can fail tests ``fault`` after
+it has evaluated its operands and before it changes anything. Slices are ranges of trips of the outermost loop, run one
+after another. Reduction variables and ``lastprivate`` scalars pass from slice to slice through the slots of chunk 0,
+bit for bit.
 
-Slices are ranges of trips of the outermost loop, called one after another. All that a slice leaves for the next are the
-variables of reductions and the scalars of which the last iteration's values are asked for: the function reads them from
-the slots of chunk 0 and writes them back, so that they come out bit for bit as those of one run.
-
-A run that nobody wants any more is given up at the end of a slice, whose caller looks at a word of its own. Where one
-trip may be long, which is where loops are collapsed or a ``while`` is in the body, the function looks at that word too.
-What it leaves then is of no use.
-
-Which of two faults of one statement is reported is the compiler's choice: C does not say which operand comes first.
+A caller can give up a run: it sets a word, which the function tests where a single trip may be long. The results are of
+no use then. If a statement has two faults, the C compiler chooses which one is reported.
 """
 
 from __future__ import annotations
@@ -97,7 +87,7 @@ class _ExactStatements(Statements):
         return any(may_note(inner, self._scope.modes) for inner in walk(*nodes))
 
     def _doubt(self, *nodes: Expression | Statement, is_sure: bool = False) -> None:
-        """Nothing is ever in doubt: see `_guard`."""
+        """Do nothing: no statement is in doubt, see `_guard`."""
 
     def _guard(self, *expressions: Expression) -> list[str]:
         """Return the line by which an iteration ends where one of these was wrong."""

@@ -1,12 +1,9 @@
 """Statements of the typed loop IR as C.
 
-A statement that ends an iteration early goes to its label, ``next``, behind which the iteration reports. A `while` is
-left once something was wrong, since what replaces an element that is not there may keep it running for ever.
-
-An iteration in which something was wrong goes on to its end, with whatever stands for what it could not read, but
-changes no element any more: Python's would have ended. So what changes elements asks ``fault`` where something before
-it in the iteration may have noted there, which is when the iteration is *in doubt*; and an inner loop that changes
-elements has that asked once before it, so that its unchecked form asks nothing.
+A failed iteration goes to its end without changing elements. Therefore a statement that changes elements tests
+``fault`` if an earlier part of the iteration may have failed (the iteration is *in doubt*). An inner loop tests it
+once, before. A ``while`` ends after a failure, because a replaced element might keep it running forever. Early exits go
+to the label ``next``.
 """
 
 from __future__ import annotations
@@ -43,28 +40,17 @@ _RIGHT: Final = "!fault.what"
 
 
 class Statements:
-    """Writes statements.
-
-    Parameters
-    ----------
-    scope : KernelScope
-    accumulators : collection of str
-        Items of the nest's reductions.
-    can_fail : bool
-        Whether anything in the nest notes in ``fault``.
-    first_line : int
-        What the lines in comments are counted from.
-    """
+    """Writes statements."""
 
     def __init__(self, scope: KernelScope, accumulators: Iterable[str], first_line: int, *, can_fail: bool) -> None:
         self._scope = scope
         self._expressions = CExpressions(scope)
-        self._accumulators = frozenset(accumulators)
-        self._can_fail = can_fail
-        self._first_line = first_line
-        self._line = 0
-        self._loops = 0
-        self._is_in_doubt = False
+        self._accumulators = frozenset(accumulators)  # items of the nest's reductions
+        self._can_fail = can_fail  # whether anything in the nest notes a failure in ``fault``
+        self._first_line = first_line  # comments give lines of the program relative to this one
+        self._line = 0  # the line of the latest mark in the text
+        self._loops = 0  # how many loops are around the statement that is written now
+        self._is_in_doubt = False  # whether an earlier part of the iteration may have failed
         # Whether something goes to the end of the iteration.
         self.has_exits = False
 

@@ -1,19 +1,12 @@
 """Statements of an iteration that a team of threads carries out together, as CUDA.
 
-Theory of operation
--------------------
-Outside of shared loops all threads of a *group* (the block, or one row of it) compute the same values, so that they
-take the same branches and come to the same barriers. What is read from an array that the nest writes is taken from the
-first thread, since others might read it before or after another change; stores, atomic steps and updates of the nest's
-reductions are the first thread's alone. An array of the iteration's own is a copy in each thread, kept equal by all.
+Outside of shared loops, all threads of a *group* (the block, or one row of it) compute the same values and reach the
+same barriers. The first thread alone stores, updates atomically, and loads from arrays that the nest writes. Each
+thread has its own copy of the iteration's arrays.
 
-In a shared loop each thread, or each row, goes through trips of its own. A reduction's item starts from its identity
-there, and is combined behind the loop with the value that it had; all threads get the result. What goes to the end of
-the iteration goes to the end of the innermost shared loop instead, so that all threads come to what follows it.
-
-A barrier stands before and after whatever writes to an array that another thread of the group uses too: between the
-first thread and the trips of a loop, between two shared loops, or between two runs of one. Arrays that may share memory
-count as one. Nothing else has a barrier: what one thread alone uses, or nobody writes, needs none.
+In a shared loop each thread, or each row, has its own trips. A reduction starts there from its identity; all threads
+get the combined result after the loop. Barriers stand around every write to an array that another thread of the group
+uses.
 """
 
 from __future__ import annotations
@@ -43,51 +36,38 @@ _ANY: Final = "*"
 
 
 class SharedStatements(Statements):
-    """Writes the statements of an iteration that a team has.
-
-    Parameters
-    ----------
-    scope : KernelScope
-    nest : Nest
-    team : Team
-    shared : mapping of int to str
-        The shared loops, by `id`.
-    is_restricted : bool
-        Whether arrays share no memory.
-    is_ordered : bool
-        Whether one team has all iterations, in order.
-    can_fail : bool
-    """
+    """Writes the statements of an iteration that a team carries out."""
 
     def __init__(
         self,
         scope: KernelScope,
         nest: Nest,
         team: Team,
-        shared: Mapping[int, Sharing],
+        shared: Mapping[int, Sharing],  # the shared loops, by `id`
         *,
-        is_restricted: bool,
-        is_ordered: bool,
+        is_restricted: bool,  # whether arrays share no memory
+        is_ordered: bool,  # whether one team has all iterations, in order
         can_fail: bool,
     ) -> None:
         super().__init__(scope, [item.name for item in nest.reductions], nest.place.line, can_fail=can_fail)
         self._team = team
         self._shared = shared
-        self._own = {*scope.locals, *scope.privates}
+        self._own = {*scope.locals, *scope.privates}  # arrays that each thread has for itself
         self._is_restricted = is_restricted
+        # who carries out what is written now; None: one thread, for itself
         self._group: Group | None = "row" if team.is_row else "block"
-        self._ends: list[str] = []
-        self._left: set[str] = set()
-        self._n_ends = 0
-        self._hot = self._used_by_several(nest.body, is_in_loop=is_ordered)
-        self.written = frozenset(self._names(nest.body, ir.Store, ir.Atomic))
-        self._expressions = _Together(scope, self)
+        self._ends: list[str] = []  # labels at the ends of the shared loops around
+        self._left: set[str] = set()  # the labels that something jumps to
+        self._n_ends = 0  # how many labels there are so far
+        self._hot = self._used_by_several(nest.body, is_in_loop=is_ordered)  # arrays that need barriers around writes
+        self.written = frozenset(self._names(nest.body, ir.Store, ir.Atomic))  # arrays that the nest writes
+        self._expressions = _Together(scope, self)  # writes expressions of which a group has one value
         # What reductions of shared loops combine by.
         self.combined: dict[tuple[ir.ReductionOperator, ir.Dtype], None] = {}
 
     @property
     def group(self) -> Group | None:
-        """Who carries out what is written now; None: one thread, for itself."""
+        """The threads that carry out the text written now; None: one thread, for itself."""
         return self._group
 
     @property

@@ -1,19 +1,10 @@
-"""A nest of a typed loop function as one C function; `emit_cuda` has what is other in CUDA.
+"""Write a nest of a typed loop function as one C function; `emit_cuda` has the differences for CUDA.
 
-Theory of operation
--------------------
-The function runs trips ``[begin, end)`` of the outermost associated loop; inner ones stay loops, so that a compiler
-sees what the program says. Everything that it knows comes in one structure of slots of 8 bytes, listed by
-`CKernel.fields`; only what the text names is in it, and it is read once, before the loops.
-
-Each iteration declares the scalars that it assigns, so that none is carried, and a ``fault`` if anything can go wrong;
-that one stays in registers and is reported once, at the iteration's end. A reduction's item is a variable of the chunk,
-written to its slot at the end: the same for any number of threads. Slots are those of chunk 0, then chunk 1, …: of each
-its reductions in their order, then its ``lastprivate`` scalars, as the chunk's last iteration left them; those of the
-last chunk are the loop's.
-
-Bounds modes, layouts and whether arrays may overlap are decided by the launcher, and are part of the text: a loop
-without checks has no branch that a vectoriser would stop at.
+The function runs trips ``[begin, end)`` of the outermost associated loop. Its arguments are one structure of 8-byte
+slots (`CKernel.fields`), read once. Each iteration declares the scalars that it assigns, and reports its ``fault`` at
+its end. Reduction items are variables of the chunk. Slots hold, chunk by chunk, the reductions and then the
+``lastprivate`` scalars, so the results do not depend on the number of threads. The launcher chooses bounds modes and
+layouts; they are part of the text.
 """
 
 from __future__ import annotations
@@ -28,7 +19,7 @@ from offload.loops.emit.c_prelude import C_TYPES, MEMORY_TYPES
 from offload.loops.emit.c_scope import ArgumentSlot, Dialect, KernelScope, Layout
 from offload.loops.emit.c_statements import Statements, can_fail, n_elements
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import walk
+from offload.loops.tree.nodes import locals_in, walk
 from offload.loops.tree.promotion import identity, is_float, is_integer
 
 if TYPE_CHECKING:
@@ -44,7 +35,7 @@ _OWN_COPY: Final = frozenset({"+", "-", "*", "min", "max", "&", "|", "^"})
 
 @dataclass(frozen=True, slots=True)
 class CVariant:
-    """What a launcher has decided for a nest."""
+    """The launcher's decisions about a nest."""
 
     # Of accesses by their number: `"off"`, `"wrap"`, `"check"`; those that are not named are checked.
     modes: tuple[tuple[int, ir.Mode], ...] = ()
@@ -62,8 +53,8 @@ class CKernel:
     """A C text, the function in it, and the structure of arguments that it reads."""
 
     source: str
-    entry: str
-    fields: tuple[ArgumentSlot, ...]
+    entry: str  # the name of the function
+    fields: tuple[ArgumentSlot, ...]  # the slots, in the order of the structure
 
 
 def emit(typed: Typed, nest: Nest, variant: CVariant) -> CKernel:
@@ -97,16 +88,7 @@ STOP: Final = "goto stop;"
 
 
 class KernelWriter:
-    """Writes a nest.
-
-    Parameters
-    ----------
-    typed : Typed
-    nest : Nest
-    variant : CVariant
-    scope : KernelScope
-        What `scope_of` returns for these.
-    """
+    """Writes a nest; ``scope`` is the result of `scope_of` for the other arguments."""
 
     # What the function of the nest is given by parameters, of which alone gcc believes `restrict`.
     _parameters: ClassVar[frozenset[FieldKind]] = frozenset({"pointer", "copies"})
@@ -115,12 +97,13 @@ class KernelWriter:
         self._typed = typed
         self._nest = nest
         self._variant = variant
-        self._axes = [axis.variable for axis in nest.axes]
+        self._axes = [axis.variable for axis in nest.axes]  # the variables of the associated loops
         items = {item.name for item in nest.reductions}
-        self._assigned = [name for name in assigned(nest) if name not in items]
+        self._assigned = [name for name in assigned(nest) if name not in items]  # scalars that each iteration declares
+        # local arrays, by name
         self._locals = {node.name: node for node in walk(*nest.body) if isinstance(node, ir.Local)}
         self._scope = scope
-        self._can_fail = can_fail(nest, scope.modes)
+        self._can_fail = can_fail(nest, scope.modes)  # whether an iteration has a ``fault``
         self._statements = self._writer()
 
     def _writer(self) -> Statements:
@@ -323,7 +306,7 @@ def scope_of(
         dict(variant.layouts),
         frozenset(variant.copies),
         frozenset(own) - {item.name for item in nest.reductions},
-        {node.name: node.shape for node in walk(*nest.body) if isinstance(node, ir.Local)},
+        locals_in(nest),
         nest.privates,
         dialect,
         index_bits,

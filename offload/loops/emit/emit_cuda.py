@@ -1,26 +1,12 @@
-"""A nest of a typed loop function as CUDA: what is other than in C.
+"""Write a nest of a typed loop function as CUDA: the differences from C.
 
-Theory of operation
--------------------
-A thread is an iteration. The innermost loop lies on ``x``, so that threads side by side reach elements side by side,
-the next on ``y``, all others together on ``z``. The grid has exactly the threads that are needed, rounded up to
-blocks, and a thread beyond the trips does nothing; only where the grid is smaller (`CudaVariant.is_strided`) does a
-thread go on to further iterations. Inner loops, and a nest whose iterations run in order, stay loops of a thread.
-Where threads share inner loops (`CudaVariant.team`), an iteration is a team's, a block or a row of it, and all axes are
-one line of iterations; `offload.loops.emit.c_teams` writes what a team does.
+A thread is an iteration: the innermost loop on ``x``, the next on ``y``, all others on ``z``. A thread continues with
+further iterations only if the grid is smaller than the loop (`CudaVariant.is_strided`). With `CudaVariant.team` a
+block, or a row of it, has an iteration (`c_teams`). The structure of arguments is passed by value: nvcc then knows that
+its pointers lead to global memory.
 
-The structure of arguments is that of the C form, passed by value: of pointers that are read out of it nvcc knows that
-they lead to global memory. With ``index_bits`` of 32 places in arrays are such numbers, computed as such; the program's
-own integers keep their 64 bits.
-
-A reduction's item is a variable of the thread. At the end a block combines those of its threads, by shuffles and then
-over its rows of 32, and leaves one partial result. A second kernel, ``finish``, of one block, combines these in the
-same way onto the value before the loop, and writes it where `ArgumentSlot` ``"result"`` says. All orders follow from
-the grid, so results are the same from run to run. The thread that has the last iteration writes the ``lastprivate``
-scalars.
-
-A copy of an array of atomics is a block's, in shared memory, so that its steps are atomic as well; it is merged into
-the array by atomic steps.
+A block combines the reduction items of its threads by shuffles. The kernel ``finish`` combines the blocks' partial
+results onto the value before the loop. The grid fixes all orders, so results are the same in every run.
 """
 
 from __future__ import annotations
@@ -58,7 +44,7 @@ FINISH_THREADS: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class CudaVariant(CVariant):
-    """What a launcher has decided for a nest on CUDA."""
+    """The launcher's decisions about a nest on CUDA."""
 
     # 32 where all numbers that have to do with places are below 2**31, with those of the grid's last threads. The
     # variables of axes have as many bits.
@@ -88,12 +74,13 @@ class _CudaWriter(KernelWriter):
     _parameters = frozenset()
 
     def __init__(self, typed: Typed, nest: Nest, variant: CudaVariant, scope: KernelScope) -> None:
-        self._team: SharedStatements | None = None
+        self._team: SharedStatements | None = None  # writes the statements of a team; None: a thread has the iteration
         super().__init__(typed, nest, variant, scope)
         written = {node.array for node in walk(*nest.body) if isinstance(node, (ir.Store, ir.Atomic))}
         written |= {item.name for item in nest.reductions}
         loaded = {node.array for node in walk(*nest.body) if isinstance(node, ir.Load)}
         self._passed_on = written & loaded if variant.team is not None else set[str]()  # from thread to thread
+        # arrays without a read-only pointer
         self._written = written | {name for name, kind in nest.privates.items() if kind == "lastprivate"}
 
     def _writer(self) -> Statements:

@@ -1,15 +1,9 @@
-"""From typed loops to Python's text, on NumPy's scalars: what runs where there is no compiler, and a second oracle.
+"""Typed loops as Python's text on NumPy scalars, for hosts without a compiler and as a second oracle.
 
-Theory of operation
--------------------
-NumPy's scalars have the arithmetic that loops promise: integers wrap, ``//`` and ``%`` floor, shifts by the width give
-0 or -1, floating operations give infinities and NaN. A typed function has written out each conversion, so an operator
-is the same operator again, and few things need a word of their own: comparisons of integers of two types (made of
-Python's integers), division of integers (by zero it is reported), accesses that are checked. Their names are what
-`python_form` puts into the namespace of the text.
-
-Names of the program get a prefix: ``v_`` scalars, ``a_`` arrays, ``r_`` reductions' items; ``t_`` and a number are
-iteration numbers, ``c_`` constants, made once. On the host, scalars are the items of a dictionary instead.
+NumPy scalars have the arithmetic of loops: integers wrap, ``//`` and ``%`` floor, and floats give infinities and NaN.
+Therefore most operators stay as they are. The namespace of `python_form` has functions for the rest: comparisons of two
+integer types, integer division, checked accesses. Names get a prefix: ``v_`` scalars, ``a_`` arrays, ``r_`` reduction
+items, ``t_`` iteration numbers, ``c_`` constants. On the host, scalars are items of a dictionary.
 """
 
 from __future__ import annotations
@@ -46,20 +40,7 @@ def emit_kernel(
     *,
     goes_on: bool = False,
 ) -> str:
-    """Return the text of ``kernel(arguments, begin, end, chunk, partials, report)``.
-
-    Parameters
-    ----------
-    typed : Typed
-    nest : Nest
-        One of its nests.
-    modes : mapping of int to str
-        How accesses are checked, by their number; ``"check"`` where it has none.
-    observed : frozenset of int
-        Loads and stores that are left to ``arguments["observer"]``, which has a `load` and a `store`.
-    goes_on : bool
-        Whether scalars that come out go on from what is in the slots, and are left there whatever happens.
-    """
+    """Return the text of ``kernel(arguments, begin, end, chunk, partials, report)``, as `python_form` describes it."""
     return (_GoingOn if goes_on else _Kernel)(typed, nest, modes, observed).text()
 
 
@@ -85,15 +66,15 @@ def inputs_of(nest: Nest) -> tuple[str, ...]:
 
 
 class _Emitter:
-    """What is the same on the host and in kernels: expressions and most statements."""
+    """The part that the host and kernels share: expressions and most statements."""
 
     trips = "()"
     report = "None"
 
     def __init__(self, typed: Typed, modes: Mapping[int, ir.Mode]) -> None:
         self.typed = typed
-        self._modes = modes
-        self._constants: dict[str, str] = {}
+        self._modes = modes  # how accesses are checked, by `at`
+        self._constants: dict[str, str] = {}  # names of constants, by their text
 
     def constants(self) -> str:
         """Return the lines that make the constants of what has been emitted."""
@@ -300,8 +281,9 @@ class _Kernel(_Emitter):
     def __init__(self, typed: Typed, nest: Nest, modes: Mapping[int, ir.Mode], observed: frozenset[int]) -> None:
         super().__init__(typed, modes)
         self._nest = nest
-        self._observed = observed
-        self._items = {reduction.name for reduction in nest.reductions}
+        self._observed = observed  # accesses, by `at`, that the observer carries out
+        self._items = {reduction.name for reduction in nest.reductions}  # of reductions
+        # the text of the tuple of trip numbers, for reports
         self.trips = f"({' '.join(f't_{axis},' for axis in range(len(nest.axes)))})"
 
     def scalar(self, name: str) -> str:

@@ -1,20 +1,11 @@
 """The shape of a launch on CUDA: blocks, threads, the width of indices, and which arrays are copied to a block.
 
-Theory of operation
--------------------
-One thread an iteration, in blocks of 256 for one axis, of 32 x 8 for more: the innermost axis along x, the next along
-y, all others together along z. Everything follows from the numbers of a launch alone, never from the device, so that
-partial results are cut in the same way wherever a loop runs.
+One thread has one iteration, in blocks of 256 for one axis and of 32 x 8 for more. The numbers of a launch alone
+decide, never the device, so partial results are the same wherever a loop runs. With teams
+(`offload.loops.front.levels`) the axes are one line of iterations, and a block has one team or several rows of 32.
 
-Where threads share loops in an iteration (`offload.loops.front.levels`), a team of them has it, the axes are one line
-of iterations, and a block has one team, or several that are rows of 32: half of a multiprocessor's threads stay empty
-under blocks of one row.
-
-Fewer threads than iterations there are where the hardware ends (65,535 blocks along y and z), where clauses say how
-many blocks there may be, and where blocks have copies of an array of atomics: a copy is worth filling and merging only
-if its block has many iterations for each element. Measured on an H200: a histogram of 2**26 into 256 takes 17.3 ms with
-atomics of the device and 0.12 with copies; five-point stencils in 32-bit blocks of two dimensions take 0.995 of what a
-hand-written kernel does, in 64-bit ones 0.98, in loops over a fixed grid 0.61.
+There are fewer threads than iterations if the hardware's limit or a clause says so, or if blocks copy an array of
+atomics: a copy pays only if its block has many iterations for each element (docs/design/loops.md).
 """
 
 from __future__ import annotations
@@ -62,7 +53,7 @@ class Grid(NamedTuple):
 
     # Along x, y and z.
     blocks: tuple[int, int, int]
-    threads: tuple[int, int, int]
+    threads: tuple[int, int, int]  # along x, y and z, of a block
     is_strided: bool  # whether there may be fewer threads than iterations along some axis
 
     @property
@@ -83,7 +74,7 @@ class BlockCopies(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What clauses say of a launch."""
+    """The clauses about the shape of a launch."""
 
     most_blocks: int | None = None  # `num_teams`, `num_gangs`, or the number of `gang`
     n_threads: int | None = None  # `thread_limit`, or `num_workers` times `vector_length`
@@ -103,16 +94,7 @@ def shape_of(sizes: Iterable[tuple[str, int]], tile: tuple[int, ...]) -> Shape:
 
 
 def grid_of(trips: Sequence[int], shape: Shape = Shape(), *, is_ordered: bool = False) -> Grid:  # noqa: B008  # a value
-    """Return the grid for iterations.
-
-    Parameters
-    ----------
-    trips : sequence of int
-        Of each axis, outermost first; none is 0.
-    shape : Shape
-    is_ordered : bool
-        Iterations run in order, all in one thread.
-    """
+    """Return the grid for iterations: ``trips`` of each axis, outermost first, none 0; in order, one thread has all."""
     if is_ordered:
         return Grid((1, 1, 1), (ROW, 1, 1), is_strided=False)
     threads = _threads(len(trips), shape)
@@ -149,14 +131,7 @@ def _threads(n_axes: int, shape: Shape) -> tuple[int, int, int]:
 
 
 def copies_of(elements: Mapping[str, tuple[int, int]], iterations: int) -> BlockCopies:
-    """Return the arrays of which blocks are to have copies.
-
-    Parameters
-    ----------
-    elements : mapping of str to (int, int)
-        Of arrays that may be copied: how many elements, and bytes of each.
-    iterations : int
-    """
+    """Return the arrays of which blocks get copies; ``elements`` has the number and the size in bytes of elements."""
     places: dict[str, int] = {}
     end = 0
     for name, (count, itemsize) in sorted(elements.items()):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 import numpy as np
 
 from offload.loops.emit.emit_py import emit_kernel, emit_parts
+from offload.loops.proofs.reports import ASSERTION, BOUND, DIVISION, INDEX, STEP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -18,15 +19,13 @@ if TYPE_CHECKING:
 
     from offload.loops.tree.ir import Dtype, Mode, Nest, ReductionOperator, Type, Typed
 
-INDEX, DIVISION, ASSERTION, STEP, BOUND = 1, 2, 3, 4, 5
-
 
 class AxisRange(NamedTuple):
     """The values of an axis: ``start + t * step`` for t below `trips`."""
 
-    start: int
-    step: int
-    trips: int
+    start: int  # of trip 0
+    step: int  # from trip to trip
+    trips: int  # how many
 
 
 class _ReportedError(Exception):
@@ -41,28 +40,16 @@ def python_form(
     *,
     goes_on: bool = False,
 ) -> Callable[..., None]:
-    """Return the kernel of a nest.
+    """Return the kernel of a nest: ``kernel(arguments, begin, end, chunk, partials, report)``.
 
-    Parameters
-    ----------
-    typed : Typed
-    nest : Nest
-        One of its nests.
-    modes : mapping of int to str
-        How accesses are checked, by their number.
-    observed : frozenset of int
-        Loads and stores, by their number, that are left to an observer, ``arguments["observer"]``.
-    goes_on : bool
-        Whether scalars that come out go on from what is in the slots of chunk 0, and are left there whatever happens.
+    The kernel carries out the trips from ``begin`` to before ``end`` of the outermost axis. ``arguments`` has arrays
+    and NumPy scalars by name, and Python integers ``"start 0"``, ``"step 0"``, ``"trips 0"`` and so on for the axes.
+    ``partials`` is a uint64 array, chunks by slots: first the reductions, then `nest.last`. ``report`` is an int64
+    array. It keeps the first finding, and the rest of the chunk is not carried out after it.
 
-    Returns
-    -------
-    callable
-        ``kernel(arguments, begin, end, chunk, partials, report)``: carries out the trips from `begin` to before `end`
-        of the outermost axis. `arguments` has arrays and scalars (of NumPy's, of their types) by name, and Python
-        integers ``"start 0"``, ``"step 0"``, ``"trips 0"`` and so on of the axes; `partials` is a uint64 array of
-        chunks by slots, of reductions and then of `nest.last`; `report` is an int64 array, of which the first finding
-        takes hold: after one, the rest of the chunk is not carried out.
+    Accesses without an entry in ``modes`` are checked. ``arguments["observer"]``, which has `load` and `store`, carries
+    out the accesses in ``observed``. With ``goes_on``, scalars continue from the slots of chunk 0, and are left there
+    even after a failure.
     """
     function = typed.function
     compiled = _compile(emit_kernel(typed, nest, modes, observed, goes_on=goes_on), function.name)["kernel"]
@@ -102,16 +89,7 @@ def held(value: Any, of: Type) -> Any:
 
 
 def combine(operator: ReductionOperator, before: Any, partials: NDArray[np.uint64]) -> Any:
-    """Return a reduction's item after a loop.
-
-    Parameters
-    ----------
-    operator : str
-    before : NumPy scalar
-        Its value before, of the item's type.
-    partials : array of uint64
-        The slots of the item, in the order of the chunks.
-    """
+    """Return a reduction's item after a loop, from its value before and its slots in the order of the chunks."""
     values = np.empty(1 + len(partials), before.dtype)
     values[0], values[1:] = before, _elements(partials, before.dtype)
     with np.errstate(all="ignore"):

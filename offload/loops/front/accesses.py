@@ -1,4 +1,4 @@
-"""What a loop function does with its arrays: from this follows how they are mapped."""
+"""The uses that a loop function makes of its arrays; they decide how the arrays are mapped."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ArrayUse:
-    """What is done with the elements of an array; an atomic update, or one of a reduction, is no read and no write."""
+    """The uses of an array's elements; an atomic update, or one of a reduction, is neither a read nor a write."""
 
-    is_read: bool = False
-    is_written: bool = False
-    is_atomic: bool = False
-    is_reduced: bool = False
+    is_read: bool = False  # by a load
+    is_written: bool = False  # by a store
+    is_atomic: bool = False  # by atomic steps
+    is_reduced: bool = False  # it is a reduction's item
 
     @property
     def is_changed(self) -> bool:

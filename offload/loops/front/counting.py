@@ -1,4 +1,4 @@
-"""What counts the trips of a loop: ``range``, alone or in ``omp.loop`` or ``acc.loop``, and the clauses of these."""
+"""The trips of a loop: ``range``, alone or in ``omp.loop`` or ``acc.loop``, and the clauses of these."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Counted:
     start: ast.expr
     stop: ast.expr
     step: ast.expr
-    clauses: ir.LoopClauses
+    clauses: ir.LoopClauses  # of ``omp.loop`` around it
 
 
 def range_of(frame: Frame, node: ast.For, rule: str) -> Counted:

@@ -1,17 +1,9 @@
 """Which variables have a value where: the rules ``unbound`` and ``carried``.
 
-Theory of operation
--------------------
-Statements are gone through in the order of the text with the set of variables that have a value on every path to here;
-None stands for a place that no path reaches. Paths that meet leave what they have in common. A loop's head is met by
-the path into it and by those that go on to another trip, so its set is found by repetition, and only shrinks. A loop
-may have no trip, unless constants say otherwise. The variable of a loop has no value behind it.
-
-An iteration starts with nothing but its own variables. What it reads without having given it a value comes from before
-the loop, if no iteration assigns it; else it is *carried*: another iteration may have assigned it. What was not
-assigned before the loop either is *unbound*.
-
-``else`` of a loop was lowered to a flag that each ``break`` sets. Behind the loop the flag tells the paths apart again.
+The pass follows the statements in the order of the text with the set of variables that have a value on every path; None
+stands for an unreachable place. The head of a loop is repeated until its set no longer shrinks. After a loop its
+variable has no value. An iteration starts with its own variables only. If it reads a variable before assigning it, the
+variable is *carried* if an iteration assigns it, *unbound* if nothing did, and otherwise comes from before the loop.
 """
 
 from __future__ import annotations
@@ -20,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import children, names_assigned, walk
+from offload.loops.tree.nodes import expressions_of, names_assigned, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -33,8 +25,8 @@ State = frozenset[str] | None
 class _LoopEnds:
     """The ends of a loop's trips."""
 
-    broken: State = None
-    continued: State = None
+    broken: State = None  # at each ``break``
+    continued: State = None  # at each ``continue``
 
 
 @dataclass(slots=True)
@@ -46,7 +38,7 @@ class Flow:
     given: frozenset[str]  # what has a value whatever the statements do
     flags: set[str]  # the variables that tell whether a `break` has left a loop
     ends: State = None  # the variables that have a value at each `continue` of the iteration itself
-    _loops: list[_LoopEnds] = field(default_factory=list)
+    _loops: list[_LoopEnds] = field(default_factory=list)  # the loops around the statement that is looked at now
 
     def through(self, statements: Sequence[ir.Statement], state: State) -> State:
         """Return what has a value behind statements."""
@@ -104,7 +96,7 @@ class Flow:
                     self.ends = _meet(self.ends, state)
                 return None
             case _:
-                self.read((part for part in children(node) if isinstance(part, ir.Expression)), state)
+                self.read(expressions_of(node), state)
                 if isinstance(node, (ir.Store, ir.Atomic)):
                     self._check(node.array, node.place, state)
                 return state if isinstance(node, ir.Reduce) else state | names_assigned(node)

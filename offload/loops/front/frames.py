@@ -1,16 +1,11 @@
-"""What lowering knows of a function that it is in: what its names stand for, and where statements go.
+"""The state while a function is lowered: the meanings of its names, and the statements so far.
 
-Theory of operation
--------------------
-A `Frame` is the state of lowering one function: the loop function itself, or one that it calls. The functions of
-`values`, `calls`, `assignments`, `counting`, `statements` and `inline` lower the nodes of its text, and take it as
-their first argument. Expressions call functions, whose bodies are statements made of expressions. So these functions
-also need each other. They meet in the `Rules`, which every frame of a loop function has.
+A `Frame` belongs to one function: the loop function, or one that it calls. The functions of `values`, `calls`,
+`assignments`, `counting`, `statements` and `inline` take it as their first argument, and find each other in `Rules`.
 
-To lower an expression means to return the expression of the IR, and to append to `Frame.out` the statements that have
-to be carried out before. If an operand to the right changes elements, the operand is *kept*: its value goes to a
-variable first (`Frame.in_order`), so the order of effects is Python's. Only expressions that read elements need this:
-no statement that lowering adds assigns a variable of the program.
+To lower an expression returns the IR's expression and appends the statements that come before it to `Frame.out`. If an
+operand to the right changes elements, the operand is *kept*: its value goes to a variable first (`Frame.in_order`), so
+effects stay in Python's order. No statement that lowering adds assigns a variable of the program.
 """
 
 from __future__ import annotations
@@ -60,7 +55,7 @@ class LocalArray:
     """An array that the iteration makes."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # constants
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +78,15 @@ class ReducedItem:
     """A reduction's item while it is one: a scalar or an array of the nest's clause, or a scalar of an inner loop's."""
 
     operator: ir.ReductionOperator
-    kind: Literal["scalar", "array", "inner"]
+    kind: Literal["scalar", "array", "inner"]  # ``inner``: of a loop in the iteration
 
 
 class Rules(NamedTuple):
     """The functions that lower a node of any kind; each takes the frame that the node is in."""
 
     expression: Callable[[Frame, ast.expr], ir.Expression]  # any but a call
-    call: Callable[[Frame, ast.Call], ir.Expression]
-    statement: Callable[[Frame, ast.stmt], None]
+    call: Callable[[Frame, ast.Call], ir.Expression]  # lowers a call to its value
+    statement: Callable[[Frame, ast.stmt], None]  # appends to `Frame.out`
     # the values of a call of a plain function, whose statements take its place; None if it returns nothing
     inlined: Callable[[Frame, FunctionType, ast.Call], tuple[ir.Expression, ...] | None]
 
@@ -105,6 +100,7 @@ class Lowering:
     checks: bool  # whether `assert` stays
     # the parameters used as arrays and as numbers, each with the place of its first use; none is in both
     arrays: dict[str, ir.SourceLine] = field(default_factory=dict)
+    # scalars that stand for loops' trips, with their lines
     numbers: dict[str, ir.SourceLine] = field(default_factory=dict)
     items: dict[str, ReducedItem] = field(default_factory=dict)  # the reductions around the present statement
     atomics: frozenset[str] = frozenset()  # the arrays in `atomic`
@@ -113,9 +109,9 @@ class Lowering:
     flags: set[str] = field(default_factory=set)  # variables that tell whether `break` left a loop
     callers: list[CodeType] = field(default_factory=list)  # the functions around the present statement, outermost first
     origins: dict[str, str] = field(default_factory=dict)  # the names that new names were made of, for messages
-    is_in_nest: bool = False
+    is_in_nest: bool = False  # whether the statement that is lowered now is in a nest
     local_nbytes: int = 0  # of the arrays that an iteration makes
-    n_accesses: int = 0
+    n_accesses: int = 0  # so far; an access's `at` is its number
     nesting: int = 0  # levels of statements and expressions around the present one, inlined functions included
     n_inlined: int = 0  # statements and expressions that inlining has made
     _numbers: dict[str, int] = field(default_factory=dict)  # the next number to try for a new name

@@ -1,16 +1,11 @@
 """Which loops of an iteration the threads of a block share on CUDA, and why others run in order.
 
-Theory of operation
--------------------
-Where a loop of an iteration asks for workers or vector lanes, and its trips may be shared, an iteration of the nest is
-not one thread's but a *team's*: ``workers`` rows of ``lanes`` threads. All threads of a team carry out what stands
-outside of shared loops, with the same values, so that all take the same way; what has an effect is done by one of them.
-A loop on vector lanes is shared by all threads of the team. One on workers is too, unless it has loops on vector lanes
-of its own: then each row has its trips, and its inner loops are shared by the row.
+If a loop of an iteration asks for workers or vector lanes, a *team* of ``workers`` rows of ``lanes`` threads has the
+iteration. All threads of the team carry out the statements outside of shared loops, with equal values. A loop on vector
+lanes is shared by the whole team. So is a loop on workers, unless it has vector loops: then each row has its own trips.
 
-Trips are shared if nothing goes from one to another but declared reductions (`nests` has refused what does), if none
-ends the loop, and if nobody needs behind the loop what a trip has left in its thread: a scalar, or an element of an
-array of the iteration's own. Everything else runs in order in each thread of the team, as any other loop does.
+Trips are shared if only declared reductions pass between them, if none ends the loop, and if no later statement needs a
+scalar or element that a trip left in its thread.
 """
 
 from __future__ import annotations
@@ -41,7 +36,7 @@ class Team(NamedTuple):
 
     # Threads of a row, and rows. There is one row if its threads are more than 32.
     lanes: int = ROW
-    workers: int = 1
+    workers: int = 1  # rows
     # Teams of a block; other than one only if each is a row of 32. 0 leaves it to the number of iterations.
     rows: int = 1
 
@@ -57,7 +52,7 @@ class Team(NamedTuple):
 
 
 class Levels(NamedTuple):
-    """What becomes of the loops of an iteration."""
+    """How each loop of an iteration runs."""
 
     team: Team | None  # None where nothing is shared, and a thread has an iteration
     shared: tuple[tuple[int, Sharing], ...]  # by the loop's number in the order of the text
@@ -65,15 +60,10 @@ class Levels(NamedTuple):
 
 
 def levels_of(nest: ir.Nest, *, is_ordered: bool = False, is_auto: bool = False) -> Levels:
-    """Return what becomes of the loops of a nest's iteration.
+    """Return how each loop of an iteration runs.
 
-    Parameters
-    ----------
-    nest : Nest
-    is_ordered : bool
-        Iterations run in order: in one thread, but where the program says so by ``seq`` a team may have them.
-    is_auto : bool
-        Loops are independent only if they say so, as in ``kernels_loop``.
+    With ``is_ordered``, iterations run in order, in one thread; a team may still have them if the program says ``seq``.
+    With ``is_auto``, as in ``kernels_loop``, a loop is independent only if the program says so.
     """
     team = _team_of(nest)
     found = _Found(nest, team, is_auto=is_auto)
@@ -110,17 +100,18 @@ def _team_of(nest: ir.Nest) -> Team:
 
 
 class _Found:
-    """What has been decided of the loops of an iteration, from the outside in."""
+    """The decisions about the loops of an iteration, from the outside in."""
 
     def __init__(self, nest: ir.Nest, team: Team, *, is_auto: bool) -> None:
         self._nest = nest
-        self._team = team
-        self._is_auto = is_auto
+        self._team = team  # what the loops ask for
+        self._is_auto = is_auto  # loops are independent only if they say so
         loops = loops_in(nest)
-        self._numbers = {id(loop): number for number, loop in enumerate(loops)}
+        self._numbers = {id(loop): number for number, loop in enumerate(loops)}  # of the loops, by `id`
+        # the loops that ask for a level
         self.asking = [number for number, loop in enumerate(loops) if loop.clauses.level]
-        self.shared: dict[int, Sharing] = {}
-        self.whys: dict[int, str] = {}
+        self.shared: dict[int, Sharing] = {}  # the loops that threads share, and how
+        self.whys: dict[int, str] = {}  # why a loop that asks for a level runs in order
 
     def look(self, statements: Iterable[ir.Statement], group: Literal["block", "row"]) -> None:
         """Decide about the loops in what a block, or a row of it, carries out."""
@@ -213,8 +204,8 @@ def _found(name: str, _place: ir.SourceLine) -> NoReturn:
 class _Behind(Flow):
     """A pass in which a loop takes the values of what its trips assign."""
 
-    loop: ir.For | None = None
-    left: frozenset[str] = frozenset()
+    loop: ir.For | None = None  # the innermost one around
+    left: frozenset[str] = frozenset()  # what its trips leave in their thread
 
     def _statement(self, node: ir.Statement, state: State) -> State:
         if isinstance(node, ir.Reduce) and state is not None:

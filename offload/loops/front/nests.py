@@ -1,7 +1,5 @@
 """Nests, and the scalar statements around them: what the host does, what an iteration does, and what passes between.
 
-Theory of operation
--------------------
 The associated loops become axes, whose bounds the host evaluates. The body is lowered with the nest's reductions in
 force. Then `flow` goes through an iteration: what it reads without having assigned it comes from before the loop, or
 breaks a rule. That is done before anything sinks to the head of the iteration (`sinking`): what has sunk is assigned
@@ -40,37 +38,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NestClauses:
-    """What a construct says of its nest."""
+    """The clauses of a construct about its nest."""
 
     collapse: int = 1  # how many loops are one iteration space
     # Items, by the names of parameters and variables.
     reductions: tuple[ir.LoopReduction, ...] = ()
-    private: tuple[str, ...] = ()
+    private: tuple[str, ...] = ()  # names of the function
     firstprivate: tuple[str, ...] = ()
     lastprivate: tuple[str, ...] = ()
     atomic: tuple[str, ...] = ()
     # As in `ir.LoopClauses`.
     level: str = ""
-    sizes: tuple[tuple[str, int], ...] = ()
-    order: Literal["", "seq", "independent", "auto"] = ""
-    tile: tuple[int, ...] = ()
+    sizes: tuple[tuple[str, int], ...] = ()  # numbers of a launch shape, by clause
+    order: Literal["", "seq", "independent", "auto"] = ""  # empty: asserted by the construct
+    tile: tuple[int, ...] = ()  # one size a loop
     # Whether there may be several nests, with reductions that are found, as `kernels_loop` has them.
     several: bool = False
     checks: bool = False  # whether `assert` stays
 
 
 class LoopText:
-    """The text of a loop function, which is read from top to bottom: its parts so far, and the state between them.
-
-    Parameters
-    ----------
-    source : FunctionSource
-        The text.
-    clauses : NestClauses
-        What the construct says.
-    absent : frozenset of str
-        The parameters that are None.
-    """
+    """The text of a loop function, read from top to bottom: its parts so far, and the state between them."""
 
     def __init__(self, source: FunctionSource, clauses: NestClauses, absent: frozenset[str]) -> None:
         names: dict[str, Binding] = {
@@ -78,10 +66,11 @@ class LoopText:
             for parameter in source.parameters
         }
         taken, atomics = set(source.identifiers), frozenset(clauses.atomic)
+        # the state that all frames of the function share
         self._lowering = Lowering(RULES, taken, checks=clauses.checks, atomics=atomics)
-        self.frame = Frame(self._lowering, source, names, [], is_called=False)
-        self.clauses = clauses
-        self.absent = absent
+        self.frame = Frame(self._lowering, source, names, [], is_called=False)  # of the loop function itself
+        self.clauses = clauses  # of the construct
+        self.absent = absent  # the parameters that are None
         self.parts: list[ir.Statement | ir.Nest] = []  # as in `ir.ParsedFunction`
         self.returned: frozenset[str] = frozenset()  # the names after `return`
         self._sunk = Sunk()  # the statements that each iteration carries out for itself

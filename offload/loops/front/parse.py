@@ -1,7 +1,5 @@
 """A loop function's text as IR.
 
-Theory of operation
--------------------
 A body is a docstring, scalar statements, a nest (several, under ``kernels_loop``) and a ``return``. `parse` goes
 through these once, in the order of the text. `nests` lowers the parts, and the rules in `inline` their statements.
 Nothing here knows types; every rule that needs none is checked, each at its own place in the text.
@@ -31,28 +29,10 @@ __all__ = ["NestClauses", "check_plain", "parse"]
 
 
 def parse(source: FunctionSource, clauses: NestClauses, absent: frozenset[str] = frozenset()) -> ir.ParsedFunction:
-    """Return the IR of a loop function.
+    """Return the IR of a loop function, without types; ``absent`` are the parameters that are None at the call.
 
-    Parameters
-    ----------
-    source : FunctionSource
-        Its text.
-    clauses : NestClauses
-        What the construct says.
-    absent : frozenset of str
-        The parameters that are None at the call.
-
-    Returns
-    -------
-    LoopFunction
-        Without types.
-
-    Raises
-    ------
-    LoopError
-        What the text says is outside of the subset.
-    ClauseError
-        A clause names what the function does not have.
+    Raises `LoopError` for text outside of the subset, and `ClauseError` for a clause with a name that the function
+    lacks.
     """
     return _function(LoopText(source, clauses, absent))
 

@@ -1,12 +1,8 @@
-"""Scalar statements before a nest that read elements: they go to the head of each iteration.
+"""Scalar statements before a nest that read elements: they move to the head of each iteration.
 
-Theory of operation
--------------------
-Elements are on the device, so that the host cannot carry out ``w = a[0]`` before it launches. Such a statement *sinks*:
-each iteration carries it out for itself, and finds what the host would have found as long as no nest in between writes
-the array. A statement that reads what one of these assigns sinks too; so does one that assigns what one of these reads
-or assigns, since it would otherwise overtake it. What is left behind on the host neither needs nor changes anything
-that has sunk.
+Elements are on the device, so the host cannot carry out ``w = a[0]`` before the launch. Such a statement *sinks*: each
+iteration carries it out, and finds the same value while no nest in between writes the array. A statement sinks too if
+it reads a name that a sunk statement assigns, or assigns a name that a sunk statement reads or assigns.
 """
 
 from __future__ import annotations
@@ -19,11 +15,12 @@ from offload.loops.tree.nodes import names_assigned, names_in, walk
 
 @dataclass(slots=True)
 class Sunk:
-    """What has sunk so far, each with the number of parts before it, and what it reads and assigns."""
+    """The statements that have sunk so far, with the names that they read and assign."""
 
+    # with the part of the function that each stood before
     statements: list[tuple[int, ir.Statement]] = field(default_factory=list)
-    assigned: set[str] = field(default_factory=set)
-    read: set[str] = field(default_factory=set)
+    assigned: set[str] = field(default_factory=set)  # scalars that they assign
+    read: set[str] = field(default_factory=set)  # scalars that they read
 
     def takes(self, statement: ir.Statement, position: int) -> bool:
         """Take a statement if it has to sink; tell whether it has."""

@@ -1,23 +1,10 @@
-"""The text of a function, and what the names in it stand for.
+"""The text of a function, and the meanings of the names in it.
 
-Theory of operation
--------------------
-A function's definition is looked up in the tree of its whole file, by name and first line: so nothing has to be
-dedented, and every node has the line that a message names. The definition is then compiled once and compared with the
-code that runs. If they differ, the file was changed after its import, and a kernel of the new text would not be what
-the program calls.
-
-A name that is no local of the function has one of four meanings. A scalar is *frozen*: its value becomes part of the
-kernel, and of the key (`FunctionSource.key`) under which the kernel is kept, so that a call after a change makes
-another one. A *known* name is one of a library's that loops have a form for, by where it is found (``math.sin``, under
-whatever name the program imported it). A *plain* function is inlined. Anything else is *unfit*, and the reader of the
-name says why.
-
-A function that cloudpickle takes by value comes to another process without its file, and without the file's name. So a
-loop function is sent with its text and the texts of the functions that it calls (`FunctionSource.texts`), and the
-receiver keeps these under their code (`received`), which compares by its contents.
-
-NumPy is not imported: what has a NumPy type is told by its class.
+The definition is found in the tree of its whole file, so every node has its line. It is compiled once and compared with
+the running code, to detect a file that changed after its import. A name from outside is *frozen* (a scalar, part of the
+kernel's key), *known* (a library function with a form for loops, found by identity), *plain* (a function to inline) or
+*unfit*. Loop functions that cloudpickle sends by value carry their texts (`FunctionSource.texts`); the receiver keeps
+them by their code (`received`). NumPy is not imported here.
 """
 
 from __future__ import annotations
@@ -48,28 +35,28 @@ class Frozen:
     """A scalar of the module or of a closure; `dtype` is None for one of Python's, which is weak."""
 
     value: bool | int | float
-    dtype: ir.Dtype | None = None
+    dtype: ir.Dtype | None = None  # None: Python's number, weak
 
 
 @dataclass(frozen=True, slots=True)
 class KnownName:
     """A module, a function or a type that loops have a form for: ``"numpy"``, ``"math.sin"``, ``"range"``."""
 
-    name: str
+    name: str  # ``math.sin``, whatever the program calls it
 
 
 @dataclass(frozen=True, slots=True)
 class Plain:
     """A function of Python's."""
 
-    function: FunctionType
+    function: FunctionType  # is inlined
 
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
     """Anything else; `what` says what it is, as ``"of type list"``."""
 
-    what: str
+    what: str  # for the message
 
 
 Meaning = Frozen | KnownName | Plain | Unfit
@@ -96,10 +83,8 @@ class FunctionSource:
     def of(cls, function: object) -> FunctionSource:
         """Return the source of a function.
 
-        Raises
-        ------
-        LoopError
-            Of rule ``source``: it is no function of Python's, has no text, or was compiled from another one.
+        Raises `LoopError` of rule ``source`` if it is not a Python function, has no text, or was compiled from another
+        text.
         """
         if not isinstance(function, FunctionType):
             raise LoopError(
@@ -249,7 +234,7 @@ class FunctionSource:
 class Outlook(NamedTuple):
     """Values of names from outside. As none of those that count can change, names have to be given others."""
 
-    codes: list[tuple[FunctionType, CodeType]]
+    codes: list[tuple[FunctionType, CodeType]]  # functions that the text names, and the code that each had
     # Of functions that are called: those by place, and those by name.
     defaults: list[tuple[FunctionType, tuple[object, ...] | None, tuple[object, ...]]]
     cells: list[tuple[CellType, object]]  # of closures
@@ -339,9 +324,9 @@ def _known(value: Any) -> KnownName | None:
 class Text(NamedTuple):
     """The text of one function, for another process: its code, its file, and its lines with those of decorators."""
 
-    code: CodeType
+    code: CodeType  # of the function
     file: str
-    lines: str
+    lines: str  # the whole file
 
 
 # The definitions that were found, each with its text and its file.

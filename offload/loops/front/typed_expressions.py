@@ -1,12 +1,8 @@
-"""Types of expressions: each node of the loop IR made again with its type, and with every conversion written out.
+"""Types of expressions: each node of the loop IR with its type, and with every conversion written out.
 
-Theory of operation
--------------------
-An expression's type follows from those of its operands, by the table of `promotion`. Operands are then converted to
-the type in which the operator works; weakness alone is no conversion, only a word in a node's type. Numbers of the text
-stay exact integers until a type takes them, which is where one that does not fit is found. Functions of numbers become
-calls whose arguments and result have one type, with conversions around them, so that emitters need no table of their
-own.
+The table of `promotion` gives an expression's type from its operands' types. Operands are converted to the type in
+which the operator works; weakness alone needs no conversion. Numbers of the text stay exact integers until they get a
+type.
 """
 
 from __future__ import annotations
@@ -17,6 +13,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from offload.loops.tree import ir
+from offload.loops.tree.nodes import type_of
 from offload.loops.tree.places import refusal
 from offload.loops.tree.promotion import (
     BOOL,
@@ -62,12 +59,6 @@ class UnknownTypeError(Exception):
     """A scalar has no type yet: an assignment to it has to be looked at first."""
 
 
-def type_of(expression: Expression) -> Type:
-    """Return the type of an expression that has one."""
-    assert expression.type is not None
-    return expression.type
-
-
 def convert(expression: Expression, to: Type, *, exact: bool = False) -> Expression:
     """Return the value as another type, as C casts; a weak constant that does not fit is an error if `exact`."""
     own = type_of(expression)
@@ -86,23 +77,13 @@ def convert(expression: Expression, to: Type, *, exact: bool = False) -> Express
 
 
 class Expressions:
-    """Gives types to expressions.
-
-    Parameters
-    ----------
-    scalars : mapping of str to Type
-        What is known so far; asking for another raises `UnknownTypeError`.
-    arrays : mapping of str to LoopArrayType
-        Local arrays included.
-    shapes : mapping of str to tuple of int
-        Of local arrays.
-    """
+    """Gives types to expressions."""
 
     def __init__(
         self,
-        scalars: Mapping[str, Type],
-        arrays: Mapping[str, LoopArrayType],
-        shapes: Mapping[str, tuple[int, ...]],
+        scalars: Mapping[str, Type],  # the types known so far; a scalar without one raises `UnknownTypeError`
+        arrays: Mapping[str, LoopArrayType],  # local arrays included
+        shapes: Mapping[str, tuple[int, ...]],  # of local arrays
     ) -> None:
         self.scalars = scalars
         self.arrays = arrays
@@ -111,12 +92,8 @@ class Expressions:
     def typed(self, node: Expression) -> Expression:
         """Return the expression with types.
 
-        Raises
-        ------
-        LoopError
-            Of rule ``types``, ``index`` or ``branch``.
-        UnknownTypeError
-            A scalar that it reads has no type yet.
+        Raises `LoopError` of rule ``types``, ``index`` or ``branch``, and `UnknownTypeError` while a scalar has no type
+        yet.
         """
         match node:
             case ir.Constant():

@@ -1,15 +1,9 @@
 """Types of a loop function, for the types of its arguments.
 
-Theory of operation
--------------------
-A scalar has one type, that of all its assignments joined. They read each other, so the types are found in rounds: each
-takes those of the round before, and joins anew what the assignments then have; one that reads a scalar without a type
-has no say in that round. A round that changes nothing is the answer. Joining anew gives the least types, and could go
-round in a circle where a greater operand makes a lesser result (weak beside strong); after as many rounds as there are
-scalars, types only grow, and there are no more than eleven to grow through.
-
-With the types at hand each statement is made once more, with every conversion written out. Errors count only then: in
-an early round a scalar may have less than its type.
+A scalar has one type: the join of all its assignments. They are found in rounds, each from the types of the round
+before, until nothing changes. Joining from the start in each round gives the least types but may cycle, so after as
+many rounds as there are scalars, types only grow. Then each statement is made again with its conversions. Only then do
+errors count.
 """
 
 from __future__ import annotations
@@ -18,9 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from offload.errors import LoopError
-from offload.loops.front.typed_expressions import Expressions, UnknownTypeError, convert, type_of
+from offload.loops.front.typed_expressions import Expressions, UnknownTypeError, convert
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import names_in, walk
+from offload.loops.tree.nodes import names_in, type_of, walk
 from offload.loops.tree.places import refusal
 from offload.loops.tree.promotion import (
     BOOL,
@@ -42,20 +36,10 @@ if TYPE_CHECKING:
 
 
 def infer(function: ParsedFunction, scalars: Mapping[str, Type], arrays: Mapping[str, LoopArrayType]) -> Typed:
-    """Return the function with types.
+    """Return the function with types, from the types of its arguments by parameter.
 
-    Parameters
-    ----------
-    function : ParsedFunction
-        As `parse` made it.
-    scalars, arrays : mappings
-        Of the arguments, by parameter.
-
-    Raises
-    ------
-    LoopError
-        Of rule ``types``, ``branch`` (a number where a truth value is needed), ``index`` (too few or many indices), or
-        ``argument`` (an array where a number is used, or the reverse).
+    Raises `LoopError` of rule ``types``, ``branch`` (a number instead of a truth value), ``index`` (the wrong number of
+    indices), or ``argument`` (an array instead of a number, or the reverse).
     """
     local = _locals_of(function)
     held = {**arrays, **{name: ir.LoopArrayType(node.dtype, len(node.shape)) for name, node in local.items()}}

@@ -1,1 +1,1 @@
-"""What is proved about a nest: where accesses meet, which indices stay inside, what feeds what."""
+"""Proofs about a nest: where accesses meet, which indices stay inside, which statements feed which."""

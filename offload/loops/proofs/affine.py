@@ -1,27 +1,12 @@
 """Affine forms of an iteration's integers, and the extremes they take in a nest.
 
-Theory of operation
--------------------
-An integer of an iteration is written ``constant + sum(coefficient * atom)``. An *atom* is the number of a loop's trip,
-or a value that is not affine: an element, a quotient, what two branches join. Loops count in trips, 0 to the last, and
-their variable is the form ``start + step * trip``: negative and wide steps are no case of their own, the step is in the
-coefficient. Atoms are numbered by structure: the same operation on the same forms is the same atom, so that equal forms
-are equal values, whatever the text looks like. All arithmetic is on Python's integers.
+A form is ``constant + sum(coefficient * atom)`` on Python's integers. An *atom* is the number of a loop's trip, or a
+value that is not affine. Loops count in trips, so steps are in coefficients. Equal operations on equal forms are one
+atom.
 
-*Extremes.* A trip is bounded by its loop's ``room``, the form ``step * trip <= room``, made of atoms that are older: of
-loops around it, of values from before it. A form's greatest value is found by replacing its youngest atom by the bound
-that its coefficient asks for, until a number is left. For a trip with a positive coefficient that is ``coefficient /
-step * room``, an exact division as long as the trip came in by its loop's variable; where a quotient has taken the step
-out, the greatest trip stands for the room. The result is an upper bound in every nest, because it is one wherever the
-loop has a trip at all. It is *attained* where every trip's bound is: in
-loops with a number of trips, or of step one and never empty; an iteration at that corner then exists.
-
-*Wraps.* A form says what Python's integers would give. Types wrap; so `integers` keeps a form only where its extremes
-fit its type, else it makes an atom of it. Of 64 bits a form stays what it is *modulo 2**64*, with the type's whole
-range as its interval: two such forms that differ by a small number are different, which is all that is asked of them.
-
-Rejected: forms over the variables' values with steps beside them (each test has to undo the step); rational bounds for
-trips (the divisions above are nearly always exact); a general solver (bounds of nests have one or two variables).
+An extreme is found by replacing the youngest atom by its bound, ``step * trip <= room``, until a number is left. It is
+a bound in every nest, and *attained* if every loop on the way is never empty and has step one or a number of trips. A
+form ignores wrapping; `integers` keeps it only if it fits its type, or modulo 2**64. docs/design/loops.md has more.
 """
 
 from __future__ import annotations
@@ -50,7 +35,7 @@ class AffineForm:
     """``constant + sum(coefficient * atom)``; terms by the number of the atom, no coefficient is 0."""
 
     constant: int = 0
-    terms: tuple[tuple[int, int], ...] = ()
+    terms: tuple[tuple[int, int], ...] = ()  # (atom, coefficient), sorted; no coefficient is 0
 
     @property
     def is_constant(self) -> bool:
@@ -95,7 +80,7 @@ class Atom:
 
     # Bounds over the nest; of a trip 0 and the last one that any iteration can have.
     low: int
-    high: int
+    high: int  # included
     step: int = 0  # of a loop, without its sign; 0 for a value
     room: AffineForm | None = None  # of a loop whose number of trips varies: `step * trip <= room`
     loops: frozenset[int] = frozenset()  # the atoms of the loops in whose trips it can change
@@ -118,18 +103,13 @@ class Atom:
 class Space:
     """The atoms of a nest, and what can be said of forms of them."""
 
-    atoms: list[Atom] = field(default_factory=list)
-    _numbers: dict[Hashable, int] = field(default_factory=dict)
+    atoms: list[Atom] = field(default_factory=list)  # the axes' trips come first
+    _numbers: dict[Hashable, int] = field(default_factory=dict)  # of atoms, by their structure
 
     def trip(self, room: AffineForm, step: int) -> AffineForm | None:
         """Return a new loop's trip number, or None if the loop has no trip in any iteration.
 
-        Parameters
-        ----------
-        room : AffineForm
-            ``stop - start - 1``, or ``start - stop - 1`` if the loop counts down.
-        step : int
-            Without its sign.
+        ``room`` is ``stop - start - 1``, or ``start - stop - 1`` if the loop counts down; ``step`` has no sign.
         """
         _, greatest = self.extremes(room)
         if greatest < 0:
@@ -151,18 +131,10 @@ class Space:
     def value(
         self, key: Hashable, interval: Interval, parts: Iterable[AffineForm] = (), loads: frozenset[int] = frozenset()
     ) -> AffineForm:
-        """Return the atom of what is not affine: the one of this key, or a new one.
+        """Return the atom of a value that is not affine: the one of this key, or a new one.
 
-        Parameters
-        ----------
-        key : Hashable
-            Its structure: the operation and its operands' forms.
-        interval : tuple of int
-            Bounds that hold wherever it is evaluated.
-        parts : iterable of AffineForm
-            What it is computed from.
-        loads : frozenset of int
-            The load that it is, by `at`.
+        ``key`` has the operation and the forms of its operands. The bounds in ``interval`` hold wherever it is
+        evaluated. It is computed from ``parts``; ``loads`` has the load that it is, by `at`.
         """
         number = self._numbers.get(key)
         if number is None:

@@ -1,13 +1,9 @@
-"""Which accesses can leave their arrays: what the launch proves, and what is left to the kernel.
+"""Which accesses can leave their arrays: the proofs at the launch, and the checks left to the kernel.
 
-Theory of operation
--------------------
-An index has an interval, from the extremes of its form or the bounds of its atoms. Inside ``[0, extent)`` the access is
-plain; inside ``[-extent, extent)`` negative indices have to be wrapped; else it is checked in the kernel. If the index
-is made of elements that the nest does not write, their least and greatest decide; `wanted` says which are worth looking
-up, and the bounds are then made again with `LaunchNumbers.contents`, until nothing more is wanted: an index of an index
-takes two rounds. An access is *outside* if an iteration certainly leaves the array, which is so where it is carried out
-at every point of its box and an extreme is attained: the call raises before anything has changed.
+An index has an interval. Inside ``[0, extent)`` the access is plain; inside ``[-extent, extent)`` negative indices
+wrap; otherwise the kernel checks it. If the index is made of elements that the nest does not write, their extremes
+decide: `wanted` says which to look up, and the bounds are made again with `LaunchNumbers.contents`, once for each level
+of indirection. An access that certainly leaves its array makes the call raise before anything has changed.
 """
 
 from __future__ import annotations
@@ -33,7 +29,7 @@ _CATEGORIES: tuple[Category, ...] = ("launch", "range", "kernel")
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is known of an access's indices."""
+    """The bounds of an access's indices."""
 
     # Of each index, before negative ones are wrapped; None where nothing but its type bounds it.
     intervals: tuple[Interval | None, ...]

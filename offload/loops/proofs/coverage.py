@@ -1,7 +1,5 @@
 """Does a nest write every element of an array, so that nobody asks what was there before? Decides for ``map(from:)``.
 
-Theory of operation
--------------------
 The plain case alone: a store that is carried out at every point of its box, each of whose indices runs through its
 dimension by itself: one variable with coefficient 1 or -1, no variable in two of them, as many values as elements.
 Consecutive integers in ``[-extent, extent)`` are all elements if they are as many, wherever negative ones begin.
@@ -45,18 +43,24 @@ def is_fed_by(read: ElementAccess, store: ElementAccess) -> bool:
     return read.array == store.array and forms[0] == forms[1] and read.loops[:n_common] == store.loops
 
 
-def _covers(accesses: NestAccesses, store: ElementAccess) -> bool:
+def runs_through(accesses: NestAccesses, store: ElementAccess) -> bool:
+    """Return whether each index of a store is one number, or takes consecutive values by a variable of its own."""
     variables: set[int] = set()
-    for index, extent in zip(store.indices, accesses.extents[store.array], strict=True):
+    for index in store.indices:
         terms = index.form.terms
-        if not index.is_exact or not -extent <= index.low <= index.high < extent or len(terms) > 1:
+        if not index.is_exact or len(terms) > 1:
             return False
-        if terms:
-            ((variable, coefficient),) = terms
+        for variable, coefficient in terms:
             atom = accesses.space.atoms[variable]
             if not atom.is_trip or atom.room is not None or abs(coefficient) != 1 or variable in variables:
                 return False
             variables.add(variable)
-        if index.high - index.low + 1 < extent:
-            return False
     return True
+
+
+def _covers(accesses: NestAccesses, store: ElementAccess) -> bool:
+    extents = accesses.extents[store.array]
+    return runs_through(accesses, store) and all(
+        -extent <= index.low <= index.high < extent <= index.high - index.low + 1
+        for index, extent in zip(store.indices, extents, strict=True)
+    )

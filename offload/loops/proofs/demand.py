@@ -1,16 +1,10 @@
-"""Who needs which statements of an iteration: the terms of ownership, carried backwards from writes to what feeds them.
+"""Which device needs which statements: the terms of ownership, carried backwards from writes to what feeds them.
 
-Theory of operation
--------------------
-A write to an array has a `DemandTerm`: its element, in the dimension by which the array is split. A device carries the
-write out if it owns the element, and that is the case if the term holds there. Statements that feed a write are needed
-wherever the write is; so each point's *demand* is the set of terms of which one has to hold, its own and those of the
-points that it feeds. It is found by repetition, and grows only. `None` stands for every device, and absorbs all else.
-
-A term is tested where the point stands that it has come to. So it gets there only if its index can be had there
-(`slices`), in the same trip of each loop in which it varies; else every device needs that point, or, if the array is
-divided as the iterations are, the device that has the iteration. Updates of reductions, and what the last iteration
-leaves, belong to blocks of iterations, and the block is a term like any other.
+A write has a `DemandTerm`: its element, in the dimension by which the array is split. The owner of that element carries
+the write out. A point's *demand* is the set of terms of which one has to hold: its own, and those of the points that it
+feeds; None means every device. A term is carried to an earlier point only if its index is available there (`slices`),
+in the same trips; otherwise every device needs the point, or, in arrays divided like the iterations, the iteration's
+device.
 """
 
 from __future__ import annotations
@@ -45,7 +39,7 @@ class DemandTerm:
     at: int  # the write, where it can be tested at that write alone; else -1
     # The view through which the first such write goes, and the dimension.
     array: str = field(compare=False)
-    dimension: int = field(compare=False)
+    dimension: int = field(compare=False)  # of the array
     value: IntegerValue = field(compare=False)  # the index, as it stands in the text
     text: ir.Expression = field(compare=False)  # the index in the text
     slice: Slice | None = field(compare=False)  # how the index can be had elsewhere
@@ -91,15 +85,8 @@ def demands(
 ) -> dict[int, Demand]:
     """Return the demand of each point that gives a value or writes, by its number.
 
-    Parameters
-    ----------
-    feeding : Feeding
-    own : mapping of int to DemandTerm or None
-        Of points that write, by number: their term; None of an array that every device computes.
-    block : DemandTerm
-        Of blocks of iterations.
-    checked : collection of int
-        The loads, by `at`, that may leave their array.
+    ``own`` has the term of each point that writes, and None for an array that every device computes. ``block`` is the
+    term of blocks of iterations. The loads in ``checked``, by `at`, may leave their array.
     """
     found: dict[int, Demand] = {EVERYWHERE: None, BLOCK: frozenset({block})}
     for point in feeding.points:
@@ -137,18 +124,13 @@ def _there(demand: Demand, crossed: frozenset[int], loops: tuple[int, ...], bloc
         return None
     found = set()
     for term in demand:
-        if term.at < 0 and not is_another(term.loops, crossed) and term.loops <= frozenset(loops):
+        if term.at < 0 and term.loops.isdisjoint(crossed) and term.loops <= frozenset(loops):
             found.add(term)
         elif term.is_aligned:
             found.add(block)
         else:
             return None
     return frozenset(found)
-
-
-def is_another(varying: frozenset[int], crossed: frozenset[int]) -> bool:
-    """Tell whether a term that varies in these loops is another one where a value comes from that has crossed some."""
-    return not varying.isdisjoint(crossed)
 
 
 def _union(one: Demand, other: Demand) -> Demand:

@@ -1,4 +1,4 @@
-"""What profiles of a loop say: which iterations depended on each other, for the inputs that it was profiled on."""
+"""Profiles of a loop: which iterations depended on each other, for the inputs that it was profiled on."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class ProfiledDependence:
     kind: DependenceKind
     count: int
     min_distance: int
-    max_distance: int
-    example: DependenceExample
+    max_distance: int  # in iterations of a serial loop, like the least
+    example: DependenceExample  # the first one that was seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +91,12 @@ class DependenceProfile:
 
     verdict: ProfileVerdict
     dependences: tuple[ProfiledDependence, ...]
-    privatise: tuple[str, ...]
-    reductions: tuple[str, ...]
+    privatise: tuple[str, ...]  # arrays that each iteration writes before it reads them
+    reductions: tuple[str, ...]  # arrays that are only updated, by one operator
     iterations: int
-    inputs: int
+    inputs: int  # how many calls were profiled
     function: str
-    source_sha256: str
+    source_sha256: str  # of the function's text, without its decorators
     types: tuple[Mapping[str, str], ...] = field(hash=False)  # mappings have none
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -161,14 +161,9 @@ class DependenceProfile:
             return _profile_of(facts)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ClauseError(
-                f"{os_name(path)} holds no profile of dependences ({type(error).__name__}: {error}); make it again with"
-                " profile_dependences, and save that"
+                f"{os.fspath(path)} holds no profile of dependences ({type(error).__name__}: {error}); make it again"
+                " with profile_dependences, and save that"
             ) from error
-
-
-def os_name(path: str | os.PathLike[str]) -> str:
-    """Return a path for a message."""
-    return os.fspath(path)
 
 
 def _profile_of(facts: Any) -> DependenceProfile:

@@ -1,19 +1,9 @@
 """Where two accesses meet: linear equations between the trips of two iterations.
 
-Theory of operation
--------------------
-One access is carried out in an iteration with trips t, the other in one with trips s. Each dimension of the array says
-``first(t) - second(s)`` is 0, or, where bytes of different views are compared, inside a small interval. An equation
-excludes a meeting if the greatest common divisor of its coefficients does not divide its constant, or if its extremes
-exclude it (Banerjee). Where an axis has the same coefficient on both sides its *distance* ``d = s - t`` is all that
-matters; what is left has extremes. So all equations together narrow intervals of the distances, until nothing changes:
-``n*d_i + d_j = 0`` with ``|d_j| < n`` makes ``d_i = 0`` and then ``d_j = 0``. Empty intervals: they never meet; all
-distances 0: they meet in one iteration only, which is no dependence. Narrowing loses no solution, so that where it ends
-early too little is known, nothing wrong.
-
-Existence is another matter: it is proved only where each equation is solved by itself, either by distances that are
-fixed, or by a trip of an inner loop on each side that no other equation has. Any distance inside the intervals between
-two boxes is that of some pair of iterations.
+Each dimension says that ``first(t) - second(s)`` is 0, or lies in a small interval if bytes are compared. The divisor
+of the coefficients or the extremes (Banerjee) may exclude it. With equal coefficients only the *distance* ``d = s - t``
+matters. All equations together narrow the intervals of distances: an empty one means no meeting, all 0 means the same
+iteration. Narrowing loses no solution. A meeting is proved only if each equation is solved by itself.
 """
 
 from __future__ import annotations
@@ -35,9 +25,9 @@ _ROUNDS: Final = 16
 class Inner:
     """A term of an inner loop: ``coefficient * trip`` with ``0 <= trip < trips``."""
 
-    atom: int
-    coefficient: int
-    trips: int
+    atom: int  # the trip of the loop
+    coefficient: int  # of the trip in the index
+    trips: int  # of the loop; one number in the whole nest
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +35,11 @@ class Equation:
     """``constant + rest - sum(coefficient * distance)`` is in `slack`."""
 
     coefficients: tuple[int, ...]  # of the axes' distances
-    constant: int
+    constant: int  # of the first access less that of the second
     rest: Interval  # extremes of all other terms
     whole: Interval  # extremes of everything
     divisor: int  # the greatest common divisor of all coefficients; 0 if there are none
-    slack: Interval
+    slack: Interval  # (0, 0), or what bytes of two elements may lie apart
     # What the other terms are, if they are at most one inner trip a side: those of the first, of the second.
     inner: tuple[tuple[Inner, ...], tuple[Inner, ...]] | None
 

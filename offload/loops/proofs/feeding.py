@@ -1,19 +1,10 @@
-"""What feeds what in one iteration: from which statements a value comes, by scalars and by elements of arrays.
+"""Which statements of one iteration feed which, by scalars and by elements of arrays.
 
-Theory of operation
--------------------
-The statements of an iteration are *points*, numbered in the order of the text. One walk follows the paths through them
-with two facts: which points have given each scalar its value, and which writes to arrays may still be seen. A loop is
-gone through twice, the second time behind what the trips before have left. A value that passes from one trip to
-another, or out of a loop, has *crossed* it.
-
-A load looks back through the writes that may be seen, the latest first. A write to the same element (`meetings`) feeds
-it, and hides all earlier ones if it lies on every path to here and in the same trips. A write to another element does
-not. Any other may feed it. Nothing feeds an atomic update, which is carried out by its element's owner, as all earlier
-writes to the element are.
-
-A value that an index, a branch or the bound of a loop follows from is needed `EVERYWHERE`. Elements of arrays that each
-iteration has for itself are values as others are.
+Statements are *points*, in the order of the text. One walk keeps the points that gave each scalar its value, and the
+writes to arrays that are still visible. A loop is walked twice; a value from another trip or out of a loop has
+*crossed* it. A load looks back through the visible writes: a write to the same element (`meetings`) feeds it and hides
+earlier ones if it is on every path; any write that may be to this element feeds it. Nothing feeds an atomic update, as
+the owner of its element carries out all writes. Values of indices, branches and loop bounds are needed `EVERYWHERE`.
 """
 
 from __future__ import annotations
@@ -23,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from offload.loops.proofs.meetings import Passed, meeting
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import children, names_assigned, walk
+from offload.loops.tree.nodes import expressions_of, names_assigned, names_given
 from offload.loops.tree.slices import Slice, slice_of
 
 if TYPE_CHECKING:
@@ -48,11 +39,11 @@ class FlowPoint:
     """A statement at its place."""
 
     number: int  # in the order of the text
-    statement: ir.Statement
+    statement: ir.Statement  # with all that it encloses
     loops: tuple[int, ...]  # the loops around it, by their numbers, outermost first
     # What it encloses.
     body: tuple[FlowPoint, ...] = ()
-    otherwise: tuple[FlowPoint, ...] = ()
+    otherwise: tuple[FlowPoint, ...] = ()  # of an ``if``
 
 
 class FlowEdge(NamedTuple):
@@ -62,16 +53,16 @@ class FlowEdge(NamedTuple):
     """
 
     source: int
-    user: int
+    user: int  # a point, `EVERYWHERE` or `BLOCK`
     crossed: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class Feeding:
-    """What feeds what."""
+    """Which statements of an iteration feed which."""
 
     points: tuple[FlowPoint, ...]  # all of them, by number
-    edges: frozenset[FlowEdge]
+    edges: frozenset[FlowEdge]  # which point's value which point needs
     # Of each store and atomic update, by `at`, how its indices can be had at the head of the iteration or a loop.
     slices: Mapping[int, tuple[Slice | None, ...]]
     users: Mapping[int, set[int]]  # the points that need what a load reads, by `at`
@@ -107,17 +98,7 @@ def all_points(points: tuple[FlowPoint, ...]) -> Iterator[FlowPoint]:
 
 
 def feeding(points: tuple[FlowPoint, ...], accesses: NestAccesses, storages: Mapping[str, LoopStorage]) -> Feeding:
-    """Return what feeds what.
-
-    Parameters
-    ----------
-    points : tuple of FlowPoint
-        Of the nest's body, whose every access has an `at` of its own.
-    accesses : NestAccesses
-        Of that nest.
-    storages : mapping of str to LoopStorage
-        What each array is a part of.
-    """
+    """Return which point feeds which; each access of the points has an `at` of its own."""
     going = _FlowWalk(accesses, storages, tuple(all_points(points)))
     state = going.block(points, _State({}, {}, ()))
     nest = accesses.nest
@@ -135,8 +116,8 @@ def feeding(points: tuple[FlowPoint, ...], accesses: NestAccesses, storages: Map
 
 
 class _FlowSource(NamedTuple):
-    number: int
-    crossed: frozenset[int] = frozenset()
+    number: int  # of the point that gave the value
+    crossed: frozenset[int] = frozenset()  # the loops, by number, through whose trips it has come
 
     def crossing(self, loop: int) -> _FlowSource:
         return self._replace(crossed=self.crossed | {loop})
@@ -145,11 +126,11 @@ class _FlowSource(NamedTuple):
 class _Visible(NamedTuple):
     """A write that may be seen, of a whole local array if it has no `at`; `is_certain` if it lies on every path."""
 
-    number: int
+    number: int  # of the point that writes
     array: str
-    at: int | None
-    crossed: frozenset[int] = frozenset()
-    is_certain: bool = True
+    at: int | None  # of the write
+    crossed: frozenset[int] = frozenset()  # the loops through whose trips it has come
+    is_certain: bool = True  # it is on every path
 
     def crossing(self, loop: int) -> _Visible:
         return self._replace(crossed=self.crossed | {loop}, is_certain=False)
@@ -160,10 +141,10 @@ SourceType = TypeVar("SourceType", _FlowSource, _Visible)
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What holds on a path; `written` in the order of execution."""
+    """The facts that hold on a path; `written` in the order of execution."""
 
-    scalars: Mapping[str, frozenset[_FlowSource]]
-    slices: Mapping[str, Slice]
+    scalars: Mapping[str, frozenset[_FlowSource]]  # the points that gave each its value
+    slices: Mapping[str, Slice]  # how scalars can be had elsewhere
     written: tuple[_Visible, ...]
 
 
@@ -171,20 +152,19 @@ class _State:
 class _FlowWalk:
     accesses: NestAccesses
     storages: Mapping[str, LoopStorage]
-    points: tuple[FlowPoint, ...]
-    edges: set[FlowEdge] = field(default_factory=set)
-    slices: dict[int, tuple[Slice | None, ...]] = field(default_factory=dict)
-    users: dict[int, set[int]] = field(default_factory=dict)
-    ends: list[_State] = field(default_factory=list)
-    listed: dict[int, ElementAccess] = field(init=False)
-    assigned: frozenset[str] = field(init=False)
+    points: tuple[FlowPoint, ...]  # all, by number
+    edges: set[FlowEdge] = field(default_factory=set)  # found so far
+    slices: dict[int, tuple[Slice | None, ...]] = field(default_factory=dict)  # of the indices of writes, by `at`
+    users: dict[int, set[int]] = field(default_factory=dict)  # of what loads read, by `at`
+    ends: list[_State] = field(default_factory=list)  # the states in which the iteration may end early
+    listed: dict[int, ElementAccess] = field(init=False)  # the accesses, by `at`
+    assigned: frozenset[str] = field(init=False)  # all names that an iteration gives a value
+    # of each loop around: the states at ``break``, and at ``continue``
     _leaving: list[tuple[list[_State], list[_State]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.listed = {access.at: access for access in self.accesses.listed}
-        body = self.accesses.nest.body
-        variables = {node.variable for node in walk(*body) if isinstance(node, ir.For)}
-        self.assigned = frozenset(names_assigned(*body) | variables)
+        self.assigned = frozenset(names_given(*self.accesses.nest.body))
 
     def block(self, points: tuple[FlowPoint, ...], state: _State | None) -> _State | None:
         for point in points:
@@ -302,8 +282,7 @@ class _FlowWalk:
                     self.read(index, EVERYWHERE, state)
                 self.look_back(expression.at, user, state)
             case _:
-                for part in children(expression):
-                    assert isinstance(part, ir.Expression)
+                for part in expressions_of(expression):
                     self.read(part, user, state)
 
     def scalar(self, name: str, user: int, state: _State) -> None:

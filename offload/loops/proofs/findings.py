@@ -1,4 +1,4 @@
-"""What a run in order has seen of a nest: which iterations depend on each other."""
+"""The findings of a run in order: which iterations of a nest depend on each other."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What has been seen of one kind of dependence, by one array."""
+    """The events of one kind of dependence, by one array, in a run."""
 
     array: str
-    kind: DependenceKind
+    kind: DependenceKind  # flow, anti or output
     count: int  # accesses that depend on another iteration so
     # Between the two iterations, as a serial loop counts them.
     min_distance: int
-    max_distance: int
+    max_distance: int  # in iterations, like the least
     example: Example  # the first
 
 
 class Findings(NamedTuple):
-    """What has been seen of a nest."""
+    """The findings of a run of a nest."""
 
     found: dict[tuple[str, DependenceKind], Observed]  # by array and kind
     exposed: frozenset[str]  # arrays of which an iteration reads an element that it has not written before

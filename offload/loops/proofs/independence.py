@@ -1,25 +1,12 @@
-"""Are the iterations of a nest independent? Decided at the launch, where everything but trips and elements is a number.
+"""Are the iterations of a nest independent? Decided at the launch, with numbers for all but trips and elements.
 
-Theory of operation
--------------------
-Two accesses of the same storage, one of them a write, depend on each other if they touch the same byte in different
-iterations. A pair is *independent* if that is impossible, *dependent* if it certainly happens, else unknown.
+Two accesses of one storage, one of them a write, depend on each other if they touch the same byte in different
+iterations. A pair is *independent* (impossible), *dependent* (certain) or unknown. Because -1 is the last element, an
+access is taken in *pieces* in which the sign of each index is known. `equations` solves one equation for each dimension
+of an array, or one equation of strides for views that overlap in bytes.
 
-What an access touches is an element, an index what the program has written: -1 is the last one. So an access is taken
-in *pieces*, in each of which it is known which indices are negative. Where an index has one variable, an axis, these
-are two ranges of its trips; else the pieces are possibilities, of which nothing can be proved to happen.
-
-Accesses of one array, or of one view by two names, meet where all their indices are equal: an equation a dimension.
-Views that overlap otherwise, or whose strides let two elements be one, are compared by bytes: one equation of strides.
-`equations` solves either. A dependence is proved for pieces that are certain and have equations that are each solved by
-itself. Its distance is that of the iteration that comes first to the other; where it is free it is taken as one trip of
-the innermost such axis, with the access that is later in the text in the earlier iteration.
-
-Accesses that are alike, the same element by the same index, meet others alike: of their pairs one is looked at, unless
-it is a dependence.
-
-Left out: reductions, what each iteration has of its own, and pairs of atomic updates. An atomic update beside a plain
-access is a write, but its order is the program's business: such a pair is independent or unknown.
+Reductions, private arrays and pairs of atomic updates are left out. An atomic update and a plain access are never
+called dependent, because their order is up to the program. docs/design/loops.md has the choice of pairs and distances.
 """
 
 from __future__ import annotations
@@ -58,13 +45,13 @@ class LoopDependence:
     kind: DependenceKind
     # In the iteration that comes first in order, and in the later one.
     source: ElementAccess
-    sink: ElementAccess
+    sink: ElementAccess  # in the later iteration
     distance: tuple[int, ...]  # from the first to the later one, in trips of each axis
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is known of a nest's iterations."""
+    """The verdict about a nest's iterations."""
 
     # `"parallel"`: independent; `"sequential"`: a dependence is proved; `"unknown"`.
     verdict: Literal["parallel", "sequential", "unknown"]
@@ -125,9 +112,9 @@ class _Piece:
     """An access, in trips of the axes where it is known which of its indices are negative; others are None."""
 
     access: ElementAccess
-    elements: tuple[AffineForm | None, ...]
-    trips: tuple[Interval, ...]
-    is_certain: bool
+    elements: tuple[AffineForm | None, ...]  # of each dimension, not negative; None where the sign is not known
+    trips: tuple[Interval, ...]  # of each axis, in which the signs are these
+    is_certain: bool  # every iteration of these trips carries it out, and inside of the array
 
 
 def _pieces(accesses: NestAccesses, access: ElementAccess) -> Iterator[_Piece]:

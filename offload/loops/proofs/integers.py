@@ -1,13 +1,9 @@
-"""The arithmetic of values of an iteration: affine where it can be, by structure elsewhere, with bounds throughout.
+"""The arithmetic of values of an iteration: affine if possible, by structure otherwise, always with bounds.
 
-Theory of operation
--------------------
-An `IntegerValue` is a form with an interval. `settle` makes one of the form that Python's integers would give: if the
-type holds every value of it, the machine's result is the form. If not, it may have wrapped: of 64 bits the form is
-right modulo 2**64, and is kept with the type's interval; of fewer bits the result is an atom of its own. A number that
-is known wraps at once. Operations that are not linear are atoms too, numbered by operation, type and operands, unless
-intervals decide them: ``i % n`` with ``0 <= i < n`` is ``i``, ``min(i, n)`` with ``i <= n`` is ``i``, ``2*i // 2`` is
-``i``.
+An `IntegerValue` is a form with an interval. `settle` takes the form that Python's integers would give. If its type
+holds all its values, the machine's result is that form. Otherwise it may have wrapped: with 64 bits the form is right
+modulo 2**64 and keeps the type's interval; with fewer bits the result is a new atom. Operations that are not linear are
+atoms, unless intervals decide them: ``i % n`` with ``0 <= i < n`` is ``i``.
 """
 
 from __future__ import annotations
@@ -25,13 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class IntegerValue:
-    """What an expression has as its value."""
+    """The value of an expression."""
 
     form: AffineForm  # equal to the value, or equal modulo 2**64 where not `is_exact`
     # The least and greatest it can be.
     low: int
-    high: int
-    is_exact: bool = True
+    high: int  # included
+    is_exact: bool = True  # False: only modulo 2**64
 
     @property
     def interval(self) -> Interval:
@@ -47,7 +43,7 @@ def limits_of(dtype: Dtype) -> Interval:
 class IntegerValues:
     """Operations on values of one nest."""
 
-    space: Space
+    space: Space  # its atoms
 
     def settle(self, form: AffineForm, dtype: Dtype) -> IntegerValue:
         """Return the value that the type makes of what Python's integers would be."""

@@ -1,22 +1,12 @@
-"""Which updates of elements may be lost: two iterations read one element, and each stores what it has made of it.
+"""Which updates of elements may be lost: two iterations read one element, and each stores its own new value.
 
-Theory of operation
--------------------
-An *update* is a store to an element whose value follows from a load of that element in the same iteration: in the same
-statement, by way of scalars and of other elements, or by a condition under which the store, or one of these, stands. A
-condition alone makes no update of a store of one number, as in ``if not seen[k]: seen[k] = 1``: whoever stores it, the
-element holds the number.
+An *update* is a store whose value follows from a load of that element in the same iteration, or whose condition does. A
+conditional store of one constant is not an update. An update may be lost if two iterations may store to one element,
+unless an earlier store of its iteration to that element is on every path to the load. For an index from a table,
+``h[col[i], j]``, the test is made again with the table's indices, in case the elements of the table all differ.
 
-An update may be lost if two iterations may store to one element, which is the test for independence of the store with
-itself. If an earlier store of the iteration to that element lies on every path to the load, the load sees what its own
-iteration has stored, and nothing of another one is lost.
-
-An index may be an element of a table, as in ``h[col[i], j]``. If the elements of the table all differ, two iterations
-touch one element exactly where they read one element of the table, and the other indices are equal. So the test is made
-once more for an array with the table's indices in their place. A call may look whether the elements differ.
-
-What follows from what is found without regard to the order of statements. So a scalar that is used for two things may
-make an update of a store that is none. Two iterations that store to one element are then a mistake all the same.
+The order of statements is ignored, so a scalar with two uses may give a false update. Two iterations that store to one
+element are a mistake in that case too.
 """
 
 from __future__ import annotations
@@ -29,7 +19,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from offload.loops.proofs.independence import may_meet
 from offload.loops.proofs.numbers import View
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import children, names_assigned, names_in, walk, written_index
+from offload.loops.tree.nodes import (
+    expressions_of,
+    names_given,
+    names_in,
+    walk,
+    written_index,
+)
 from offload.loops.tree.text import text_of
 
 if TYPE_CHECKING:
@@ -49,16 +45,16 @@ _PLACES: Final = "?"
 class _Line(NamedTuple):
     """A statement, the conditions under which it stands, and the stores that lie on every path to it, by `at`."""
 
-    statement: ir.Statement
-    conditions: tuple[ir.Expression, ...]
-    stored: frozenset[int]
+    statement: ir.Statement  # with all that it encloses
+    conditions: tuple[ir.Expression, ...]  # of the branches around
+    stored: frozenset[int]  # by `at`
 
 
 class LostUpdate(NamedTuple):
     """An update that may be lost, unless it has tables and the elements of each differ."""
 
     store: ir.Store
-    tables: tuple[str, ...]
+    tables: tuple[str, ...]  # of indices; nothing is lost if the elements of each differ
 
 
 def lost_updates(found: NestAccesses) -> tuple[LostUpdate, ...]:
@@ -89,8 +85,8 @@ class _Tables:
 
     def __init__(self, found: NestAccesses) -> None:
         self._found = found
-        self._makers: dict[str, list[ir.Statement]] = {}
-        self._stores: list[ir.Store] = []
+        self._makers: dict[str, list[ir.Statement]] = {}  # the statements that assign a scalar, by name
+        self._stores: list[ir.Store] = []  # all of the nest
         for node in walk(*found.nest.body):
             match node:
                 case ir.Assign(name=name) | ir.Reduce(name=name) | ir.For(variable=name):
@@ -99,11 +95,12 @@ class _Tables:
                     self._stores.append(node)
                 case _:
                     pass
-        self._accesses: dict[int, list[ElementAccess]] = {}
+        self._accesses: dict[int, list[ElementAccess]] = {}  # by `at`
         for access in found.listed:
             self._accesses.setdefault(access.at, []).append(access)
+        # arrays, by their first names
         self._written = {_same_array(found, access.array) for access in found.listed if access.kind != "load"}
-        self._known: dict[str, tuple[str, ...]] = {}
+        self._known: dict[str, tuple[str, ...]] = {}  # the tables of each array that was asked about
 
     def of(self, store: ir.Store) -> tuple[str, ...]:
         """Return the tables that the indices of a store are elements of.
@@ -196,11 +193,11 @@ class _Updates:
 
     def __init__(self, found: NestAccesses) -> None:
         body = found.nest.body
-        self.lines = list(_lines(body, _leaving(body), frozenset()))
-        self._varying = names_assigned(*body) | {axis.variable for axis in found.nest.axes}
-        self._varying |= {node.variable for node in walk(*body) if isinstance(node, ir.For)}
+        self.lines = list(_lines(body, _leaving(body), frozenset()))  # all statements of an iteration
+        # scalars that may differ from iteration to iteration
+        self._varying = names_given(*body) | {axis.variable for axis in found.nest.axes}
         self._elements: dict[int, set[Element]] = {}  # those of an access, by `at`
-        self._accesses: dict[Element, set[int]] = {}
+        self._accesses: dict[Element, set[int]] = {}  # by element: the accesses, by `at`
         for access in found.listed:
             element = _same_array(found, access.array), access.indices
             self._elements.setdefault(access.at, set()).add(element)
@@ -208,10 +205,10 @@ class _Updates:
         self._open = {  # loads that may see what was there before the iteration
             load.at
             for line in self.lines
-            for load in _loads(*_own(line.statement))
+            for load in _loads(*expressions_of(line.statement))
             if all(line.stored.isdisjoint(self._accesses[element]) for element in self._elements.get(load.at, ()))
         }
-        self._read: dict[int, tuple[list[ir.Load], set[tuple[str, str]]]] = {}
+        self._read: dict[int, tuple[list[ir.Load], set[tuple[str, str]]]] = {}  # what an expression reads, by its `id`
         self._makers: dict[tuple[str, str], list[_Line]] = {}  # of a scalar, or of elements of an array
         for line in self.lines:
             match line.statement:
@@ -287,18 +284,13 @@ def _leaving(statements: Iterable[ir.Statement]) -> tuple[ir.Expression, ...]:
     )
 
 
-def _own(statement: ir.Statement) -> list[ir.Expression]:
-    """Return the expressions of a statement itself, without the statements that it encloses."""
-    return [part for part in children(statement) if isinstance(part, ir.Expression)]
-
-
 def _values(statement: ir.Statement) -> list[ir.Expression]:
     """Return the expressions that the value of a statement follows from, without those of its indices."""
     match statement:
         case ir.Assign(value=value) | ir.Reduce(value=value) | ir.Store(value=value):
             return [value]
         case _:
-            return _own(statement)
+            return expressions_of(statement)
 
 
 def _loads(*expressions: ir.Expression) -> list[ir.Load]:

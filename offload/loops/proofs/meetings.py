@@ -1,13 +1,9 @@
-"""Do a load and a write of one iteration touch the same element? By value numbers, in the same trips or in others.
+"""Whether a load and a write of one iteration touch the same element, by value numbers, in the same or other trips.
 
-Theory of operation
--------------------
-Indices that are equal have one value number: a form, as `affine` makes it, counted from the first element of the
-storage. Where the form may be negative or not, two numbers may be added to it. Two elements are *never* one if in some
-dimension the difference of the forms is a number that is not 0, or its extremes or its divisor exclude 0.
-
-Where a value has passed through other trips of a loop, what varies in that loop is another number on either side. Of
-the outermost such loop around both the write's trip is an earlier one: ``r[j]`` never is the ``r[j]`` of a trip before.
+Equal indices have one value number: an affine form, counted from the first element of the storage (or two forms, if the
+sign is unknown). Two elements *never* meet if in some dimension the difference is a number other than 0, or its
+extremes or its divisor exclude 0. For a value from other trips of a loop, everything that varies in the loop is a new
+number; the write's trip of the outermost such loop is an earlier one.
 """
 
 from __future__ import annotations
@@ -31,7 +27,7 @@ class Passed(NamedTuple):
     """The loops, by their atoms, in whose other trips a write may be, all if None; of `earlier` in an earlier one."""
 
     atoms: frozenset[int] | None
-    earlier: int | None
+    earlier: int | None  # None: it is not known which trip comes first
 
 
 def meeting(
@@ -53,9 +49,10 @@ def meeting(
 
 
 class Element(NamedTuple):
-    """What an access touches: the storage, and of each dimension the index, with what may be added to it."""
+    """The element of an access: the storage, and for each dimension the index with the numbers that may be added."""
 
-    storage: str
+    storage: str  # by the first name of its views
+    # of each: the index, and the numbers of which one is added
     dimensions: tuple[tuple[IntegerValue, tuple[int, ...]], ...]
 
 

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 class Trips:
     """An axis at a launch: the variable of trip t, 0 to ``trips - 1``, is ``start + t*step``."""
 
-    start: int
-    step: int
-    trips: int
+    start: int  # of trip 0
+    step: int  # positive or negative, not 0
+    trips: int  # 0 or more
 
 
 @dataclass(frozen=True, slots=True)
 class View:
     """An array at a launch."""
 
-    extents: tuple[int, ...]
+    extents: tuple[int, ...]  # 0 in one of them: no elements
     strides: tuple[int, ...]  # in bytes
     itemsize: int  # in bytes
     # Of the element `[0, …, 0]`. Addresses of all views of a launch are of one address space.
@@ -55,7 +55,7 @@ class View:
 class LaunchNumbers:
     """The numbers of a launch."""
 
-    axes: tuple[Trips, ...]
+    axes: tuple[Trips, ...]  # the associated loops, outermost first
     scalars: Mapping[str, bool | int | float]  # parameters, frozen scalars, and what the parts before the nest assign
     views: Mapping[str, View]  # of the arrays that are parameters
     # Least and greatest element where a load, by `at`, may read; of the loads for which they were looked up.

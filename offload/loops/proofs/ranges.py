@@ -1,13 +1,8 @@
-"""Least and greatest elements of arrays that indices are read from: a look before the loop instead of checks in it.
+"""Least and greatest elements of arrays that indices are read from: a look before the loop replaces checks in it.
 
-An index read from an array that the loop does not write is inside of its own array, if the least and the greatest
-element of the part that is read are. So one pass over that part, which is quick, can take the place of a check at each
-access, and leaves a loop that a compiler can make wide. Where one is outside it may still be unused: the loop checks.
-
-What is remembered of looks, and how they are made, is `offload.loops.running.looks`'s.
-
-A look has to be worth it: the loop has many iterations, the parts are not much larger than it, and their contents are
-mostly what they were. Where they change from call to call, so would the decisions, which cost more than the checks.
+One pass over the index elements is quick, and a loop without checks can be vectorised. An index outside its array may
+be unused, so the loop then checks. A look pays only for loops with many iterations, if the parts are not much larger
+than the loop and rarely change. `offload.loops.running.looks` makes and remembers looks.
 """
 
 from __future__ import annotations
@@ -38,10 +33,10 @@ ROUNDS: Final = 3
 
 
 class ArrayPart(NamedTuple):
-    """What a load reads: ``array[where]``, at most."""
+    """The part of an array that a load may read: ``array[where]``."""
 
     at: int  # the load's number
-    array: str
+    array: str  # by its name
     ranges: tuple[tuple[int, int], ...]  # of each dimension the first index, and the one past the last
 
     @property

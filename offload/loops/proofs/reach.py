@@ -1,19 +1,10 @@
 """The accesses of a nest at a launch: which elements, in which order, and whether every iteration carries them out.
 
-Theory of operation
--------------------
-`accesses` goes once through the body of one iteration as it is written. Scalars have values (`integers`): what is
-assigned once on every path is seen through, and where two paths join, at the head of an inner loop and behind it, what
-they assign differently becomes an atom of its own. What the launch knows, scalars and extents, are numbers; the loops'
-variables are affine forms in their trips.
-
-An access is *certain* if it is carried out at every point of its box, the trips of the nest's loops and of all loops
-around it: under no branch, in no ``while``, after no ``continue``, in no loop that has a ``break``, and in loops that
-are never empty. Only of these can it be said that something *will* happen. An assertion is no branch: if it fails, the
-call fails too.
-
-The value of an element of an array that the nest does not write is numbered by its place: the same element, the same
-value. Other loads are new values each time. "Does not write" is a matter of storage, so views tell their bytes.
+`accesses` walks once through the body of an iteration. Scalars have values (`integers`): a single assignment is seen
+through; where paths join, different values become a new atom. An access is *certain* if it is carried out at every
+point of the nest and of all loops around it. Only a certain access proves that something *will* happen. Assertions are
+not branches. An element of an array that the nest does not write is one value, numbered by its place; other loads are
+new values each time.
 """
 
 from __future__ import annotations
@@ -24,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from offload.loops.proofs.affine import LIMITS, AffineForm, Space
 from offload.loops.proofs.integers import IntegerValue, IntegerValues, limits_of
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import constant_step, names_assigned, walk
+from offload.loops.tree.nodes import constant_step, dtype_of, locals_in, names_assigned, walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,11 +29,11 @@ Kind: TypeAlias = Literal["load", "store", "atomic"]
 class ElementAccess:
     """One access, as often as its text is carried out; text that is evaluated in two places makes two, of one `at`."""
 
-    at: int
-    array: str
+    at: int  # the number in the text
+    array: str  # by the name in the text
     dtype: ir.Dtype
-    kind: Kind
-    place: ir.SourceLine
+    kind: Kind  # a step on an element is atomic
+    place: ir.SourceLine  # for messages
     indices: tuple[IntegerValue, ...]  # as `int64`, before negative ones are wrapped
     loops: tuple[int, ...]  # the atoms of the inner loops around it whose trips are countable, outermost first
     is_certain: bool  # carried out at every point of its box
@@ -50,10 +41,10 @@ class ElementAccess:
 
 @dataclass(frozen=True, slots=True)
 class NestAccesses:
-    """What a nest accesses at a launch; nothing if it has no iteration."""
+    """The accesses of a nest at a launch; none if it has no iteration."""
 
     nest: ir.Nest
-    launch: LaunchNumbers
+    launch: LaunchNumbers  # where everything but trips and elements is a number
     # In the order of the text. What stands in a loop that never has a trip is not there.
     listed: tuple[ElementAccess, ...]
     space: Space  # the atoms of their indices; those of the axes have the axes' numbers
@@ -66,19 +57,9 @@ class NestAccesses:
 
 
 def accesses(typed: ir.Typed, nest: ir.Nest, launch: LaunchNumbers) -> NestAccesses:
-    """Return the accesses of a nest at a launch.
-
-    Parameters
-    ----------
-    typed : Typed
-        The function, with types.
-    nest : Nest
-        One of its nests.
-    launch : LaunchNumbers
-        The numbers of the launch.
-    """
+    """Return the accesses of a nest at a launch."""
     nodes = list(walk(*nest.body))
-    locals_ = {node.name: node.shape for node in nodes if isinstance(node, ir.Local)}
+    locals_ = locals_in(nest)
     own = frozenset(locals_) | frozenset(nest.privates)
     stored = {node.array for node in nodes if isinstance(node, ir.Store | ir.Atomic)} - own
     stored |= {reduction.name for reduction in nest.reductions} & launch.views.keys()
@@ -102,15 +83,16 @@ class _AccessWalk:
 
     typed: ir.Typed
     launch: LaunchNumbers
-    extents: Mapping[str, tuple[int, ...]]
-    changing: frozenset[str]
-    space: Space = field(default_factory=Space)
-    listed: list[ElementAccess] = field(default_factory=list)
-    scalars: dict[str, IntegerValue] | None = field(default_factory=dict)
-    loops: tuple[int, ...] = ()
-    is_certain: bool = True
+    extents: Mapping[str, tuple[int, ...]]  # of arrays that are parameters, and of local ones
+    changing: frozenset[str]  # arrays whose elements may change in the nest
+    space: Space = field(default_factory=Space)  # of the atoms of all indices
+    listed: list[ElementAccess] = field(default_factory=list)  # the accesses so far
+    scalars: dict[str, IntegerValue] | None = field(default_factory=dict)  # their values on this path
+    loops: tuple[int, ...] = ()  # the inner loops around, by the atoms of their trips
+    is_certain: bool = True  # whether every iteration comes here
+    # of loops' variables: whether 32 bits hold them, in all loops so far
     narrow: dict[str, bool] = field(default_factory=dict)
-    values: IntegerValues = field(init=False)
+    values: IntegerValues = field(init=False)  # arithmetic in that space
 
     def __post_init__(self) -> None:
         self.values = IntegerValues(self.space)
@@ -259,7 +241,7 @@ class _AccessWalk:
     # -- expressions -------------------------------------------------------------------------------------
 
     def value(self, expression: ir.Expression) -> IntegerValue:
-        dtype = _dtype(expression)
+        dtype = dtype_of(expression)
         match expression:
             case ir.Constant():
                 return self.constant(expression.value, dtype)
@@ -283,7 +265,7 @@ class _AccessWalk:
             case ir.Select():
                 return self.select(expression, dtype)
             case ir.Convert():
-                return self.values.convert(self.value(expression.operand), dtype, _dtype(expression.operand))
+                return self.values.convert(self.value(expression.operand), dtype, dtype_of(expression.operand))
             case ir.FunctionCall():
                 return self.call(expression, dtype)
             case _:
@@ -348,7 +330,7 @@ class _AccessWalk:
 
     def structural(self, operation: str, operands: tuple[ir.Expression, ...], dtype: ir.Dtype) -> IntegerValue:
         forms = tuple(self.value(operand).form for operand in operands)
-        return self.values.opaque((operation, *map(_dtype, operands), forms), dtype, forms)
+        return self.values.opaque((operation, *map(dtype_of, operands), forms), dtype, forms)
 
     def perhaps(self, expression: ir.Expression) -> IntegerValue:
         """Return the value of an expression that is not always evaluated."""
@@ -358,18 +340,13 @@ class _AccessWalk:
         return value
 
     def indices(self, indices: tuple[ir.Expression, ...]) -> tuple[IntegerValue, ...]:
-        return tuple(self.values.convert(self.value(index), "int64", _dtype(index)) for index in indices)
+        return tuple(self.values.convert(self.value(index), "int64", dtype_of(index)) for index in indices)
 
     def access(self, kind: Kind, node: ir.Load | ir.Store | ir.Atomic, indices: tuple[IntegerValue, ...]) -> None:
         dtype = self.typed.arrays[node.array].dtype
         self.listed.append(
             ElementAccess(node.at, node.array, dtype, kind, node.place, indices, self.loops, self.is_certain)
         )
-
-
-def _dtype(expression: ir.Expression) -> ir.Dtype:
-    assert expression.type is not None  # the function has types
-    return expression.type.dtype
 
 
 def _fits_32(start: IntegerValue, stop: IntegerValue, step: int | None) -> bool:

@@ -1,4 +1,4 @@
-"""What a loop is told whose iterations depend on each other: the dependence, proved or seen, and the remedy."""
+"""Messages about loops whose iterations depend on each other: the dependence, proved or seen, and the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kernel has found wrong, as the exception that Python would have raised: its array, index, iteration, line.
+"""The failures of a kernel, as the exceptions that Python would have raised: array, index, iteration, line.
 
 A kernel reports once, by the record whose slots are named here: the first iteration that comes wins. The numbers of the
 iteration's trips are turned back into the variables of its loops.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import walk
+from offload.loops.tree.nodes import locals_in, walk
 from offload.loops.tree.uses import numbered
 
 if TYPE_CHECKING:
@@ -30,18 +30,7 @@ def failure_of(
     axes: Sequence[Trips],
     shapes: Mapping[str, tuple[int, ...]],
 ) -> Exception | None:
-    """Return what a record tells of a run of a nest; None if nothing was wrong.
-
-    Parameters
-    ----------
-    nest : Nest
-    record : sequence of int
-        As the kernel left it.
-    axes : sequence of Trips
-        Outermost first.
-    shapes : mapping
-        Of the arrays that are parameters.
-    """
+    """Return the error that a kernel's record describes, or None; ``axes`` are outermost first."""
     state, what, where, index, dimension = map(int, record[:HEAD])
     if not state:
         return None
@@ -49,8 +38,7 @@ def failure_of(
     variables = iteration(nest, axes, trips)
     if what == INDEX:
         access = numbered(nest)[where]
-        local = {node.name: node.shape for node in walk(*nest.body) if isinstance(node, ir.Local)}
-        extent = {**shapes, **local}[access.array][dimension]
+        extent = {**shapes, **locals_in(nest)}[access.array][dimension]
         return index_error(access, index, dimension, extent, variables)
     if what == DIVISION:
         return ZeroDivisionError(f"integer division or modulo by zero at iteration {variables}, line {where}")

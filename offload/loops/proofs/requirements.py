@@ -1,4 +1,4 @@
-"""What a nest requires of a call: how much an iteration has of its own, what arrays reductions and atomics take."""
+"""Requirements of a nest: the memory of an iteration, and the arrays of reductions and atomics."""
 
 from __future__ import annotations
 
@@ -17,12 +17,8 @@ if TYPE_CHECKING:
 def require(function: str, nest: ir.Nest, launch: LaunchNumbers) -> None:
     """Refuse arrays that a nest of a function cannot have.
 
-    Raises
-    ------
-    LoopError
-        Of rule ``private`` or ``reduction``.
-    ClauseError
-        Elements that are updated in one step lie at no multiples of their size.
+    Raises `LoopError` of rule ``private`` or ``reduction``, and `ClauseError` if elements with atomic updates are
+    unaligned.
     """
     _check_private(function, nest, launch)
     _check_reduced(function, nest, launch)

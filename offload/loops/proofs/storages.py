@@ -1,13 +1,8 @@
-"""Which arrays of a launch are one piece of storage: what is written by one name may be read by another.
+"""Which arrays of a launch are one piece of storage, so a write by one name is read by another.
 
-Theory of operation
--------------------
-Views with the same strides that differ by whole elements, ``a[1:]`` and ``a[:-1]``, are one array, seen from different
-first elements: an index of a view and its *offset* make an index of the widest extents that cover them all. So the same
-element has the same index, whatever name it goes by, and ownership is a matter of the storage. Views that lie between
-each other's elements, ``a[::2]`` and ``a[1::2]``, or beside these, as halves of rows of which one is reversed, share
-nothing. Whatever overlaps otherwise, while one of the two is written, is left to `None`: no device can then say which
-elements it has changed.
+Views with equal strides that differ by whole elements, ``a[1:]`` and ``a[:-1]``, are one storage: an index plus the
+view's *offset* is an index of the storage. Interleaved views, ``a[::2]`` and ``a[1::2]``, share nothing. For any other
+overlap with a written array the result is None: no device could say which elements it has changed.
 """
 
 from __future__ import annotations
@@ -28,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LoopStorage:
-    """What a view is a part of."""
+    """The storage that a view is a part of."""
 
     name: str  # of the first array that is a part of it
     extents: tuple[int, ...]  # of the whole
@@ -36,13 +31,9 @@ class LoopStorage:
 
 
 def storages(views: Mapping[str, View], written: Collection[str]) -> dict[str, LoopStorage] | None:
-    """Return what each array is a part of; None if two overlap otherwise than by whole elements, and one is written.
+    """Return the storage of each array, or None.
 
-    Parameters
-    ----------
-    views : mapping of str to View
-    written : collection of str
-        The arrays that are stored to, by these names.
+    None means that two views overlap otherwise than by whole elements, and one of them is in ``written``.
     """
     found: dict[str, LoopStorage] = {}
     for name, view in views.items():

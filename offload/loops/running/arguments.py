@@ -1,7 +1,5 @@
-"""What a run of a nest is given, and what it leaves.
+"""The arguments and results of a run of a nest.
 
-Theory of operation
--------------------
 A `Blank` is what all runs for the same numbers have in common: the structure of arguments with all that follows from
 those numbers, and a list of what is to be filled in, which is addresses and the floats that nothing was decided from.
 So a call that has been made before, on whatever arrays, copies one block of memory and writes a few words. The report
@@ -45,29 +43,9 @@ _PACKED: Final = {"float64": struct.Struct("d"), "float32": struct.Struct("f"), 
 
 
 class NestRun:
-    """One run of a nest.
+    """One run of a nest."""
 
-    Parameters
-    ----------
-    blank : Blank of HostForm
-    arrays : mapping
-        By name: host arrays, or arrays of a device whose memory the host can address. They are kept.
-    addresses : mapping of str to int
-        Of their elements ``[0, …, 0]``.
-    values : mapping
-        The arguments of the call, for the scalars that each run has for itself.
-    n_threads : int
-        How many may work.
-    rng : random.Random, optional
-        Decides in which order chunks are run, on one thread; None: any, on the loop threads.
-
-    Attributes
-    ----------
-    is_part : bool
-        Whether partial results stay as they are, since those of other runs come to them.
-    """
-
-    is_part = False
+    is_part = False  # whether partial results stay as they are, because other runs add theirs
 
     __slots__ = (
         "_arrays",
@@ -87,11 +65,11 @@ class NestRun:
     def __init__(
         self,
         blank: Blank[HostForm],
-        arrays: Mapping[str, Any],
-        addresses: Mapping[str, int],
-        values: Mapping[str, Any],
+        arrays: Mapping[str, Any],  # host arrays, or device arrays that the host can address; kept during the run
+        addresses: Mapping[str, int],  # of the elements ``[0, …, 0]``
+        values: Mapping[str, Any],  # the arguments of the call, for the scalars that each run has for itself
         n_threads: int,
-        rng: Any = None,
+        rng: Any = None,  # decides the order of chunks, on one thread; None: the loop threads take chunks in any order
     ) -> None:
         form = blank.form
         self.blank, self.form, self._arrays, self.n_threads = blank, form, arrays, n_threads
@@ -102,8 +80,10 @@ class NestRun:
         # What each chunk leaves of reductions and of `lastprivate` scalars; None where there are none.
         self.partials = np.zeros((n_chunks, blank.n_slots), np.uint64) if blank.n_slots else None
         self.results: dict[str, Any] = {}  # the scalars that come out, once `finish` has run
-        self._values = values
+        self._values = values  # the call's
+        # one for each worker, of arrays of atomics
         self._copies = {name: self._copies_of(name, operator) for name, operator in form.copies}
+        # the structure of arguments, with the report at its end
         self._memory = memory = blank.filled(addresses, values)
         self.address = ctypes.addressof(memory)  # of the structure of arguments
         for slot, field in blank.own:
@@ -129,13 +109,13 @@ class NestRun:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What the Python form is given."""
+        """The arguments of the Python form."""
         arrays = {name: on_host(array) for name, array in self._arrays.items()}
         return arguments_of(self.scalars, arrays, self.blank.axes)
 
     @property
     def report(self) -> np.ndarray[Any, Any]:
-        """What is wrong, as `offload.loops.proofs.reports` reads it: int64."""
+        """The record of the failure, as `offload.loops.proofs.reports` reads it: int64."""
         return np.frombuffer(memoryview(self._memory), np.int64)[self.blank.n_fields :]
 
     def finish(self) -> None:
@@ -179,7 +159,7 @@ class NestRun:
 class CompiledForm(Program, Protocol):
     """A nest in the form that a launch has decided on."""
 
-    nest: ir.Nest
+    nest: ir.Nest  # as it is compiled
     typed: ir.Typed
 
     @property
@@ -189,8 +169,8 @@ class CompiledForm(Program, Protocol):
 class HostForm(CompiledForm, Protocol):
     """A nest as a function of this process; `offload.loops.running.runs.NestForm` says what is what."""
 
-    is_compiled: bool
-    copies: tuple[tuple[str, str], ...]
+    is_compiled: bool  # False: the nest runs as Python
+    copies: tuple[tuple[str, str], ...]  # arrays of which each worker has a copy, with the operator that merges them
 
     def n_chunks(self, trips: int, *, shuffles: bool) -> int: ...
     def compile(self) -> None: ...
@@ -201,20 +181,7 @@ FormT_co = TypeVar("FormT_co", bound=CompiledForm, covariant=True)
 
 
 class Blank(Generic[FormT_co]):
-    """What runs of a nest for the same numbers have in common.
-
-    Parameters
-    ----------
-    form : CompiledForm
-    fields : sequence of ArgumentSlot
-        Of the structure of arguments.
-    scalars : mapping
-        By name, NumPy scalars of the types that the function has for them, as they are before the nest.
-    free : tuple of str
-        Those that each run has for itself; floats.
-    views : mapping of str to View
-    axes : sequence of Trips
-    """
+    """The part of a run's arguments that is the same for all runs of a nest with equal numbers."""
 
     __slots__ = (
         "_image",
@@ -235,17 +202,19 @@ class Blank(Generic[FormT_co]):
     def __init__(
         self,
         form: FormT_co,
-        fields: Sequence[ArgumentSlot],
-        scalars: Mapping[str, Any],
-        free: Sequence[str],
+        fields: Sequence[ArgumentSlot],  # of the structure of arguments
+        scalars: Mapping[str, Any],  # NumPy scalars of the function's types, as they are before the nest
+        free: Sequence[str],  # floats that each run has for itself
         views: Mapping[str, View],
         axes: Sequence[Trips],
     ) -> None:
         self.form, self.axes, self.trips = form, tuple(axes), axes[0].trips
+        # those that decisions follow from
         self.scalars = {name: value for name, value in scalars.items() if name not in free}
-        self.shapes = {name: view.extents for name, view in views.items()}
-        self.size = math.prod(axis.trips for axis in axes)
-        self.n_slots = len(form.nest.reductions) + len(form.nest.last)
+        self.shapes = {name: view.extents for name, view in views.items()}  # of arrays
+        self.size = math.prod(axis.trips for axis in axes)  # iterations
+        self.n_slots = len(form.nest.reductions) + len(form.nest.last)  # a chunk's reductions and `lastprivate` scalars
+        # scalars that each run has for itself, with their types
         self._kinds = tuple((name, form.typed.scalars[name]) for name in free if name in scalars)
         # Words before the report; partial results of a chunk.
         self.n_fields = len(fields)
@@ -253,6 +222,7 @@ class Blank(Generic[FormT_co]):
         # Where scalars go that each run has for itself: the offset in bytes, the name, and what puts it there.
         self.floats: list[tuple[int, str, Callable[..., None]]] = []
         self.own: list[tuple[int, ArgumentSlot]] = []  # slots of the addresses of what the run makes for itself
+        # the structure of arguments, with all that runs have in common
         self._image = (ctypes.c_int64 * (self.n_fields + HEAD + len(axes)))()
         for slot, field in enumerate(fields):
             self._enter(slot, field, views)

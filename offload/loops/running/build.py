@@ -31,32 +31,23 @@ if TYPE_CHECKING:
 
 
 class Builder:
-    """Compiles C and loads it, each source once.
-
-    Parameters
-    ----------
-    environ : mapping of str to str
-        For ``OFFLOAD_CC``, ``CC``, ``OFFLOAD_CACHE_DIR`` and the platform's cache directory.
-    limit_s : float
-        For how long a compiler may run.
-    large_nchars : int
-        Sources of more characters are compiled with fewer optimisations.
-    """
+    """Compiles C and loads it, each source once."""
 
     def __init__(
         self,
+        # for ``OFFLOAD_CC``, ``CC``, ``OFFLOAD_CACHE_DIR`` and the platform's cache directory
         environ: Mapping[str, str],
-        limit_s: float = compilers.LIMIT_S,
-        large_nchars: int = compilers.LARGE_NCHARS,
+        limit_s: float = compilers.LIMIT_S,  # how long a compiler may run
+        large_nchars: int = compilers.LARGE_NCHARS,  # longer sources are compiled with fewer optimisations
     ) -> None:
         self._environ = environ
         self._limit_s = limit_s
         self._large_nchars = large_nchars
-        self._libraries: dict[str, ctypes.CDLL] = {}
-        self._tried: list[str] = []
-        self._obstacle: str | None = None
-        self._choice: tuple[Compiler, ctypes.CDLL] | None = None
-        self._has_chosen = False
+        self._libraries: dict[str, ctypes.CDLL] = {}  # loaded, by key
+        self._tried: list[str] = []  # why each compiler that was tried does not work
+        self._obstacle: str | None = None  # why no compiler works, if that is not their fault
+        self._choice: tuple[Compiler, ctypes.CDLL] | None = None  # the compiler, and the loop threads that it has made
+        self._has_chosen = False  # whether `_choice` counts; None may be the answer
         self.after_fork()
 
     def after_fork(self) -> None:
@@ -90,25 +81,11 @@ class Builder:
         return self._obstacle
 
     def load(self, source: str, entry: str, place: SourceLine | None = None, options: Sequence[str] = ()) -> int:
-        """Return the address of a function of the source.
+        """Return the address of the function ``entry`` of a C source.
 
-        Parameters
-        ----------
-        source : str
-            C. Comments ``/* +3 */`` say of which line what follows is, counted from that of `place`.
-        entry : str
-            The function's name.
-        place : SourceLine, optional
-            The nest, for messages.
-        options : sequence of str, optional
-            Of the compiler, behind those that it always has.
-
-        Raises
-        ------
-        HostFailure
-            If it cannot be compiled now, whatever the source is.
-        InternalError
-            If there is no compiler, it does not compile the source, or the library has no such function.
+        Comments ``/* +3 */`` in the source give lines relative to ``place``, the nest. ``options`` come after those
+        that the compiler always gets. Raises `HostFailure` if nothing can be compiled now, and `InternalError` if there
+        is no compiler, if it refuses the source, or if the library has no such function.
         """
         compiler = self.compiler
         if compiler is None:
@@ -126,13 +103,7 @@ class Builder:
         return ctypes.cast(function, ctypes.c_void_p).value or 0
 
     def address(self, kernel: CKernel, nest: Nest, options: Sequence[str]) -> int:
-        """Return the address of a nest as C; 0, with a `PerformanceWarning`, where nothing can be compiled now.
-
-        Raises
-        ------
-        InternalError
-            As `load`.
-        """
+        """Return the address of a nest as C, or 0, with a `PerformanceWarning`, if nothing can be compiled now."""
         try:
             return self.load(kernel.source, kernel.entry, nest.place, options)
         except compilers.HostFailure as failure:

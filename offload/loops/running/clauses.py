@@ -35,7 +35,7 @@ SHARING: Final = ("private", "firstprivate", "lastprivate")
 
 
 class SetWords(NamedTuple):
-    """What the clauses of a construct say of the devices of its loop."""
+    """The clauses of a construct about the devices of its loop."""
 
     devices: str | tuple[int, ...] | None = None  # `"all"`, or device numbers, the primary's first
     # `"auto"`: times decide about ways; `"always"`: it is split; `"never"`: it is not.
@@ -53,9 +53,9 @@ class SetWords(NamedTuple):
 
 
 class LoopWords(NamedTuple):
-    """What the clauses of a construct say of its loop; what they say of its text is `parse.NestClauses`."""
+    """The clauses of a construct about its loop; `parse.NestClauses` has those about its text."""
 
-    collapse: int = 1
+    collapse: int = 1  # how many loops are one iteration space
     reductions: tuple[tuple[ReductionOperator, str], ...] = ()  # operators and names of the function
     # Names of the function.
     private: tuple[str, ...] = ()
@@ -65,10 +65,10 @@ class LoopWords(NamedTuple):
     level: str = ""  # `"gang"`, `"worker"`, `"vector"`, joined by `" "`
     sizes: tuple[tuple[str, int], ...] = ()  # numbers of a launch shape, by clause
     order: Literal["", "seq", "independent", "auto"] = ""  # `"seq"`, `"independent"`, `"auto"`, or empty
-    tile: tuple[int, ...] = ()
-    cache: tuple[str, ...] = ()
+    tile: tuple[int, ...] = ()  # sizes of blocks, one for each loop
+    cache: tuple[str, ...] = ()  # hints
     schedule: tuple[str, int | None] | None = None  # kind and size of a chunk
-    num_threads: int | None = None
+    num_threads: int | None = None  # None: as many as the runtime has
     checks: bool = False  # the call proves or observes that iterations are independent, and asserts count
     bounds: bool = True  # whether indices that depend on data are checked
     fastmath: str | None = None  # `"contract"`, `"fast"`
@@ -85,13 +85,7 @@ class LoopWords(NamedTuple):
 
     @classmethod
     def of(cls, directive: str, clauses: Mapping[str, Any], names: Iterable[str]) -> LoopWords:
-        """Return what checked clauses say of the loop of a function that has these names.
-
-        Raises
-        ------
-        ClauseError
-            Clauses exclude each other, or name what the function does not have.
-        """
+        """Return what checked clauses say of the loop of a function with these names; conflicts raise `ClauseError`."""
         _check_names(directive, clauses, set(names))
         order, levels = check_order(directive, clauses)
         given = [(word, clauses[word]) for word in _LEVELS if type(clauses.get(word)) is int]
@@ -122,13 +116,7 @@ class LoopWords(NamedTuple):
 def check_order(
     directive: str, clauses: Mapping[str, Any]
 ) -> tuple[Literal["", "seq", "independent", "auto"], list[str]]:
-    """Return how iterations follow each other and on which levels they fall, as checked clauses say it.
-
-    Raises
-    ------
-    ClauseError
-        Clauses exclude each other.
-    """
+    """Return the order of iterations and their levels, from checked clauses; a conflict raises `ClauseError`."""
     order = [word for word in _ORDERS if clauses.get(word)]
     levels = [word for word in _LEVELS if clauses.get(word)]
     if len(order) > 1 or (order == ["seq"] and levels):

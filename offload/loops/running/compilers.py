@@ -57,8 +57,8 @@ class HostFailure(CompilerFailure):
 class Compiler:
     """A command that compiles C to a shared library."""
 
-    command: tuple[str, ...]
-    options: tuple[str, ...]
+    command: tuple[str, ...]  # with its own options
+    options: tuple[str, ...]  # those of this module
     identity: str  # what sets its results apart from those of another compiler, or for another processor
     limit_s: float = LIMIT_S  # for how long it may run
     large_nchars: int = LARGE_NCHARS  # sources of more characters are compiled with fewer optimisations
@@ -74,12 +74,8 @@ class Compiler:
     def compile(self, source: str, folder: Path) -> Path:
         """Compile the source in an empty folder, and return the library there.
 
-        Raises
-        ------
-        CompilerFailure
-            If it fails, says nothing for `limit_s`, or writes no library.
-        OSError
-            The source cannot be written.
+        Raises `CompilerFailure` if the compiler fails, is silent for `limit_s`, or writes no library, and `OSError` if
+        the source cannot be written.
         """
         text, library = folder / "loop.c", folder / "loop.so"
         text.write_text(source, encoding="utf-8")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -55,23 +55,14 @@ _WORD: Final = np.dtype(np.uint64)
 
 
 class CudaForm:
-    """A nest of a typed function as CUDA; a `offload.devices.base.Program`.
-
-    Parameters
-    ----------
-    typed : Typed
-    nest : Nest
-    variant : CudaVariant
-    fastmath : str or None
-        As in `offload.loops.running.clauses.LoopWords`.
-    """
+    """A nest of a typed function as CUDA; a `offload.devices.base.Program`."""
 
     def __init__(self, typed: ir.Typed, nest: ir.Nest, variant: CudaVariant, fastmath: str | None) -> None:
         self.typed = typed
         self.nest = nest
-        self.options: Sequence[str] = (f"--fmad={'true' if fastmath else 'false'}",)
-        self.names: Sequence[str] = (LOOP, FINISH) if nest.reductions else (LOOP,)
-        self._variant = variant
+        self.options: Sequence[str] = (f"--fmad={'true' if fastmath else 'false'}",)  # of the compiler
+        self.names: Sequence[str] = (LOOP, FINISH) if nest.reductions else (LOOP,)  # of the kernels
+        self._variant = variant  # what the launch has decided
 
     @cached_property
     def kernel(self) -> CKernel:
@@ -100,8 +91,8 @@ class Shaped(NamedTuple):
     """A nest as CUDA, and the shape of its launch, which follow from a plan."""
 
     form: CudaForm
-    grid: Grid
-    copies: BlockCopies
+    grid: Grid  # of blocks and threads
+    copies: BlockCopies  # in the shared memory of a block
 
 
 def shaped(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers) -> Shaped:
@@ -150,11 +141,8 @@ def _shaped(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers)
         team=team,
         shared=levels.shared,
     )
-    key = number, variant, plan.text
-    form: CudaForm | None = spec.forms.get(key)
-    if form is None:
-        form = spec.forms.setdefault(key, CudaForm(plan.typed, plan.nest, variant, words.fastmath))
-    return Shaped(form, grid, copies)
+    made = partial(CudaForm, plan.typed, plan.nest, variant, words.fastmath)
+    return Shaped(spec.form((number, variant, plan.text), made), grid, copies)
 
 
 def _nothing() -> None:
@@ -169,14 +157,7 @@ class Loaded(NamedTuple):
 
 
 class CudaBlank(Blank[CudaForm]):
-    """What runs of a nest on CUDA for the same numbers have in common.
-
-    Parameters
-    ----------
-    of : Shaped
-    scalars, free, views, axes
-        As for `Blank`.
-    """
+    """The part of a run's arguments that is the same for all runs of a nest on CUDA with equal numbers."""
 
     __slots__ = (
         "_copies",
@@ -200,6 +181,7 @@ class CudaBlank(Blank[CudaForm]):
     ) -> None:
         form, self.grid, self._copies = of
         self.shared_nbytes = self._copies.nbytes  # of a block's copies
+        # the kernels of the device that launched last, with a weak reference to it
         self._loaded: tuple[Callable[[], Kernels | None], Loaded | None] = _nothing, None
         self.blocks: list[int] = []  # slots of how many blocks leave partial results
         nest, fields = form.nest, form.kernel.fields
@@ -262,35 +244,17 @@ class OnCuda:
         stream.synchronize()
         return copies
 
-    def blanks(self, spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, ...]) -> tuple[CudaBlank, ...]:
-        """Return what is to be filled in for each nest."""
-        return tuple(
-            CudaBlank(
-                shaped(spec, number, plan, numbers),
-                numbers.scalars[number],
-                spec.free,
-                numbers.views,
-                numbers.axes[number],
-            )
-            for number, plan in enumerate(plans)
-        )
+    def blank(self, spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers) -> CudaBlank:
+        """Return what is to be filled in for a nest."""
+        of = shaped(spec, number, plan, numbers)
+        return CudaBlank(of, numbers.scalars[number], spec.free, numbers.views, numbers.axes[number])
 
 
 ON_CUDA: Final = OnCuda()
 
 
 class CudaRun:
-    """One run of a nest on a CUDA device: what it is given, and what it leaves.
-
-    Parameters
-    ----------
-    blank : CudaBlank
-    values : mapping
-        The arguments of the call.
-    outputs : mapping
-        By name, device arrays without dimensions to which scalars are written that come out; of others the host's
-        memory has the value.
-    """
+    """One run of a nest on a CUDA device: its arguments and its results."""
 
     __slots__ = ("_host", "_outputs", "_structure", "_values", "blank", "is_kept", "partials")
 
@@ -298,7 +262,9 @@ class CudaRun:
 
     def __init__(self, blank: CudaBlank, values: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
         self.blank = blank
+        # device arrays without dimensions that receive scalars; other scalars go to host memory
         self._values, self._outputs = values, outputs
+        # the report and the scalars that come out, in memory of the host
         self._host: np.ndarray[Any, Any] | None = None
         self.partials: Any = None  # what blocks leave of reductions
         # Whether the kernels use memory of its own, so that it has to outlive them, and somebody looks at it then.
@@ -313,13 +279,9 @@ class CudaRun:
         *,
         n_blocks: int | None = None,
     ) -> None:
-        """Compile, and allocate all that the run needs.
+        """Compile, and allocate all memory of the run. Without memory it raises `DeviceMemoryError`.
 
-        ``n_blocks`` is how many blocks leave partial results, where those of other devices come to this one's.
-
-        Raises
-        ------
-        DeviceMemoryError
+        ``n_blocks`` is the number of blocks that leave partial results, if blocks of other devices add theirs.
         """
         blank = self.blank
         blank.loaded(kernels)

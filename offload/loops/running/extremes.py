@@ -22,17 +22,10 @@ _CHUNKS: Final = 64
 
 
 def extremes(array: np.ndarray[Any, Any]) -> tuple[int, int]:
-    """Return the least and the greatest element.
+    """Return the least and the greatest element of a non-empty array of integers or truth values.
 
-    Parameters
-    ----------
-    array : array
-        Of integers or truth values; it has elements.
-
-    Notes
-    -----
-    *Costs* one pass over memory, on as many threads as the runtime has. NumPy makes two, on one thread: for arrays that
-    are small, or whose elements are not spaced evenly, or where there is no compiler.
+    *Costs* one pass over memory, on as many threads as the runtime has. NumPy makes two passes on one thread if the
+    array is small, if its elements are not evenly spaced, or if there is no compiler.
     """
     row = _row(array) if array.nbytes >= _LEAST_NBYTES else None
     entry = 0 if row is None or builder.compiler is None else _entry(row.dtype.name)

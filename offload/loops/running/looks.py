@@ -1,20 +1,12 @@
-"""Looks at elements that indices are made of, and what is remembered of them for the contents of present storage.
+"""Looks at elements that indices are made of, and the memory of them for the contents of present storage.
 
-Theory of operation
--------------------
-A call asks for the least and the greatest element of parts of its arrays (`offload.loops.proofs.ranges`). In a device
-task an array may lie in storage that the task has found present, or maps. What has been seen there is a fact about its
-contents (`offload.data.versions`), so that a call which finds the fact looks at nothing. Device arrays that are in no
-entry of the task, and host arrays, are looked at by each call.
+A call asks for the least and the greatest element of parts of its arrays (`proofs.ranges`). For storage of the task's
+entries, the answer is a fact about its contents (`offload.data.versions`), and later calls reuse it. Other arrays are
+looked at by each call. So are arrays in a target body, which may write to its arrays at any time.
 
-The body of a loop says what it writes. Any other body may write at any time to what it maps other than ``to``; there is
-nothing known about that until its task is over, and a loop that is called in the body looks each time.
-
-Where the host can address the arrays (`Looks`), a look is a pass over them. On CUDA (`DeviceLooks`) it is two
-reductions on the stream of the task, whose results arrive in memory of the host: a call never waits for them. It runs
-its checks, and calls that come after the results have arrived do without. Only the second call that finds the same
-contents asks, since the first may be the last: what asks has to be loaded, for 30 ms in a process. Arrays in no entry
-are not looked at, nor are those of a loop for which looks have been made in vain, since its indices change after them.
+On the host (`Looks`) a look is a pass over the elements. On CUDA (`DeviceLooks`) two reductions on the task's stream
+leave the answer in host memory. The call does not wait: it runs its checks, and later calls do without them. Only the
+second call with the same contents looks, and a loop whose looks were in vain stops looking.
 """
 
 from __future__ import annotations
@@ -43,19 +35,11 @@ if TYPE_CHECKING:
 
 
 class Looks:
-    """Looks of one call at arrays that the host can address.
-
-    Parameters
-    ----------
-    arrays : mapping
-        By name.
-    task : DeviceTask, optional
-        The one that the call is made in; None: on the host.
-    """
+    """Looks of one call at arrays that the host can address."""
 
     def __init__(self, arrays: Mapping[str, Any], task: DeviceTask | None = None) -> None:
-        self._arrays = arrays
-        self._task = task
+        self._arrays = arrays  # by name
+        self._task = task  # None: a call on the host
         # What has been found is what is remembered of these versions of arrays, and nothing else has been asked for;
         # None where something else has.
         self.versions: dict[str, int] | None = {}
@@ -112,19 +96,11 @@ _SEEN: Final = object()
 
 
 class DeviceLooks(Looks):
-    """Looks of one call on the stream of its task, for calls to come.
-
-    Parameters
-    ----------
-    arrays, task
-        As for `Looks`.
-    spec : Specialisation
-        The loop: it counts the looks that were made in vain.
-    """
+    """Looks of one call on the stream of its task, for calls to come."""
 
     def __init__(self, arrays: Mapping[str, Any], task: DeviceTask, spec: Specialisation) -> None:
         super().__init__(arrays, task)
-        self._spec = spec
+        self._spec = spec  # counts the looks that were made in vain
 
     def _fact(self, contents: Contents, key: Any) -> Interval | None:
         fact = contents.facts.get(key)

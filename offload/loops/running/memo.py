@@ -1,4 +1,4 @@
-"""What is remembered of a loop's calls: one record for the calls with equal numbers, found by one key.
+"""The memory of a loop's calls: one record for the calls with equal numbers, found by one key.
 
 Decisions about a call follow from the shapes and strides of its arrays, and from the scalars that decisions may follow
 from. These are its `CallKey`. Everything that calls of this key have found out stands in their `CallRecord`.
@@ -26,8 +26,8 @@ class Memo(OrderedDict[KeyT, ValueT]):
     def __init__(self, most: int = MOST_CALLS) -> None:
         super().__init__()
         self.latest: ValueT | None = None  # the value that callers compare first, where they set it
-        self._most = most
-        self._lock = threading.Lock()
+        self._most = most  # how many entries it keeps
+        self._lock = threading.Lock()  # for `keep`
 
     def keep(self, key: KeyT, value: ValueT) -> ValueT:
         """Enter a value as the last one, in place of the first if there are many; return it."""
@@ -50,7 +50,7 @@ class Memo(OrderedDict[KeyT, ValueT]):
 
 
 class CallRecord:
-    """What is known of the calls with equal numbers. Threads change it under the lock of the specialisation."""
+    """The facts about calls with equal numbers. Threads change it under the lock of the specialisation."""
 
     __slots__ = ("apart", "facts", "history", "known", "map_types", "prepared", "stays", "verdicts")
 

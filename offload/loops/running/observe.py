@@ -19,9 +19,9 @@ from offload.loops.proofs.findings import Example, Findings, Observed
 from offload.loops.proofs.numbers import View
 from offload.loops.running.arguments import Blank, on_host
 from offload.loops.running.clauses import LoopWords
-from offload.loops.running.ordered_form import OrderedForm, OrderedRun
+from offload.loops.running.ordered_form import OrderedRun
 from offload.loops.running.plan import layout_of
-from offload.loops.running.runs import options_of
+from offload.loops.running.runs import OrderedForm
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import walk
 from offload.loops.tree.uses import numbered
@@ -55,50 +55,28 @@ _LEEWAY: Final = 2
 
 
 class NestObserver:
-    """A nest that is observed, for the numbers of a call: made once, for as many runs as are wanted.
-
-    Parameters
-    ----------
-    typed : Typed
-    nest : Nest
-        One of its nests.
-    modes : mapping of int to str
-        How accesses are checked, by their number.
-    observed : frozenset of int
-        The loads and stores, by `at`, that count.
-    views : mapping of str to View
-        Where arrays lie, or those that they are copies of: by these it is known which share memory.
-    axes : sequence of Trips
-    words : LoopWords
-        For arithmetic.
-    of : Needed, optional
-        What a log needs of these accesses: no more is noted, in less time. Whether anything is found is the same; how
-        much, and who reads what it has not written, is not to be asked for.
-    most : int, optional
-        Steps of a run of which only the beginning is observed (`begin`).
-    is_slice : bool
-        It changes nothing, and finds nothing wrong: its address slice is run alone
-        (`offload.loops.watched.inspecting`).
-    """
+    """A nest that is observed, for the numbers of a call: made once, for any number of runs."""
 
     def __init__(
         self,
         typed: Typed,
         nest: Nest,
         modes: Mapping[int, Mode],
-        observed: frozenset[int],
+        observed: frozenset[int],  # the loads and stores that count, by `at`
+        # where the arrays lie, or the arrays that they copy; they tell which arrays share memory
         views: Mapping[str, View],
         axes: Sequence[Trips],
-        words: LoopWords = _WORDS,
+        words: LoopWords = _WORDS,  # for arithmetic
+        # the needs of a log: fewer accesses are noted. The run then tells only whether there is a dependence.
         of: Needed | None = None,
-        most: int | None = None,
+        most: int | None = None,  # steps of a run of which only the beginning is observed (`begin`)
         *,
-        is_slice: bool = False,
+        is_slice: bool = False,  # only the address slice runs; it changes nothing, and finds no error (`inspecting`)
     ) -> None:
         names = {node.array for at, node in numbered(nest).items() if at in observed}
         of_names = {name: view for name, view in views.items() if name in names}
         cells = cells_of(of_names, _changed(nest), None if of is None else of.left_out)
-        self._trips = [axis.trips for axis in axes]
+        self._trips = [axis.trips for axis in axes]  # of each axis, in the whole nest
         last = None if most is None else _LEEWAY * most
         if of is None:
             made = profiled(typed, nest, modes, cells, observed, self._trips, (), last, is_slice=is_slice)
@@ -108,19 +86,11 @@ class NestObserver:
             made = profiled(typed, of.nest, modes, cells, noted, self._trips, of.once, last, is_slice=is_slice)
             made = made._replace(numbers=tuple([of.originals[at] for at in made.numbers]))
         self._made, self._axes, self._words, self._most = made, axes, words, most
-        self._is_shared = any(len(group) > 1 for group in groups_of(views))
-        self._forms: dict[Any, OrderedForm] = {}
+        self._is_shared = any(len(group) > 1 for group in groups_of(views))  # whether arrays share memory
+        self._forms: dict[Any, OrderedForm] = {}  # compiled, by variant: copies of arrays may be aligned otherwise
 
     def observe(self, scalars: Mapping[str, Any], arrays: Mapping[str, Any]) -> Findings:
-        """Run the nest in order, and return what has been seen. What it writes has been written, be it a failure.
-
-        Parameters
-        ----------
-        scalars
-            As a run is given them.
-        arrays : mapping of str to array
-            As the host has them.
-        """
+        """Run the nest in order on host arrays, and return the findings. Its writes stay, even after a failure."""
         run, given = self._run(scalars, arrays, self._axes)
         run.run_all()
         return self._findings(given, run.finish(), run.failure(), run.trips, self._axes)
@@ -135,7 +105,8 @@ class NestObserver:
         run, given = self._run(scalars, arrays, axes)
         count, records = given[self._made.steps or ""], given[self._made.records]
         failure, done, size, is_lost = None, 0, 1, False
-        while done < run.trips and failure is None and count[0] < self._most and not _any(self._made, records):
+        seen = records[COUNT :: self._made.n_words]  # not 0 where a dependence is recorded
+        while done < run.trips and failure is None and count[0] < self._most and not seen.any():
             before, end = records.copy(), min(done + size, run.trips)
             run.run(done, end)
             is_lost = bool(count[0] > _LEEWAY * self._most)
@@ -244,15 +215,9 @@ def advance(
 def copies_of(
     nest: Nest, arrays: Mapping[str, Any], views: Mapping[str, View], *, are_blank: bool = False
 ) -> dict[str, Any]:
-    """Return what a nest may run on, arrays that it does not change as they are; copies share memory as the arrays do.
+    """Return arrays that a nest may run on: copies of those that it changes, filled with zeros if ``are_blank``.
 
-    Parameters
-    ----------
-    arrays : mapping of str to array
-    views : mapping of str to View
-        Where they lie, or those that they are copies of.
-    are_blank : bool
-        Copies hold zeros.
+    The copies share memory as the arrays do; ``views`` tells where those lie.
     """
     changed = _changed(nest)
     given = {name: on_host(array) for name, array in arrays.items()}
@@ -302,15 +267,10 @@ def _made_run(
     )
     form = forms.get(variant)
     if form is None:
-        form = forms[variant] = OrderedForm(typed, nest, variant, options_of(words))
+        form = forms[variant] = OrderedForm(typed, nest, variant, words)
     fields = form.kernel.fields if form.is_compiled else ()
     blank = Blank(form, fields, scalars, (), views, axes)
     return OrderedRun(blank, arrays, {name: view.address for name, view in views.items()}, {})
-
-
-def _any(made: Profiled, records: Any) -> bool:
-    """Tell whether a dependence is recorded."""
-    return bool(records[COUNT :: made.n_words].any())
 
 
 def _found(made: Profiled, records: Sequence[int], trips: Sequence[int]) -> dict[tuple[str, DependenceKind], Observed]:

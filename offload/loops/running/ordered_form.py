@@ -8,7 +8,6 @@ from slice to slice in the run's slots, which hold their values before the loop 
 from __future__ import annotations
 
 import ctypes
-from dataclasses import replace
 from functools import cached_property
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
@@ -16,17 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from offload.arrays.items import address_of
-from offload.loops.emit.c_serial_nests import emit_exact
-from offload.loops.emit.python_form import bits, from_bits, python_form
+from offload.loops.emit.python_form import bits, from_bits
 from offload.loops.proofs.reports import failure_of
 from offload.loops.running.arguments import Blank, arguments_of, on_host
-from offload.loops.running.build import builder
+from offload.loops.running.runs import ENTRY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from offload.loops.emit.emit_c import CKernel, CVariant
-    from offload.loops.tree import ir
+    from offload.loops.running.runs import OrderedForm
 
 # Between two looks at signals, on the calling thread.
 _SLICE_NS: Final = 20_000_000
@@ -37,86 +34,33 @@ _CAUTION: Final = 64
 # The first slice of a run without a compiler: an iteration takes some microseconds.
 _PYTHON_TRIPS: Final = 64
 
-_ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 4)
-
-
-class OrderedForm:
-    """A nest of a typed function in order; see `offload.loops.running.arguments.Form`."""
-
-    def __init__(self, typed: ir.Typed, nest: ir.Nest, variant: CVariant, options: Sequence[str]) -> None:
-        if nest.clauses.tile:  # whose iterations would be in another order
-            nest = replace(nest, clauses=replace(nest.clauses, tile=()))
-        self.typed, self.nest, self.options = typed, nest, options
-        self.is_compiled = builder.compiler is not None
-        self.trip_ns: float | None = None  # as a run has found it
-        self._variant = variant
-
-    @cached_property
-    def kernel(self) -> CKernel:
-        """The nest as C."""
-        return emit_exact(self.typed, self.nest, self._variant)
-
-    @property
-    def source(self) -> str:
-        return self.kernel.source
-
-    @property
-    def names(self) -> Sequence[str]:
-        return (self.kernel.entry if self.is_compiled else self.typed.function.name,)
-
-    def on_host(self) -> Mapping[str, Callable[[tuple[int, ...], Any], object]]:
-        """Return nothing: no device runs it."""
-        return {}
-
-    @cached_property
-    def entry(self) -> int:
-        """The address of the compiled function; 0 where there is none, and the nest runs as Python."""
-        entry = builder.address(self.kernel, self.nest, self.options) if self.is_compiled else 0
-        self.is_compiled = entry != 0
-        return entry
-
-    @cached_property
-    def python(self) -> Callable[..., None]:
-        """The nest as Python, where there is no compiler."""
-        return python_form(self.typed, self.nest, dict(self._variant.modes), goes_on=True)
-
 
 class OrderedRun:
-    """One run of a nest in order.
-
-    Parameters
-    ----------
-    blank : Blank of OrderedForm
-    arrays : mapping
-        Host arrays by name, which the run changes. They are kept.
-    addresses : mapping of str to int
-        Of their elements ``[0, …, 0]``.
-    values : mapping
-        The arguments of the call, for the scalars that each run has for itself.
-    """
+    """One run of a nest in order."""
 
     def __init__(
         self,
         blank: Blank[OrderedForm],
-        arrays: Mapping[str, Any],
-        addresses: Mapping[str, int],
-        values: Mapping[str, Any],
+        arrays: Mapping[str, Any],  # host arrays by name; the run changes and keeps them
+        addresses: Mapping[str, int],  # of the elements ``[0, …, 0]``
+        values: Mapping[str, Any],  # the arguments of the call, for the scalars that each run has for itself
     ) -> None:
         self.form = form = blank.form
         self._blank, self._arrays = blank, arrays
-        self._scalars = blank.scalars_of(values)
+        self._scalars = blank.scalars_of(values)  # before the nest
         self.trips = blank.trips if blank.size else 0  # of the outermost loop; 0 where there is no iteration at all
-        self._slots = np.zeros((1, max(blank.n_slots, 1)), np.uint64)
-        self._items = [item.name for item in form.nest.reductions]
+        self._slots = np.zeros((1, max(blank.n_slots, 1)), np.uint64)  # of scalars that come out: from slice to slice
+        self._items = [item.name for item in form.nest.reductions]  # of reductions
         for slot, name in enumerate((*self._items, *form.nest.last)):
             before = self._element(name)[()] if name in arrays else self._scalars.get(name)
             if before is not None:
                 self._slots[0, slot] = bits(before)
+        # the structure of arguments, with the record at its end
         self._memory = memory = blank.filled(addresses, values)
-        self._cancel = np.zeros(1, np.int64)
+        self._cancel = np.zeros(1, np.int64)  # not 0: nobody wants the results
         # Of the structure of arguments, and in it of the record of what is wrong.
         self.address = ctypes.addressof(memory)
-        self.record = self.address + 8 * blank.n_fields
+        self.record = self.address + 8 * blank.n_fields  # its address
         own = {"report": self.record, "partials": address_of(self._slots), "cancel": address_of(self._cancel)}
         for slot, field in blank.own:
             memory[slot] = own[field.kind]
@@ -126,10 +70,10 @@ class OrderedRun:
 
     @cached_property
     def _entry(self) -> Callable[[int, int], None]:
-        """What carries out the trips from one to before another."""
+        """The function that carries out the trips from one to before another."""
         form, address = self.form, self.address
         if form.entry:
-            entry = _ENTRY(form.entry)
+            entry = ENTRY(form.entry)
             return lambda begin, end: entry(address, begin, end, 0, 0)
         arguments = arguments_of(self._scalars, self._arrays, self._blank.axes)
         report = np.frombuffer(memoryview(self._memory), np.int64)[self._blank.n_fields :]

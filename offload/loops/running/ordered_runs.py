@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from offload.loops.running.ordered_form import OrderedForm, OrderedRun
+from offload.loops.running.ordered_form import OrderedRun
 from offload.loops.running.plan import warn_of_python
 from offload.loops.running.preparation import prepared
-from offload.loops.running.runs import options_of
+from offload.loops.running.runs import OrderedForm
 from offload.loops.running.where import OnHost
 
 if TYPE_CHECKING:
@@ -21,19 +21,8 @@ if TYPE_CHECKING:
 def run_in_order(spec: Specialisation, values: Mapping[str, Any]) -> dict[str, Any]:
     """Run the nests of a loop in order on the host; return the scalars that come out.
 
-    Parameters
-    ----------
-    values : mapping
-        The arguments of a call, by name; arrays are the host's, and are changed.
-
-    Raises
-    ------
-    IndexError, ZeroDivisionError, AssertionError, ValueError
-        As the serial program does; arrays then hold what that has written.
-
-    Notes
-    -----
-    *Blocks* for as long as the loop takes; Ctrl-C comes through between slices of some 20 ms, and leaves what has been
+    It changes the host arrays among ``values``, and raises as the serial program does; its writes until then stay. It
+    *blocks* as long as the loop takes. Ctrl-C takes effect between slices of about 20 ms, and leaves what has been
     written.
     """
     results: dict[str, Any] = {}
@@ -70,13 +59,9 @@ IN_ORDER: Final = _InOrder(is_in_order=True)
 def ordered_form(spec: Specialisation, number: int, plan: NestPlan) -> OrderedForm:
     """Return the form of a nest in order, by its number in the function, under a plan."""
     variant = replace(plan.variant, is_ordered=True, copies=())
-    key = "in order", number, variant
-    form: OrderedForm | None = spec.forms.get(key)
-    if form is None:
-        with spec.lock:
-            form = spec.forms.get(key)
-            if form is None:
-                warn_of_python(spec)
-                options = options_of(spec.program.words)
-                form = spec.forms[key] = OrderedForm(spec.typed, plan.nest, variant, options)
-    return form
+
+    def made() -> OrderedForm:
+        warn_of_python(spec)
+        return OrderedForm(spec.typed, plan.nest, variant, spec.program.words)
+
+    return spec.form(("in order", number, variant), made)

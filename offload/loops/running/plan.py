@@ -1,4 +1,4 @@
-"""What is decided about a nest from the numbers of a call: its trips, checks of indices, layouts, dependences.
+"""The decisions about a nest from the numbers of a call: trips, checks of indices, layouts, dependences.
 
 The host carries out the scalar statements before a nest. So at a launch everything is a number, except the iterators
 and the elements of arrays. From these numbers follow the trips of each loop, the accesses that cannot leave their
@@ -19,7 +19,7 @@ from offload.interrupts.frames import warn
 from offload.loops.emit.c_statements import can_fail
 from offload.loops.emit.emit_c import CVariant, copied
 from offload.loops.emit.python_form import held
-from offload.loops.proofs.affine import AffineForm
+from offload.loops.proofs.affine import NOTHING, AffineForm
 from offload.loops.proofs.bounds import bounds
 from offload.loops.proofs.coverage import is_overwritten
 from offload.loops.proofs.independence import independence
@@ -68,6 +68,10 @@ class Numbers(NamedTuple):
     # What else decisions follow from, of arrays that share memory or are not aligned: how they lie to each other.
     lies: Hashable = None
 
+    def launch(self, number: int = 0, contents: Mapping[int, Interval] = NOTHING) -> LaunchNumbers:
+        """Return the numbers of the launch of a nest, with what is known of the elements of its index arrays."""
+        return LaunchNumbers(self.axes[number], plain(self.scalars[number]), self.views, contents)
+
 
 class Outside(NamedTuple):
     """An access that leaves its array in an iteration which is certainly carried out."""
@@ -75,23 +79,23 @@ class Outside(NamedTuple):
     access: ElementAccess
     # The array's extent in a dimension, and the index there.
     extent: int
-    dimension: int
-    reached: int
+    dimension: int  # of the array
+    reached: int  # the index
     iteration: str  # `"i=3, j=0"`
 
 
 class NestPlan(NamedTuple):
-    """What is decided about a nest."""
+    """The decisions about a nest."""
 
     typed: ir.Typed  # the function, or one that has the nest as another text
-    nest: ir.Nest
+    nest: ir.Nest  # in this text
     text: Hashable  # tells the texts of a nest apart; None is its own
     bounds: Mapping[int, Bounds]  # by access
     verdict: Verdict  # whether its iterations are independent
     overwritten: frozenset[str]  # arrays of which it writes every element, and reads none
     wanted: tuple[ArrayPart, ...]  # what would say more about accesses that are checked
     outside: Outside | None  # an access that certainly leaves its array
-    variant: CVariant
+    variant: CVariant  # what the emitters are told
     narrow: tuple[str, ...]  # variables of inner loops that 32 bits hold
     # Loads and stores, by `at`, of which the call has to see whether iterations depend on each other by them.
     observed: frozenset[int]
@@ -102,21 +106,9 @@ class NestPlan(NamedTuple):
 
 
 def numbers_of(spec: Specialisation, values: Mapping[str, Any], view_of: Callable[[Any], View]) -> Numbers:
-    """Return the numbers of a call; carry out the parts before its nests.
+    """Return the numbers of a call, from its arguments by name; carry out the parts before its nests.
 
-    Parameters
-    ----------
-    values : mapping
-        The arguments, by name.
-    view_of : callable
-        Tells where an array lies.
-
-    Raises
-    ------
-    OverflowError
-        An argument is an int that 64 bits do not hold.
-    ValueError, ZeroDivisionError
-        As the parts do: a step of zero, an integer divided by zero.
+    Raises `OverflowError` for an int of more than 64 bits, and `ValueError` or `ZeroDivisionError` as the parts do.
     """
     typed = spec.typed
     arrays = {name: values[name] for name in typed.arrays if name in values}
@@ -138,10 +130,7 @@ def plans_of(spec: Specialisation, numbers: Numbers) -> tuple[NestPlan, ...]:
     facts = numbers.record.facts
     found: tuple[NestPlan, ...] | None = facts.get(key)
     if found is None:
-        made = tuple(
-            _plan(spec, nest, LaunchNumbers(axes, plain(scalars), numbers.views))
-            for nest, axes, scalars in zip(spec.typed.function.nests, numbers.axes, numbers.scalars, strict=True)
-        )
+        made = tuple(_plan(spec, nest, numbers.launch(number)) for number, nest in enumerate(spec.typed.function.nests))
         found = facts.keep(key, made)
     return found
 
@@ -153,14 +142,10 @@ def ranged(
     *,
     always: bool = False,
 ) -> tuple[NestPlan, ...]:
-    """Return what is decided for these numbers and for the elements that indices are made of, if that is worth it.
+    """Return the plans for these numbers and for the elements that indices are made of, if these are worth a look.
 
-    Parameters
-    ----------
-    look : callable
-        Returns the least and greatest element of parts, as `offload.loops.running.looks.Looks` does.
-    always : bool
-        Whatever it is worth.
+    ``look`` returns the least and the greatest element of parts, as `offload.loops.running.looks.Looks` does. With
+    ``always`` it looks in any case.
     """
     plans = plans_of(spec, numbers)
     if not is_looked_at(spec, numbers, plans, always=always):
@@ -179,8 +164,7 @@ def ranged(
             is_kept = spec.n_contents < ROUNDS * MOST_CONTENTS
             if not (is_kept or always):
                 break
-            launch = LaunchNumbers(numbers.axes[0], plain(numbers.scalars[0]), numbers.views, dict(known))
-            found = (_plan(spec, spec.typed.function.nests[0], launch),)
+            found = (_plan(spec, spec.typed.function.nests[0], numbers.launch(0, dict(known))),)
             if is_kept:
                 spec.n_contents += 1
                 facts.keep(key, found)
@@ -197,16 +181,12 @@ def is_looked_at(spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, 
 
 def form_of(spec: Specialisation, number: int, plan: NestPlan) -> NestForm:
     """Return the compiled form of a nest, by its number in the function, under a plan."""
-    key = number, plan.variant, plan.text
-    form = spec.forms.get(key)
-    if form is None:
-        with spec.lock:
-            form = spec.forms.get(key)
-            if form is None:
-                warn_of_python(spec)
-                form = NestForm(plan.typed, plan.nest, plan.variant, spec.program.words)
-                spec.forms[key] = form
-    return form
+
+    def made() -> NestForm:
+        warn_of_python(spec)
+        return NestForm(plan.typed, plan.nest, plan.variant, spec.program.words)
+
+    return spec.form((number, plan.variant, plan.text), made)
 
 
 def warn_of_python(spec: Specialisation) -> None:
@@ -232,15 +212,8 @@ def check(
 ) -> None:
     """Refuse a call that must not run, before anything has changed; warn of updates that may be lost.
 
-    ``values`` are the arguments of the call. ``is_in_order``: one thread runs the iterations of each nest, in order, so
-    that no update is lost.
-
-    Raises
-    ------
-    IndexError
-        An iteration certainly leaves an array.
-    LoopError
-        Iterations are said to be independent, and provably are not.
+    With ``is_in_order`` one thread runs the iterations of each nest in order, so no update is lost. Raises `IndexError`
+    if an iteration certainly leaves an array, and `LoopError` if iterations provably depend on each other.
     """
     for plan in plans:
         if not plan.is_sound:

@@ -31,40 +31,26 @@ _NO_VERSIONS: Final[Mapping[str, int]] = {}
 
 
 class Where(Protocol[BlankT_co]):
-    """Where a loop is to run: how its nests are prepared there.
-
-    Attributes
-    ----------
-    takes_unaligned : bool
-        Whether elements may lie at no multiples of their size.
-    is_in_order : bool
-        One thread runs the iterations of each nest, in order.
-    """
+    """Where a loop is to run: how its nests are prepared there."""
 
     @property
-    def takes_unaligned(self) -> bool: ...
+    def takes_unaligned(self) -> bool: ...  # elements may be unaligned
     @property
-    def is_in_order(self) -> bool: ...
+    def is_in_order(self) -> bool: ...  # one thread runs the iterations of each nest, in order
     def looks(self, spec: Specialisation, arrays: Mapping[str, Any], task: DeviceTask | None) -> Looks | None:
         """Return what looks at the elements that indices are read from, in a call with these arrays; None: nothing."""
 
     def on_host(self, arrays: Mapping[str, Any], task: DeviceTask | None) -> Mapping[str, np.ndarray[Any, Any]]:
         """Return arrays as the host has them, of a call that is to be observed; what is changed is copied."""
 
-    def blanks(self, spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, ...]) -> tuple[BlankT_co, ...]:
-        """Return what is to be filled in for each nest."""
+    def blank(self, spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers) -> BlankT_co:
+        """Return what is to be filled in for a nest, by its number in the function."""
 
 
 class Apart:
     """Whether arrays of certain shapes are aligned and share no memory, wherever they lie.
 
-    Parameters
-    ----------
-    spec : Specialisation
-    numbers : Numbers
-        Of a call with such arrays.
-    is_any : bool
-        Arrays may share none at all; else none that is written.
+    With ``is_any`` arrays may share no memory at all; otherwise only memory that is not written.
     """
 
     __slots__ = ("pairs", "sizes")
@@ -107,33 +93,25 @@ def apart_of(spec: Specialisation, numbers: Numbers) -> Apart:
 
 
 class Steady(NamedTuple):
-    """What has to hold for another call with the same numbers to lead to the same."""
+    """The conditions under which another call with the same numbers leads to the same blanks."""
 
-    apart: Apart
+    apart: Apart  # arrays share no memory
     versions: Mapping[str, int]  # the contents of arrays at the same addresses still have these
 
 
 class Prepared(Generic[BlankT_co]):
-    """What calls with certain numbers lead to, where arrays share no memory.
-
-    Parameters
-    ----------
-    spec : Specialisation
-    numbers : Numbers
-        Of one such call.
-    where : Where
-    """
+    """The results of preparing calls with certain numbers, for arrays that share no memory."""
 
     __slots__ = ("_looks", "_numbers", "_plans", "_settled", "_spec", "_where", "apart")
 
     def __init__(self, spec: Specialisation, numbers: Numbers, where: Where[BlankT_co]) -> None:
         self._spec = spec
-        self._numbers = numbers
+        self._numbers = numbers  # of one such call
         self._where = where
-        self._plans = plans_of(spec, numbers)
-        self._looks = is_looked_at(spec, numbers, self._plans)
+        self._plans = plans_of(spec, numbers)  # without a look at elements
+        self._looks = is_looked_at(spec, numbers, self._plans)  # whether calls look at elements
         self._settled: tuple[tuple[BlankT_co, ...], Steady] | None = None  # where that is not up to elements
-        self.apart = apart_of(spec, numbers)
+        self.apart = apart_of(spec, numbers)  # for which arrays this holds
 
     def blanks(self, values: Mapping[str, Any], task: DeviceTask | None) -> tuple[tuple[BlankT_co, ...], Steady | None]:
         """Return what is to be filled in for each nest, and for how long; look at elements where that is worth it.
@@ -154,7 +132,7 @@ class Prepared(Generic[BlankT_co]):
         found: tuple[BlankT_co, ...] | None = facts.get(key)
         if found is None:
             check(self._spec, plans, values, is_in_order=self._where.is_in_order)
-            found = facts.keep(key, self._where.blanks(self._spec, self._numbers, plans))
+            found = facts.keep(key, _blanks(self._where, self._spec, self._numbers, plans))
         steady = None if versions is None else Steady(self.apart, versions)
         if steady is not None and not self._looks:
             self._settled = found, steady
@@ -168,30 +146,11 @@ def prepared(
     where: Where[BlankT_co],
     task: DeviceTask | None = None,
 ) -> tuple[tuple[BlankT_co, ...], dict[str, int], Steady | None]:
-    """Return what is to be filled in for each nest, in their order, and where the arrays lie, by name.
+    """Return the blank of each nest, the address of each array by name, and what makes them hold for another call.
 
-    The third item is what has to hold for another call with these numbers to lead to the same, if that can be told.
-
-    Parameters
-    ----------
-    values : mapping
-        The arguments of a call.
-    device : Device or None
-        The one that the arrays are of; None: they are the host's.
-    where : Where
-    task : DeviceTask, optional
-        The one that the call is made in, on a device.
-
-    Raises
-    ------
-    IndexError, LoopError, UnsupportedError
-        As `check`.
-    ValueError, ZeroDivisionError
-        As the parts before nests do.
-    ClauseError, UsageError
-        An array is of another place.
-    RegionClosedError
-        The storage of a device array has gone back.
+    The third item is None if that cannot be told. ``device`` is None for host arrays; ``task`` is the device task that
+    the call is made in. Raises as `check` and the parts before nests do, `ClauseError` or `UsageError` for an array of
+    another place, and `RegionClosedError` for a device array whose storage has gone back.
     """
     addresses: dict[str, int] = {}
     locate = _host_address if device is None else device.address
@@ -220,13 +179,19 @@ def prepared(
         look = where.looks(spec, arrays, task)
         plans = plans_of(spec, numbers) if look is None else ranged(spec, numbers, look)
         check(spec, plans, values, is_in_order=where.is_in_order)
-        blanks = where.blanks(spec, numbers, plans)
+        blanks = _blanks(where, spec, numbers, plans)
         observe_each(spec, plans, numbers, arrays, task, where.on_host)
         return blanks, addresses, None
     made = Prepared(spec, numbers, where)
     blanks, steady = made.blanks(values, task)
     numbers.record.prepared[where] = made
     return blanks, addresses, steady
+
+
+def _blanks(
+    where: Where[BlankT_co], spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, ...]
+) -> tuple[BlankT_co, ...]:
+    return tuple([where.blank(spec, number, plan, numbers) for number, plan in enumerate(plans)])
 
 
 # -- where arrays lie --------------------------------------------------------------------------------

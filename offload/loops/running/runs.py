@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from offload.loops.emit.c_serial_nests import emit_exact
 from offload.loops.emit.emit_c import copied, emit
 from offload.loops.emit.python_form import python_form
 from offload.loops.running import pool, schedules
@@ -40,31 +41,22 @@ _FASTMATH: Final[dict[str | None, tuple[str, ...]]] = {
     "fast": (*_CONTRACT, "-fassociative-math", "-fno-signed-zeros"),  # gcc reassociates nothing without the latter
 }
 
-_ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+ENTRY: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 4)  # of a compiled nest
 
 
 class NestForm:
-    """A nest of a typed function, in the form that a launch has decided on.
-
-    Parameters
-    ----------
-    typed : Typed
-    nest : Nest
-    variant : CVariant
-    words : LoopWords
-        For the size of chunks, and what the compiler may do to arithmetic.
-    """
+    """A nest of a typed function, in the form that a launch has decided on."""
 
     def __init__(self, typed: ir.Typed, nest: ir.Nest, variant: CVariant, words: LoopWords) -> None:
         if variant.is_ordered and nest.clauses.tile:  # whose iterations would be in another order
             nest = replace(nest, clauses=replace(nest.clauses, tile=()))
-        self.nest = nest
+        self.nest = nest  # without tiles where iterations run in order
         self.typed = typed
-        self.is_compiled = builder.compiler is not None
-        self.options = options_of(words)
-        self._variant = variant
-        self._words = words
-        self._trip_ns = _TRIP_NS
+        self.is_compiled = builder.compiler is not None  # False: it runs as Python
+        self.options: Sequence[str] = _FASTMATH[words.fastmath]  # of the compiler
+        self._variant = variant  # what the launch has decided
+        self._words = words  # for the size of chunks, and what the compiler may do to arithmetic
+        self._trip_ns = _TRIP_NS  # of an iteration, on one thread
         self._guided: tuple[int, Any] = (-1, None)  # the bounds of chunks of so many trips
         operators = copied(nest) if self.is_compiled else {}
         # Arrays of which each worker has a copy, with the operator that merges them.
@@ -76,7 +68,7 @@ class NestForm:
         return emit(self.typed, self.nest, self._variant)
 
     @cached_property
-    def _entry(self) -> int:
+    def entry(self) -> int:
         """The address of the compiled function; 0 where there is none, and the nest runs as Python."""
         entry = builder.address(self.kernel, self.nest, self.options) if self.is_compiled else 0
         if not entry:
@@ -84,12 +76,13 @@ class NestForm:
         return entry
 
     @cached_property
-    def _python(self) -> Callable[..., None]:
+    def python(self) -> Callable[..., None]:
+        """The nest as Python."""
         return python_form(self.typed, self.nest, dict(self._variant.modes))
 
     def compile(self) -> None:
         """Make what `run` runs, if that has not been made: so that it is not made on a stream."""
-        _ = self._entry or self._python
+        _ = self.entry or self.python
 
     @property
     def source(self) -> str:
@@ -126,20 +119,20 @@ class NestForm:
     def run(self, grid: tuple[int, ...], run: NestRun) -> None:
         """Run all chunks, and what follows them."""
         n_chunks = grid[0]
-        if n_chunks and (run.order is not None or not self._entry):
+        if n_chunks and (run.order is not None or not self.entry):
             self._run_in_order(n_chunks, run)
         elif n_chunks:
             size = run.blank.size
             n_threads = 1 if self._trip_ns * size < _SHORT_NS else run.n_threads
             trips = run.blank.trips
-            took_ns = pool.run(self._entry, run.address, trips, n_chunks, n_threads, self._bounds(trips))
+            took_ns = pool.run(self.entry, run.address, trips, n_chunks, n_threads, self._bounds(trips))
             self._trip_ns = took_ns / size
         run.finish()
 
     def _run_in_order(self, n_chunks: int, run: NestRun) -> None:
         """Run the chunks one after another on this thread, in the order that the run says."""
         trips = run.blank.trips
-        entry = _ENTRY(self._entry) if self._entry else None
+        entry = ENTRY(self.entry) if self.entry else None
         arguments, report = (run.arguments, run.report) if entry is None else (None, None)
         bounds = self._bounds(trips)
         for chunk in range(n_chunks) if run.order is None else run.order:
@@ -149,9 +142,20 @@ class NestForm:
             if entry is not None:
                 entry(run.address, begin, end, chunk, 0)
             else:
-                self._python(arguments, begin, end, chunk, run.partials, report)
+                self.python(arguments, begin, end, chunk, run.partials, report)
 
 
-def options_of(words: LoopWords) -> Sequence[str]:
-    """Return what a compiler of the host is told about a loop beside its own options."""
-    return _FASTMATH[words.fastmath]
+class OrderedForm(NestForm):
+    """A nest in order, as `offload.loops.running.ordered_form.OrderedRun` runs it, slice by slice; no device does."""
+
+    trip_ns: float | None = None  # as a run has found it
+
+    @cached_property
+    def kernel(self) -> CKernel:
+        """The nest as C."""
+        return emit_exact(self.typed, self.nest, self._variant)
+
+    @cached_property
+    def python(self) -> Callable[..., None]:
+        """The nest as Python."""
+        return python_form(self.typed, self.nest, dict(self._variant.modes), goes_on=True)

@@ -22,16 +22,9 @@ _SHARE: Final = 32
 
 
 def n_chunks(trips: int, rows: int, schedule: tuple[str, int | None] | None, *, shuffles: bool) -> int:
-    """Return how many chunks there are; many if they are to be shuffled.
+    """Return the number of chunks of the outermost loop's trips; many if they are to be shuffled.
 
-    Parameters
-    ----------
-    trips : int
-        Of the outermost loop.
-    rows : int
-        How many of these chunks may have apart from each other: fewer than trips where loops are tiled.
-    schedule : tuple of (str, int or None), optional
-        Kind and size.
+    A chunk boundary falls between ``rows``, which are fewer than the trips if loops are tiled.
     """
     kind, size = schedule or ("static", None)
     if kind == "guided" and rows == trips:

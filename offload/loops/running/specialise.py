@@ -1,19 +1,16 @@
-"""From a function and the types of a call's arguments to a typed function, and what is kept with it.
+"""From a function and the types of a call's arguments to a typed function, with its memos.
 
-Theory of operation
--------------------
-A `LoopProgram` belongs to a function and what its clauses say of the loop; `options` that say the same share it. It is
-parsed once for each set of parameters that are None, and once more whenever a scalar that the function reads from
-outside has changed, since that is frozen into the text. A `Specialisation` is such a text with the types of arguments.
-Both are looked up by keys that a call makes of its arguments, so that a call which has been made before parses nothing.
-Two threads that come with the same new types make it once.
+A `LoopProgram` belongs to a function and its clauses; equal `options` share it. It is parsed once for each set of
+parameters that are None, and again when an outside scalar has changed, since scalars are frozen into the text. A
+`Specialisation` adds the types of arguments. A call that has been made before finds both by keys and parses nothing.
+Two threads with the same new types make it once.
 """
 
 from __future__ import annotations
 
 import inspect
 import threading
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
@@ -31,7 +28,7 @@ from offload.loops.tree.naming import FLOATS, float_bits, name_of
 from offload.loops.tree.uses import deciding_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
     from offload.loops.emit.python_form import AxisRange
     from offload.loops.front.source import Outlook
@@ -42,6 +39,8 @@ Kind: TypeAlias = ir.Type | ir.LoopArrayType | None
 
 Parts: TypeAlias = "tuple[Callable[[dict[str, Any], Mapping[str, Any]], tuple[AxisRange, ...] | None], ...]"
 
+FormT = TypeVar("FormT")
+
 _DTYPES: Final = frozenset(get_args(ir.Dtype))
 _WEAK: Final[Mapping[type, ir.Type]] = {
     bool: ir.Type("bool", is_weak=True),
@@ -51,52 +50,41 @@ _WEAK: Final[Mapping[type, ir.Type]] = {
 
 
 class Seen(NamedTuple):
-    """What the names from outside stood for when they were last looked at, and what belongs to that."""
+    """The values of outside names when the program last looked, and the functions made for these values."""
 
-    outlook: Outlook
-    outside: tuple[object, ...]
-    specialised: dict[Any, Specialisation]
+    outlook: Outlook  # tells whether the names stand for the same
+    outside: tuple[object, ...]  # their values, as a key
+    specialised: dict[Any, Specialisation]  # the functions with types, by the kinds of arguments
     settled: Memo[Any, Any]  # a `SettledCall` by the name of a call
-    mark: object
+    mark: object  # tells this state of the names from others
 
 
 class LoopProgram:
-    """A function and what its clauses say of the loop.
-
-    Parameters
-    ----------
-    function : callable
-        The undecorated function.
-    words : LoopWords
-    directive : str
-        For messages.
-
-    Raises
-    ------
-    LoopError
-        What is wrong with the function whatever its arguments are.
-    """
+    """A function and its clauses for the loop. A function that can never be a loop raises `LoopError`."""
 
     def __init__(self, function: Callable[..., Any], words: LoopWords, directive: str) -> None:
         self.function = function
-        self.words = words
-        self.directive = directive
-        self.name: str = getattr(function, "__name__", type(function).__name__)
-        self.source = FunctionSource.of(function)
+        self.words = words  # the clauses of the loop
+        self.directive = directive  # for messages
+        self.name: str = getattr(function, "__name__", type(function).__name__)  # for messages
+        self.source = FunctionSource.of(function)  # the text of the function
         self.warned: set[str] = set()  # what has been said once
         self.n_looked: dict[str, int] = {}  # elements of tables of indices that were seen to differ
-        self.is_speculative = words.speculate is not None
+        self.is_speculative = words.speculate is not None  # nobody has proved that its iterations are independent
         self.has_stayed = False  # a call has run on the program's own arrays, and others may
-        self._signature = inspect.signature(function)
+        self._signature = inspect.signature(function)  # with the defaults that were seen last
         self.parameters = tuple(self._signature.parameters)
         by_name = inspect.Parameter.KEYWORD_ONLY
+        # parameters that are passed by position
         self._n_positional = sum(one.kind is not by_name for one in self._signature.parameters.values())
-        self._clauses = _nest_clauses(words)
+        self._clauses = _nest_clauses(words)  # those that the parser needs
+        # by the values of outside names, and the parameters that are None
         self._parsed: dict[Any, ir.ParsedFunction] = {}
+        # by the values of outside names, then by the kinds of arguments
         self._specialised: dict[Any, dict[Any, Specialisation]] = {}
-        self._lock = threading.Lock()
-        self._tells_floats = False
-        self._seen = self._look()
+        self._lock = threading.Lock()  # for what is made once
+        self._tells_floats = False  # whether a decision follows from a float, for any types so far
+        self._seen = self._look()  # of outside names
         self._parse(self._seen.outside, frozenset())
 
     def bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -151,13 +139,7 @@ class LoopProgram:
         return tuple(found)
 
     def specialise(self, values: Mapping[str, Any]) -> Specialisation:
-        """Return the function with the types of these arguments.
-
-        Raises
-        ------
-        LoopError
-            What is wrong with such types.
-        """
+        """Return the function with the types of these arguments; wrong types raise `LoopError`."""
         seen = self.seen()
         kinds_in_key: list[Any] = []  # what tells kinds of arguments apart, in less time than to find out which it is
         for value in values.values():
@@ -235,14 +217,7 @@ class LoopProgram:
 
 
 class Specialisation:
-    """A program with the types of arguments, and what has been made of it.
-
-    Parameters
-    ----------
-    program : LoopProgram
-    typed : Typed
-        The function with these types.
-    """
+    """A program with the types of arguments, and the forms and records made of it."""
 
     __slots__ = (
         "_parts",
@@ -264,30 +239,30 @@ class Specialisation:
     )
 
     def __init__(self, program: LoopProgram, typed: ir.Typed) -> None:
-        self.program = program
+        self.program = program  # the function, with its clauses
         self.typed = typed
         # what the nests do with each array
         self.uses: Mapping[str, ArrayUse] = {**dict.fromkeys(typed.arrays, ArrayUse()), **accesses(typed.function)}
         # arrays of which each iteration has its own, with the clause that says so
         self.own = {name: word for nest in typed.function.nests for name, word in nest.privates.items()}
         self.forms: dict[Any, Any] = {}  # the compiled nests, by nest and variant
-        self.calls: Memo[CallKey, CallRecord] = Memo()
+        self.calls: Memo[CallKey, CallRecord] = Memo()  # what is remembered of calls, by their numbers
         self.n_contents = 0  # contents of index arrays for which decisions have been made
         self.n_looks = 0  # looks of devices at index arrays since one has been of use
         self.speculation: Any = None  # a `Memory`: what is remembered of all speculative calls
-        self._parts: Parts | None = None
+        self._parts: Parts | None = None  # what the host carries out before the nests, once it is made
         deciding = deciding_names(typed)
         parameters = program.parameters
-        self.given = tuple(name for name in parameters if name in typed.arrays)
+        self.given = tuple(name for name in parameters if name in typed.arrays)  # parameters that are arrays
         copied = [name for name, word in self.own.items() if word != "lastprivate"]
         # the arrays that the nests write to, without those of which only copies are written
         self.changed = tuple(name for name in self.given if self.uses[name].is_changed and name not in copied)
         scalars = {name: typed.scalars[name].dtype for name in parameters if name in typed.scalars}
         # the scalars that decisions may follow from, and whether they are floats; the others, all floats, are free
         self.told = tuple((name, scalars[name].startswith("float")) for name in scalars if name in deciding)
-        self.tells_floats = any(is_float for _, is_float in self.told)
-        self.free = tuple(name for name in scalars if name not in deciding)
-        self.lock = threading.Lock()
+        self.tells_floats = any(is_float for _, is_float in self.told)  # whether a decision follows from a float
+        self.free = tuple(name for name in scalars if name not in deciding)  # scalars that no decision follows from
+        self.lock = threading.Lock()  # for all that is remembered here
 
     def key(self, values: Mapping[str, Any]) -> CallKey:
         """Return what tells a call from those that lead to something else, wherever its arrays lie."""
@@ -309,9 +284,17 @@ class Specialisation:
                 record = self.calls.get(key) or self.calls.keep(key, CallRecord())
         return record
 
+    def form(self, key: Hashable, make: Callable[[], FormT]) -> FormT:
+        """Return the compiled nest of a key, made once."""
+        found: FormT | None = self.forms.get(key)
+        if found is None:
+            with self.lock:
+                found = self.forms.get(key) or self.forms.setdefault(key, make())
+        return found
+
     @property
     def parts(self) -> Parts:
-        """What the host carries out, as `host_parts` returns it."""
+        """The parts of the function that the host carries out, from `host_parts`."""
         if self._parts is None:
             self._parts = host_parts(self.typed)
         return self._parts

@@ -1,21 +1,16 @@
-"""What ``check=True`` has seen of a loop's iterations, remembered for the arguments that it follows from.
+"""The results of ``check=True``, remembered for the arguments that they follow from.
 
-Theory of operation
--------------------
-Which elements iterations access follows from the numbers of a call, from its scalars, and from the arrays that indices,
-conditions and bounds are made of (`offload.loops.tree.uses.addressing`). So iterations that have been seen to be
-independent are so in a later call with the same numbers, the same scalars, and the same contents of these arrays
-(`offload.data.versions`), and it looks at nothing. An array in no entry of the task has no version, and the call is
-observed again. A nest that writes to such an array changes its version, by which it is observed in each call.
+The accesses of iterations follow from the numbers of a call, its scalars, and the arrays that indices, conditions and
+bounds are made of (`offload.loops.tree.uses.addressing`). So a later call with equal numbers, scalars and versions of
+these arrays (`offload.data.versions`) is not observed again. Arrays in no entry have no version: such calls are
+observed each time, and so is a nest that writes to these arrays.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from offload.loops.proofs.numbers import LaunchNumbers
 from offload.loops.running.looks import contents_at
-from offload.loops.running.plan import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,21 +32,8 @@ def observe_each(
 ) -> None:
     """Run the nests that are to be observed, on copies, unless that is known; each finds what those before it leave.
 
-    Parameters
-    ----------
-    arrays : mapping
-        Those of the call, by name.
-    task : DeviceTask, optional
-        The one that the call is made in.
-    fetch : callable
-        Returns arrays as the host has them, given the task as well; what is changed is copied.
-
-    Raises
-    ------
-    LoopError
-        Iterations depend on each other.
-    IndexError, ZeroDivisionError, AssertionError, ValueError
-        As `observe`.
+    ``fetch`` returns arrays as the host has them, copies of those that change; ``task`` is the device task of the call,
+    if any. Raises `LoopError` if iterations depend on each other, and as `observe` does.
     """
     last = max((number for number, plan in enumerate(plans) if plan.observed), default=-1)
     if last < 0:
@@ -69,7 +51,7 @@ def observe_each(
         modes, scalars, axes = dict(plan.variant.modes), numbers.scalars[number], numbers.axes[number]
         copies = copies_of(plan.nest, fetched, numbers.views)
         if plan.observed:
-            of = needed(spec.typed, plan.nest, LaunchNumbers(axes, plain(scalars), numbers.views), plan.observed)
+            of = needed(spec.typed, plan.nest, numbers.launch(number), plan.observed)
             given = numbers.views, axes
             found = observe(spec.typed, plan.nest, modes, plan.observed, scalars, copies, *given, of=of)
             if found.failure is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from offload.errors import UnsupportedError
 from offload.loops.running import pool
 from offload.loops.running.arguments import Blank, on_host
+from offload.loops.running.cuda_runs import ON_CUDA
 from offload.loops.running.looks import Looks
 from offload.loops.running.plan import form_of
 from offload.runtime.current import here
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from offload.devices.base import Device, Kernels
+    from offload.loops.running.cuda_runs import OnCuda
     from offload.loops.running.plan import NestPlan, Numbers
     from offload.loops.running.specialise import LoopProgram, Specialisation
     from offload.runtime.launch import DeviceTask
@@ -28,7 +30,7 @@ class OnHost:
     takes_unaligned = True
 
     def __init__(self, *, is_in_order: bool = False) -> None:
-        self.is_in_order = is_in_order
+        self.is_in_order = is_in_order  # one thread runs the iterations of each nest, in order
 
     def looks(self, spec: Specialisation, arrays: Mapping[str, Any], task: DeviceTask | None) -> Looks:
         """Return what looks at elements in the call."""
@@ -42,15 +44,11 @@ class OnHost:
         """Return the form of a nest."""
         return form_of(spec, number, plan)
 
-    def blanks(self, spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, ...]) -> tuple[Blank[Any], ...]:
-        """Return what is to be filled in for each nest."""
-        found = []
-        for number, plan in enumerate(plans):
-            form = self.form(spec, number, plan)
-            fields = form.kernel.fields if form.is_compiled else ()
-            scalars, axes = numbers.scalars[number], numbers.axes[number]
-            found.append(Blank(form, fields, scalars, spec.free, numbers.views, axes))
-        return tuple(found)
+    def blank(self, spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers) -> Blank[Any]:
+        """Return what is to be filled in for a nest."""
+        form = self.form(spec, number, plan)
+        fields = form.kernel.fields if form.is_compiled else ()
+        return Blank(form, fields, numbers.scalars[number], spec.free, numbers.views, numbers.axes[number])
 
 
 ON_HOST: Final = OnHost()
@@ -59,13 +57,7 @@ ALONE: Final = OnHost(is_in_order=True)
 
 
 def kernels_of(device: Device, program: LoopProgram) -> Kernels:
-    """Return how a device is given kernels.
-
-    Raises
-    ------
-    UnsupportedError
-        It runs none, or none of those that loops become.
-    """
+    """Return how a device is given kernels; `UnsupportedError` if it runs none that loops become."""
     kernels = device.kernels
     if kernels is None:
         raise UnsupportedError(
@@ -73,6 +65,11 @@ def kernels_of(device: Device, program: LoopProgram) -> Kernels:
             "if_=False, which runs the loop on the host"
         )
     return kernels
+
+
+def where_on(device: Device, program: LoopProgram) -> OnCuda | OnHost:
+    """Return how nests are prepared for a device; `UnsupportedError` if it runs none that loops become."""
+    return ON_CUDA if kernels_of(device, program).dialect == "cuda" else ON_HOST
 
 
 def n_threads_of(program: LoopProgram) -> int:

@@ -1,17 +1,12 @@
-"""Which elements each device owns, and which iterations it needs for them. All of it is integers of a launch.
+"""Which elements each device owns, and which iterations it needs for them; all of it integers of a launch.
 
-Theory of operation
--------------------
-The trips of the outermost parallel iterator are cut into *blocks*, by weights. A write whose index is ``c*trip + rest``
-touches, in a trip, the interval ``c*trip + [low, high]``: its *image*. If an array has a dimension in which the images
-of all its writes move alike, and those of two trips never overlap, it is split there at the images of the blocks' first
-trips; so all such arrays agree about who does what. Else each write is to have a single element a trip, and the first
-write decides. Other arrays are split into parts of dimension 0. The first and the last range have no end: an index out
-of range has an owner, which reports it.
+The trips of the outermost parallel iterator are cut into *blocks*, by weights. A write at ``c*trip + rest`` touches the
+*image* ``c*trip + [low, high]`` in a trip. Arrays are split in a dimension in which the images of all writes move alike
+and do not overlap, so they agree on the owner; other arrays are split by dimension 0. The first and the last range are
+open, so that an index out of range has an owner who reports it.
 
-A term holds in the trips in which its image meets the device's range, *surely* where it lies inside. If both are one
-interval of trips, and the same for all that is written, the device needs just these trips, with no test at all: the
-loop is *cut*. Else the tests stay, and a device goes through the hull of what it needs.
+If a device needs one interval of trips, the same for all that is written, the loop is *cut* and needs no tests.
+Otherwise it goes through the hull of its trips, and tests ownership.
 """
 
 from __future__ import annotations
@@ -42,7 +37,7 @@ Span: TypeAlias = tuple[int, int]
 class Split:
     """How a storage is divided."""
 
-    dimension: int
+    dimension: int  # of the storage
     ranges: tuple[Span, ...]  # half-open, for each device, in the storage's own indices
     # Whether a device owns what the trips of its block write, and nothing else of what is written.
     is_aligned: bool = False
@@ -52,10 +47,10 @@ class Split:
 class Image:
     """The indices of a trip: ``by*trip + [low, high]``. `is_one`: a single index, whatever else enters."""
 
-    by: int
-    low: int
-    high: int
-    is_one: bool
+    by: int  # from trip to trip
+    low: int  # in trip 0
+    high: int  # in trip 0, included
+    is_one: bool  # a single index, whatever else enters
 
 
 def blocks(count: int, weights: Sequence[int]) -> tuple[Span, ...]:
@@ -152,7 +147,7 @@ class Cutter:
     """Answers in which trips a device needs what."""
 
     count: int  # trips of the outermost iterator
-    images: Mapping[DemandTerm, Image | None]
+    images: Mapping[DemandTerm, Image | None]  # of the terms' indices; None where it is not known
     ranges: Mapping[str, tuple[Span, ...]]  # of each storage, for each device; of blocks by ""
 
     def needed(self, demand: Demand, device: int) -> Span:

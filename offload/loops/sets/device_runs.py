@@ -1,15 +1,9 @@
-"""One run of a nest on the devices of a set: a run on each of them, and what comes of these together.
+"""One run of a nest on the devices of a set: a run on each of them, and their combined results.
 
-Theory of operation
--------------------
-A device that is the only one has an ordinary run. Where several leave partial results of reductions, these are put side
-by side in the order of the devices, and combined by what combines those of one device: on the host's processor when the
-first device's stream gets there, on CUDA by the kernel ``finish``, which is given the partial results of all blocks of
-all devices. So a result depends on the number of devices and on nothing that may differ from run to run. The others
-copy theirs to the first device on their own streams.
-
-Both kinds have `prepare`, which may fail, of one device after another, the first one first, since the others copy into
-its memory; `enqueue`; and `finish`, for the first device's stream, when that has joined the others.
+Partial results of reductions are put side by side in the order of the devices, and combined as those of one device: on
+the host by its processor, on CUDA by the kernel ``finish`` on the first device. So a result depends on the number of
+devices only. Both kinds have `prepare`, which may fail, for the first device first, since the others copy into its
+memory; `enqueue`; and `finish`, for the first device's stream after it has joined the others.
 """
 
 from __future__ import annotations
@@ -55,36 +49,21 @@ class JointRun(Protocol):
 
 
 class HostJointRun:
-    """A run where the host's processor is that of all devices.
-
-    Parameters
-    ----------
-    way : Way
-    blanks : sequence of Blank
-        One a device.
-    arrays : sequence of mapping
-        Of each device, by name.
-    addresses : sequence of mapping
-        Of their elements ``[0, …, 0]``.
-    values : mapping
-        The arguments of the call, for the scalars that each run has for itself.
-    n_threads, rng
-        As for `NestRun`.
-    """
+    """A run where the host's processor is the processor of all devices."""
 
     def __init__(
         self,
         way: Way,
-        blanks: Sequence[Blank[NestForm]],
-        arrays: Sequence[Mapping[str, Any]],
-        addresses: Sequence[Mapping[str, int]],
-        values: Mapping[str, Any],
+        blanks: Sequence[Blank[NestForm]],  # one for each device
+        arrays: Sequence[Mapping[str, Any]],  # of each device, by name
+        addresses: Sequence[Mapping[str, int]],  # of the elements ``[0, …, 0]``
+        values: Mapping[str, Any],  # the arguments of the call, for the scalars that each run has for itself
         n_threads: int,
         rng: Any = None,
     ) -> None:
         self.way = way
         nest = blanks[0].form.nest
-        self.joins = bool(nest.reductions or nest.last)
+        self.joins = bool(nest.reductions or nest.last)  # whether `finish` has something to combine
         self._runs = {
             number: _PieceRun(blanks[number], arrays[number], addresses[number], values, n_threads, rng)
             for number in {0, *way.devices}
@@ -135,28 +114,20 @@ class _PieceRun(NestRun):
 
 
 class CudaJointRun:
-    """A run on CUDA devices.
-
-    Parameters
-    ----------
-    way : Way
-    blanks : sequence of CudaBlank
-    addresses : sequence of mapping
-        Of the elements ``[0, …, 0]`` of each device's arrays.
-    values : mapping
-    """
+    """A run on CUDA devices; ``addresses`` are those of the elements ``[0, …, 0]`` of each device's arrays."""
 
     def __init__(
         self, way: Way, blanks: Sequence[CudaBlank], addresses: Sequence[Mapping[str, int]], values: Mapping[str, Any]
     ) -> None:
         self.way = way
-        self._blanks = blanks
-        self._addresses = addresses
+        self._blanks = blanks  # one a device
+        self._addresses = addresses  # of each device's arrays
         devices = {0, *way.devices}
+        # whether partial results of several devices are combined
         self.joins = way.summed > 1 and bool(blanks[0].form.nest.reductions)
-        self._runs = {number: CudaRun(blanks[number], values, {}) for number in devices}
-        self._begins: dict[int, int] = {}
-        self._n_blocks = 0
+        self._runs = {number: CudaRun(blanks[number], values, {}) for number in devices}  # by the number of the device
+        self._begins: dict[int, int] = {}  # of each device: the first of its blocks among those of all
+        self._n_blocks = 0  # of all devices
         for number in sorted(devices):
             self._begins[number] = self._n_blocks
             if number < way.summed and blanks[number].size:

@@ -1,16 +1,10 @@
-"""What calls of a loop lead to on the devices of a set, kept for the numbers that it follows from.
+"""The results of calls of a loop on the devices of a set, kept for the numbers that they follow from.
 
-Theory of operation
--------------------
-As `offload.loops.running.preparation`, for several devices. A `Divided` belongs to a specialisation, the numbers of a
-call and the number of devices. It has for each nest the ways to carry it out (`offload.loops.sets.ways`), for each way
-the values that are filled in on each device, and the chooser among the ways. Where arrays share memory their distances
-are among these numbers.
-
-What devices need and write is known in an argument's own indices. A call takes it to those of the replica sets in which
-its arguments lie: where that is follows from distances and strides, so that arrays which take turns find it made, and
-the box tables find it by its identity. Several arguments in one set are united. Where boxes do not say which device has
-written what, the way cannot be taken, and the next one is.
+A `Divided` belongs to a specialisation, the numbers of a call (with the distances of arrays that share memory) and the
+number of devices. For each nest it has the ways (`offload.loops.sets.ways`), their blanks, and the chooser among them.
+Needs and writes are known in an argument's own indices. `Taken.asked` translates them to the replica sets of the
+arguments, and keeps the result, so that arrays which take turns find it. If boxes do not say which device has written
+what, the next way is taken.
 """
 
 from __future__ import annotations
@@ -19,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from offload.data.boxes import Needs, Writes, meet
 from offload.data.replicas import Spread
-from offload.loops.running.plan import check, is_looked_at, numbers_of, plans_of, ranged
+from offload.loops.running.plan import check, is_looked_at, plans_of, ranged
 from offload.loops.running.preparation import Apart
 from offload.loops.sets.footprints import within
 from offload.loops.sets.modes import Chooser, Cost, expected_s
@@ -31,9 +25,9 @@ if TYPE_CHECKING:
 
     from offload.data.boxes import Box
     from offload.data.parts import ArrayLayout
-    from offload.loops.proofs.numbers import View
     from offload.loops.running.looks import Looks
     from offload.loops.running.plan import NestPlan, Numbers
+    from offload.loops.running.preparation import Where
     from offload.loops.running.specialise import Specialisation
     from offload.loops.sets.nest_division import FilterMode
     from offload.loops.sets.ways import NestPiece, Way, Ways
@@ -48,11 +42,11 @@ BlankT = TypeVar("BlankT")
 
 
 class Asked(NamedTuple):
-    """What devices need and write of a replica set, in its indices; None where that is nothing."""
+    """The boxes of a replica set that devices need and write, in its indices; None for nothing."""
 
-    group: int
-    needs: Needs | None
-    writes: Writes | None
+    group: int  # the number of the set in the call
+    needs: Needs | None  # where devices have to be current
+    writes: Writes | None  # what they leave
 
 
 class Lie(NamedTuple):
@@ -77,26 +71,19 @@ class Lie(NamedTuple):
 
 
 class Taken(Generic[BlankT]):
-    """A way, and what is filled in for it on each device.
-
-    Parameters
-    ----------
-    way : Way
-    make : callable
-        Returns what is filled in on a device for a piece.
-    """
+    """A way, and the blank of each device for it."""
 
     __slots__ = ("_asked", "_blanks", "_make", "way")
 
     def __init__(self, way: Way, make: Callable[[NestPiece], BlankT]) -> None:
-        self.way = way
-        self._make = make
-        self._blanks: tuple[BlankT, ...] = ()
-        self._asked: dict[Any, tuple[Asked, ...] | None] = {}
+        self.way = way  # what each device does
+        self._make = make  # returns the blank of a device for a piece
+        self._blanks: tuple[BlankT, ...] = ()  # one a device, once they are made
+        self._asked: dict[Any, tuple[Asked, ...] | None] = {}  # what was asked for arguments that lay so
 
     @property
     def blanks(self) -> tuple[BlankT, ...]:
-        """What is filled in, one a device; devices with one piece have one."""
+        """The blanks, one for each device; devices with one piece share one."""
         if not self._blanks:
             made: dict[int, BlankT] = {}
             for piece in self.way.pieces:
@@ -106,13 +93,9 @@ class Taken(Generic[BlankT]):
         return self._blanks
 
     def asked(self, lies: Mapping[str, Lie], key: Any) -> tuple[Asked, ...] | None:
-        """Return what is asked of the sets in which arguments lie; None where boxes do not say who writes what.
+        """Return what each device needs of the sets in which arguments lie; None if boxes do not say who writes what.
 
-        Parameters
-        ----------
-        lies : mapping of str to Lie
-        key : hashable
-            Those of all lies.
+        ``key`` stands for all of ``lies``.
         """
         try:
             return self._asked[key]
@@ -168,21 +151,14 @@ def _are_apart(written: Sequence[Sequence[Box]]) -> bool:
 
 
 class DividedNest(Generic[BlankT]):
-    """A nest on the devices of a set.
-
-    Parameters
-    ----------
-    ways : Ways
-    blanks : callable
-        Returns what is filled in on a device for a piece.
-    """
+    """A nest on the devices of a set."""
 
     __slots__ = ("_blanks", "_taken", "ways")
 
     def __init__(self, ways: Ways, blanks: Callable[[NestPiece], BlankT]) -> None:
         self.ways = ways
-        self._blanks = blanks
-        self._taken: dict[FilterMode, Taken[BlankT]] = {}
+        self._blanks = blanks  # returns the blank of a device for a piece
+        self._taken: dict[FilterMode, Taken[BlankT]] = {}  # by mode
 
     def mode_of(self, mode: FilterMode) -> FilterMode:
         """Return a mode, or the next one that there is a way for."""
@@ -198,26 +174,15 @@ class DividedNest(Generic[BlankT]):
 
 
 class Divided(Generic[BlankT]):
-    """What calls with certain numbers lead to on so many devices.
-
-    Parameters
-    ----------
-    spec : Specialisation
-    numbers : Numbers
-        Of one such call.
-    weights : sequence of int
-        As `offload.loops.sets.ways.ways_of` takes them.
-    blanks : callable
-        Returns what is filled in on a device for a nest by its number, and a piece.
-    """
+    """The results of calls with certain numbers on a number of devices."""
 
     __slots__ = (
-        "_blanks",
         "_choosers",
         "_nests",
         "_plans",
         "_spec",
         "_weights",
+        "_where",
         "apart",
         "numbers",
     )
@@ -226,15 +191,15 @@ class Divided(Generic[BlankT]):
         self,
         spec: Specialisation,
         numbers: Numbers,
-        weights: Sequence[int],
-        blanks: Callable[[int, NestPiece, Numbers], BlankT],
+        weights: Sequence[int],  # as `offload.loops.sets.ways.ways_of` takes them
+        where: Where[BlankT],  # how nests are prepared on these devices
     ) -> None:
-        self.numbers = numbers
+        self.numbers = numbers  # of one such call
         self.apart = Apart(spec, numbers, is_any=True)  # whether arrays share no memory
-        self._spec, self._weights, self._blanks = spec, tuple(weights), blanks
-        self._plans = plans_of(spec, numbers)
-        self._nests: dict[Any, tuple[DividedNest[BlankT], ...]] = {}
-        self._choosers: dict[tuple[str, tuple[object, ...]], Chooser] = {}
+        self._spec, self._weights, self._where = spec, tuple(weights), where
+        self._plans = plans_of(spec, numbers)  # of one device, without a look at elements
+        self._nests: dict[Any, tuple[DividedNest[BlankT], ...]] = {}  # by what elements have decided
+        self._choosers: dict[tuple[str, tuple[object, ...]], Chooser] = {}  # by the ``filter`` clause and the devices
 
     def plans(self, looks: Looks | None) -> tuple[NestPlan, ...]:
         """Return the plans of one device; look at elements where that is worth it."""
@@ -258,17 +223,16 @@ class Divided(Generic[BlankT]):
 
     def _nest(self, number: int, plan: NestPlan, before: Ways | None) -> DividedNest[BlankT]:
         ways = ways_of(plan, number, self.numbers, self._weights, before)
-        return DividedNest(ways, lambda piece: self._blanks(number, piece, of_piece(self.numbers, number, piece)))
+
+        def blank(piece: NestPiece) -> BlankT:
+            return self._where.blank(self._spec, number, piece.plan, of_piece(self.numbers, number, piece))
+
+        return DividedNest(ways, blank)
 
     def chooser(self, words: str, spaces: tuple[object, ...]) -> Chooser:
-        """Return who chooses among the ways, for all calls with arrays of such shapes.
+        """Return the chooser among the ways, for all calls with arrays of such shapes.
 
-        Parameters
-        ----------
-        words : str
-            The ``filter`` clause.
-        spaces : tuple
-            The address spaces of the devices, which tell sets apart.
+        ``words`` is the ``filter`` clause; ``spaces`` are the address spaces of the devices, which tell sets apart.
         """
         found = self._choosers.get((words, spaces))
         if found is None:
@@ -331,40 +295,3 @@ def _n_elements(boxes: Sequence[Box]) -> int:
             count *= high - low
         total += count
     return total
-
-
-def divided_for(
-    spec: Specialisation,
-    values: Mapping[str, Any],
-    view_of: Callable[[Any], View],
-    address_of: Callable[[Any], int],
-    weights: tuple[int, ...],
-    blanks: Callable[[int, NestPiece, Numbers], BlankT],
-    kind: str,
-) -> Divided[BlankT]:
-    """Return what a call leads to.
-
-    Parameters
-    ----------
-    values : mapping
-        The arguments; arrays of the first device.
-    view_of, address_of : callable
-        Tell how and where an array lies.
-    weights, blanks
-        As for `Divided`.
-    kind : str
-        Of the devices.
-    """
-    addresses = {name: address_of(values[name]) for name in spec.given}
-    facts = spec.record(spec.key(values)).facts
-    key: tuple[Any, ...] = "divided", kind, weights
-    found: Divided[BlankT] | None = facts.get(key)
-    if found is not None and found.apart.holds(addresses):
-        return found
-    base = min(addresses.values(), default=0)
-    near = *key, *[address - base for address in addresses.values()]
-    found = facts.get(near)
-    if found is None:
-        made = Divided(spec, numbers_of(spec, values, view_of), weights, blanks)
-        found = facts.keep(key if made.apart.holds(addresses) else near, made)
-    return found

@@ -1,18 +1,13 @@
-"""One nest on several devices: what each of them carries out, reads and owns, for the numbers of a launch.
+"""One nest on several devices: the statements, reads and elements of each device, for the numbers of a launch.
 
-Theory of operation
--------------------
-Every device has a replica of every array. What is divided is not the work but what is *written*: a device owns a range
-of each array, carries out the writes to it, and whatever these need. With independent iterations a value that an
-iteration reads is from before the loop, or written earlier in the same iteration; in the second case `demand` has that
-write carried out wherever its value is needed. So every owned element gets its serial value, however the ranges lie: a
-split can be wasteful, never wrong. A device may also change elements that it does not own; they are stale, and their
-owner has them.
+Every device has a replica of every array. Not the work is divided but the *writes*: a device owns a range of each
+array, and carries out its writes and everything that they need (`demand`). So every owned element gets its serial
+value, and a bad split can be wasteful but never wrong. Elements that a device changes without owning them are stale
+there.
 
-An array whose writes would be carried out more than 1.5 times over is computed by every device instead, and so is one
-that indices, branches or bounds follow from: its replicas stay equal. Where nothing is left that is divided, or views
-overlap so that nobody knows which elements change, every device does everything. What uses the old value of an atomic
-update follows from the order of all iterations: one device does that.
+Every device computes an array whose writes would be repeated more than 1.5 times, or that indices, branches or bounds
+follow from. Without anything divided, every device does everything. If a statement uses the old value of an atomic
+update, one device does everything.
 """
 
 from __future__ import annotations
@@ -48,17 +43,9 @@ MOST_REPEATED: Final = 1.5
 
 
 def filtered(typed: ir.Typed, nest: ir.Nest, launch: LaunchNumbers, weights: Sequence[int]) -> Filtering:
-    """Return how a nest is divided.
+    """Return how a nest with independent iterations is divided.
 
-    Parameters
-    ----------
-    typed : Typed
-    nest : Nest
-        One of its nests, whose iterations are independent.
-    launch : LaunchNumbers
-        Its numbers.
-    weights : sequence of int
-        The devices' shares of the iterations, in proportion; some are not 0.
+    ``weights`` are the devices' shares of the iterations, in proportion; some are not 0.
     """
     nest, originals = numbered_apart(nest)
     contents = {at: launch.contents[origin] for at, origin in originals.items() if origin in launch.contents}
@@ -67,23 +54,28 @@ def filtered(typed: ir.Typed, nest: ir.Nest, launch: LaunchNumbers, weights: Seq
 
 
 class _Filter:
-    """What is decided on the way."""
+    """The state while a nest is divided."""
 
     def __init__(self, found: NestAccesses, originals: Mapping[int, int], weights: tuple[int, ...]) -> None:
-        self.accesses = found
-        self.originals = originals
-        self.weights = weights
+        self.accesses = found  # of the nest, each with a number of its own
+        self.originals = originals  # the accesses' numbers in the program, by their own
+        self.weights = weights  # shares of the iterations
+        # trips of the outermost loop; 0 if there is no iteration
         self.count = found.launch.axes[0].trips if all(axis.trips for axis in found.launch.axes) else 0
-        self.blocks = blocks(self.count, weights)
+        self.blocks = blocks(self.count, weights)  # of the trips, one a device
+        # accesses, by `at`, that may leave their array
         self.checked = frozenset(at for at, limit in bounds(found).items() if limit.mode == "check")
         nest = found.nest
+        # without those to arrays of the iteration's own
         self.writes = [access for access in found.listed if access.kind != "load" and access.array not in found.own]
+        # without private arrays
         self.views = {name: view for name, view in found.launch.views.items() if name not in nest.privates}
         items = {reduction.name for reduction in nest.reductions} & self.views.keys()
+        # None where views overlap so that nobody knows what changes
         self.storages = storages(self.views, {access.array for access in self.writes} | items)
-        self.points = points_of(nest.body)
+        self.points = points_of(nest.body)  # the outermost statements
         self.feeding = feeding(self.points, found, self.storages or {})
-        self.block = self._block()
+        self.block = self._block()  # the term of blocks of iterations
 
     def found(self) -> Filtering:
         why = self._single()

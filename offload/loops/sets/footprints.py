@@ -1,24 +1,12 @@
-"""Which parts of its arrays each device of a set reads and writes in a nest that is divided among them, as boxes.
+"""The parts of arrays that each device of a set reads and writes in a divided nest, as boxes.
 
-Theory of operation
--------------------
-A device carries out some trips of the outermost axis. What an access touches in these is inside of its *hull*: in each
-dimension the extremes of the index, over those trips; two ranges, where some of the indices are negative and count from
-the end. An index that is not affine has the bounds of its atoms, or all of the dimension.
+A device carries out some trips of the outermost axis. The *hull* of an access has the extremes of its indices over
+those trips. A device must be current in the hulls of its loads, restricted to its own elements if the load is only
+carried out for these, and without loads that a store of the iteration certainly feeds. It writes the hulls of its
+stores in a nest that is cut, and its whole range in a guarded one. Since a hull may have elements that nothing writes,
+the device must be current there before, too, unless every element is certainly written (`_is_whole`).
 
-*Reads.* A device has to be current in the hulls of its loads. Where a load is executed only for elements that the
-device owns, in the part of the hull that it owns. A load that a store of the same iteration certainly feeds needs
-nothing.
-
-*Writes.* Of a nest that is cut a device writes in the hulls of its stores, which are inside of what it owns. Of a nest
-that is guarded it may write its whole range, and elements of others: their owners write them too, so that these copies
-are stale by the owner's range. What is written everywhere is in the hull over all trips. The boxes are marked as
-current although a hull may have elements that nothing writes: so the device has to be current in it before, too, unless
-it is certain that each element is written (`_is_whole`). Atomic updates that all devices carry out leave
-what their order leaves: the first device's is kept.
-
-A device whose boxes are wrong reads or leaves behind stale elements, in silence; the filter and the cut promise what is
-asserted here: no write of a cut nest outside of its device's range, and all trips for what all devices write.
+Wrong boxes give stale elements without an error. So it is asserted here that no write leaves its device's range.
 """
 
 from __future__ import annotations
@@ -30,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from offload.data.boxes import Needs, Writes, meet, whole_of
 from offload.data.parts import box_of
-from offload.loops.proofs.coverage import is_fed_by
+from offload.loops.proofs.coverage import is_fed_by, runs_through
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -59,10 +47,10 @@ class Division:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What a divided nest needs of an array and writes of it; None where that is nothing."""
+    """The boxes of an array that a divided nest needs and writes; None for nothing."""
 
-    needs: Needs | None
-    writes: Writes | None
+    needs: Needs | None  # where devices have to be current
+    writes: Writes | None  # what they leave
 
     @property
     def n_devices(self) -> int:
@@ -126,13 +114,8 @@ def footprints(accesses: NestAccesses, division: Division) -> dict[str, Footprin
 def within(prints: Footprint, part: ArrayLayout, whole: ArrayLayout) -> Footprint | None:
     """Return the footprint of an array in the indices of another one, which it is a view of.
 
-    Where the image of a box is no box, or has parts of elements, the device needs all of the box that holds it, which
-    is marked.
-
-    Returns
-    -------
-    Footprint or None
-        None where boxes do not say which device has written what, as where a flat view is cut inside of a row.
+    If the image of a box is not a box, or has parts of elements, the device needs the whole box around it, and that box
+    is marked. None means that boxes cannot say which device has written what, as for a flat view cut inside a row.
     """
     is_same = part.itemsize == whole.itemsize  # of an element that is written in part the device needs the rest
     if is_same and (part.address, part.shape, part.strides) == (whole.address, whole.shape, whole.strides):
@@ -160,12 +143,13 @@ class _Prints:
     def __init__(self, accesses: NestAccesses, division: Division, array: str, names: Mapping[str, str]) -> None:
         self.accesses, self.division = accesses, division
         self.extents = accesses.extents[array]
+        # what each device owns; None of an array that all devices write
         self.owned = next((owned for name, owned in division.owned.items() if names[name] == array), None)
         n_devices = len(division.trips)
-        self.needs: list[list[Box]] = [[] for _ in range(n_devices)]
-        self.alone: list[list[Box]] = [[] for _ in range(n_devices)]
-        self.everywhere: list[Box] = []
-        self.has_atomics = False
+        self.needs: list[list[Box]] = [[] for _ in range(n_devices)]  # boxes, for each device
+        self.alone: list[list[Box]] = [[] for _ in range(n_devices)]  # boxes that only that device writes, for each
+        self.everywhere: list[Box] = []  # boxes that all devices write
+        self.has_atomics = False  # whether an atomic update is among the writes
 
     def read(self, access: ElementAccess) -> None:
         is_own = self.owned is not None and access.at in self.division.own_loads
@@ -253,17 +237,7 @@ def _wrapped(low: int, high: int, extent: int) -> list[Span]:
 
 def _is_whole(accesses: NestAccesses, store: ElementAccess) -> bool:
     """Return whether a store certainly writes each element of its hull, whatever the trips of the outermost axis."""
-    variables: set[int] = set()
-    for index in store.indices:
-        terms = index.form.terms
-        if not index.is_exact or len(terms) > 1:
-            return False
-        for variable, coefficient in terms:
-            atom = accesses.space.atoms[variable]
-            if not atom.is_trip or atom.room is not None or abs(coefficient) != 1 or variable in variables:
-                return False
-            variables.add(variable)
-    return store.is_certain
+    return store.is_certain and runs_through(accesses, store)
 
 
 def _joined(boxes: list[Box]) -> list[Box]:

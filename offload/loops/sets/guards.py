@@ -1,14 +1,9 @@
-"""The nest with tests of ownership: what a device carries out that goes through more iterations than it needs.
+"""The nest with tests of ownership, for a device that goes through more iterations than it needs.
 
-Theory of operation
--------------------
-Tests are ordinary statements of the IR, so that every emitter prints them. The bounds of a range are two scalars that
-the nest reads and nobody assigns, inputs as any other: ``lower_y <= i and i < upper_y``. A term is tested once, at the
-head of the iteration or of the loop that it varies in, and one that its own write alone can test stands before it.
-
-What writes gets a branch; neighbours with one demand share it. What gives a value keeps its place, and reads nothing
-where nobody needs it: ``x = c[j] if own_1 else 0``. Arithmetic is left alone, but for what can fail. What every device
-needs is as it was.
+Tests are ordinary statements of the IR, ``lower_y <= i and i < upper_y``, with the bounds as two scalar inputs. A term
+is tested once, at the head of the iteration or loop in which it varies. Writes get a branch, shared by neighbours with
+one demand. Statements that give a value keep their place, and load nothing if the value is not needed: ``x = c[j] if
+own_1 else 0``. Arithmetic that cannot fail stays as it is.
 """
 
 from __future__ import annotations
@@ -33,8 +28,8 @@ class Bound(NamedTuple):
     """A scalar that the guarded nest is given: an end of the range of an array, or of the block if that is ""."""
 
     name: str
-    array: str
-    is_upper: bool
+    array: str  # empty for the block of iterations
+    is_upper: bool  # it is the end, not the beginning
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,31 +38,17 @@ class Guarded:
 
     body: tuple[ir.Statement, ...]
     scalars: Mapping[str, ir.Type]  # what the nest has more than before
-    bounds: tuple[Bound, ...]
+    bounds: tuple[Bound, ...]  # scalars that a device is given
 
 
 def guarded_body(
-    points: tuple[FlowPoint, ...],
-    demand: Mapping[int, Demand],
-    own: Collection[str],
-    taken: Collection[str],
-    checked: Collection[int],
+    points: tuple[FlowPoint, ...],  # the outermost statements
+    demand: Mapping[int, Demand],  # by the numbers of points
+    own: Collection[str],  # arrays of which each iteration has its own
+    taken: Collection[str],  # names that the function has
+    checked: Collection[int],  # the loads, by `at`, that may leave their array
 ) -> Guarded:
-    """Return the body of a nest with tests.
-
-    Parameters
-    ----------
-    points : tuple of FlowPoint
-        The outermost statements.
-    demand : mapping of int to Demand
-        By the numbers of points.
-    own : collection of str
-        Arrays of which each iteration has its own.
-    taken : collection of str
-        Names that the function has.
-    checked : collection of int
-        The loads, by `at`, that may leave their array.
-    """
+    """Return the body of a nest with tests."""
     going = _Guards(demand, own, set(taken), checked)
     for point in all_points(points):
         going.prepare(point)
@@ -101,14 +82,15 @@ def is_tested(statement: ir.Statement) -> bool:
 
 @dataclass(slots=True)
 class _Guards:
-    demand: Mapping[int, Demand]
-    own: Collection[str]
-    taken: set[str]
-    checked: Collection[int]
-    scalars: dict[str, ir.Type] = field(default_factory=dict)
-    bounds: dict[tuple[str, bool], Bound] = field(default_factory=dict)
+    demand: Mapping[int, Demand]  # by the numbers of points
+    own: Collection[str]  # arrays of which each iteration has its own
+    taken: set[str]  # names that are in use
+    checked: Collection[int]  # loads, by `at`, that may leave their array
+    scalars: dict[str, ir.Type] = field(default_factory=dict)  # new ones
+    bounds: dict[tuple[str, bool], Bound] = field(default_factory=dict)  # by array, and whether it is the upper one
+    # tests at the head of a loop, by its number
     heads: dict[int, list[ir.Statement]] = field(default_factory=lambda: defaultdict(list))
-    tests: dict[DemandTerm, ir.Name] = field(default_factory=dict)
+    tests: dict[DemandTerm, ir.Name] = field(default_factory=dict)  # the scalar that says whether a term holds
 
     def block(self, points: tuple[FlowPoint, ...]) -> tuple[ir.Statement, ...]:
         """Return statements with their tests; neighbours with one demand have one."""

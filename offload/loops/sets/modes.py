@@ -1,23 +1,12 @@
-"""Which way a loop is carried out on several devices: a model strikes out what cannot win, times decide about the rest.
+"""The choice of a strategy for a loop on several devices: a model removes hopeless ways, times decide among the rest.
 
-Theory of operation
--------------------
-Ways that the model expects to take more than three times as long as the best are never tried. A way that is tried is
-taken in calls in a row, of which the first does not count: it finds data where the way before has left them. First
-comes the one that the model takes for the best, then that of one device alone. What this takes is known then, and
-bounds the others: a call on several devices takes so much of the host that calls which follow each other are no quicker
-than that, and where each device does everything it takes as long as one of them, unless that had to be sent something.
-What is no gain by these is not tried either, so that the first calls of a short loop are like any other.
+Ways expected to take over three times as long as the best are never tried. A way is tried in calls in a row, and the
+first does not count, because it moves data. The way that the model prefers comes first, then one device alone, whose
+time bounds the others. A call is timed by the longer of its host time and its device time. One device alone is timed
+twice more before another way is taken. Several devices must be 5 % quicker than one.
 
-What is compared is the longer of what a call takes of the host and of the devices: calls that follow each other come at
-that pace. What bounds the others is the device's alone, since once one device has been chosen the host has less to do.
-Whatever else the host does makes a time longer, never shorter. So where another way may win, or has won, one device
-alone is timed again, in two calls more, and the quickest counts: against a call that was held up a way would win that
-takes several times as long, and stay.
-
-Times come in when the devices have passed the calls, which may be many calls later; until then the way that is best as
-far as is known is taken. Several devices have to be 5 % quicker than one. Whoever asks has a `Chooser` for each loop,
-its types, the numbers of a call, and the set.
+Times arrive when the devices have passed the calls; until then the best known way is taken. There is one `Chooser` for
+a loop, its types, the numbers of a call, and the set. docs/design/loops.md gives the reasons.
 """
 
 from __future__ import annotations
@@ -58,7 +47,7 @@ Copies of the host's pageable memory are those of an H100.
 
 
 class Cost(NamedTuple):
-    """What a device has to do in a way."""
+    """The work of a device in a way."""
 
     nbytes: int  # that it reads and writes
     steps: int  # nodes of the text times iterations
@@ -77,10 +66,7 @@ def expected_s(costs: Sequence[Cost]) -> float:
 class Chooser:
     """Chooses a way for each call; the caller keeps threads apart.
 
-    Parameters
-    ----------
-    expected : mapping of str to float
-        What each way takes, in seconds, as the model has it; the most divided first.
+    ``expected`` has the seconds of each way, as the model predicts them; the most divided way comes first.
     """
 
     __slots__ = (
@@ -101,7 +87,7 @@ class Chooser:
 
     def __init__(self, expected: Mapping[FilterMode, float]) -> None:
         best = min(expected.values())
-        self.expected = dict(expected)
+        self.expected = dict(expected)  # seconds of each way, as the model has it
         # The ways that may be taken.
         self.candidates: tuple[FilterMode, ...] = tuple(
             mode for mode, seconds in expected.items() if seconds <= MOST_TIMES * best
@@ -115,12 +101,13 @@ class Chooser:
         # The mode of the latest call: that of the nest that was divided most. The caller notes it.
         self.latest: FilterMode | None = None
         self.sent_nbytes: int | None = None  # what it had to have copied from device to device; likewise
-        self._alone_s = inf
-        self._alone_sent_nbytes = 0
-        self._n_awaited = 0
-        self._n_spare = N_TIMED - 1
+        self._alone_s = inf  # of one device alone: the least time of the device
+        self._alone_sent_nbytes = 0  # what it had to be sent in the latest call
+        self._n_awaited = 0  # timed calls that have not passed yet
+        self._n_spare = N_TIMED - 1  # calls in which one device alone may be timed again
+        # ways that have not been tried
         self._rest: list[FilterMode] = sorted(self.candidates, key=self.expected.__getitem__)
-        self._trials: list[tuple[FilterMode, bool]] = []
+        self._trials: list[tuple[FilterMode, bool]] = []  # what the next calls do: the way, and whether it is timed
         if "single" in self.candidates:
             for mode in dict.fromkeys([self._rest[0], "single"]):
                 self._rest.remove(mode)

@@ -1,7 +1,5 @@
 """How one nest is divided over devices at a launch: what `filter` has decided, and what follows from it.
 
-Theory of operation
--------------------
 The launcher asks for little: which trips a device goes through, whether the nest runs as it is or with tests
 (`guarded`), the numbers of these tests on a device (`fields`), and what `footprints` has to know (`division`). The text
 of the tested nest is one for all devices, and for all launches of one `key`. `report` is for `explain`.
@@ -53,12 +51,12 @@ class Filtering:
     mode: FilterMode  # `"split"`; `"duplicate"`: every device does everything; `"single"`: one device does
     why: str  # in words
     accesses: NestAccesses  # of the nest, each by a number of its own
-    feeding: Feeding
+    feeding: Feeding  # which statement feeds which
     demand: Mapping[int, Demand]  # by the numbers of `feeding`'s points
     storages: Mapping[str, LoopStorage]  # what each array is a part of
     splits: Mapping[str, Split]  # of each storage that is written, and not computed everywhere
     everywhere: frozenset[str]  # the storages that every device computes
-    cutter: Cutter
+    cutter: Cutter  # tells in which trips a device needs what
     # Of trips of the outermost iterator, for each device: in whose order partial results are combined. The device that
     # has the last trip has what it leaves.
     blocks: tuple[Span, ...]
@@ -82,7 +80,7 @@ class Filtering:
 
     @property
     def division(self) -> Division:
-        """What `footprints` tells what devices read and write from; with `accesses`."""
+        """The division as `footprints` takes it, with `accesses`."""
         n_devices = len(self.blocks)
         if self.mode == "single":
             return single(self.accesses, n_devices)
@@ -113,7 +111,7 @@ class Filtering:
 
     @property
     def key(self) -> Hashable:
-        """What the text of the tested nest follows from, besides the nest itself."""
+        """The facts that the text of the tested nest follows from, besides the nest itself."""
         tests = [
             None
             if (demand := self.demand[point.number]) is None

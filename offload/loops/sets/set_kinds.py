@@ -1,44 +1,32 @@
-"""How loops on several devices are prepared on each kind of these: what is compiled, looked at and run.
-
-See `offload.loops.replicas`, which launches.
-"""
+"""How loops on several devices are prepared, compiled and run; `offload.loops.replicas` launches them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from offload.loops.running.arguments import Blank, on_host
-from offload.loops.running.cuda_runs import ON_CUDA, CudaBlank, shaped
-from offload.loops.running.looks import DeviceLooks, Looks
-from offload.loops.running.plan import form_of
+from offload.loops.running.cuda_runs import ON_CUDA
+from offload.loops.running.plan import numbers_of
 from offload.loops.running.preparation import described, located
-from offload.loops.running.where import kernels_of, n_threads_of
+from offload.loops.running.runs import NestForm
+from offload.loops.running.where import kernels_of, n_threads_of, where_on
 from offload.loops.sets.device_runs import CudaJointRun, HostJointRun
-from offload.loops.sets.divisions import divided_for
+from offload.loops.sets.divisions import Divided
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy as np
-
     from offload.devices.base import Device
     from offload.loops.running.clauses import SetWords
-    from offload.loops.running.plan import Numbers
     from offload.loops.running.specialise import Specialisation
     from offload.loops.sets.device_runs import JointRun
-    from offload.loops.sets.divisions import Divided, Taken
-    from offload.loops.sets.ways import NestPiece
+    from offload.loops.sets.divisions import Taken
     from offload.runtime.launch import DeviceTask
     from offload.runtime.place import DevicePlace
 
 
-def equal_weights(n_devices: int) -> tuple[int, ...]:
-    """Return the shares of devices in iterations."""
+def weights_of(n_devices: int) -> tuple[int, ...]:
+    """Return the shares of devices in iterations; tests and benchmarks put others in its place."""
     return (1,) * n_devices
-
-
-# What a launch takes; tests put others in its place.
-weights_of = equal_weights
 
 
 class SetCall(Protocol):
@@ -51,49 +39,14 @@ class SetCall(Protocol):
     task: DeviceTask
 
 
-class SetsOnHost:
-    """How nests are prepared where the host's processor is that of all devices."""
-
-    def looks(self, spec: Specialisation, arrays: Mapping[str, Any], task: DeviceTask) -> Looks:
-        return Looks(arrays, task)
-
-    def on_host(self, arrays: Mapping[str, Any], task: DeviceTask | None) -> Mapping[str, np.ndarray[Any, Any]]:
-        return {name: on_host(array) for name, array in arrays.items()}
-
-    def blank(self, spec: Specialisation, number: int, piece: NestPiece, numbers: Numbers) -> Blank[Any]:
-        form = form_of(spec, number, piece.plan)
-        fields = form.kernel.fields if form.is_compiled else ()
-        return Blank(form, fields, piece.scalars, spec.free, numbers.views, piece.axes)
-
-    def compile(self, blank: Blank[Any], device: Device) -> None:
-        blank.form.compile()
-
-    def run(self, call: SetCall, taken: Taken[Any]) -> JointRun:
-        runtime: Any = call.task.construct.runtime
-        n_threads = n_threads_of(call.spec.program)
-        return HostJointRun(
-            taken.way, taken.blanks, call.arrays, _addresses(call, taken), call.values, n_threads, runtime.rng
-        )
-
-
-class SetsOnCuda:
-    """How nests are prepared for CUDA devices."""
-
-    def looks(self, spec: Specialisation, arrays: Mapping[str, Any], task: DeviceTask) -> Looks:
-        return DeviceLooks(arrays, task, spec)
-
-    def on_host(self, arrays: Mapping[str, Any], task: DeviceTask | None) -> Mapping[str, np.ndarray[Any, Any]]:
-        return ON_CUDA.on_host(arrays, task)
-
-    def blank(self, spec: Specialisation, number: int, piece: NestPiece, numbers: Numbers) -> CudaBlank:
-        of = shaped(spec, number, piece.plan, numbers)
-        return CudaBlank(of, piece.scalars, spec.free, numbers.views, piece.axes)
-
-    def compile(self, blank: CudaBlank, device: Device) -> None:
-        device.kernels.load(blank.form)  # type: ignore[union-attr]  # it has been asked
-
-    def run(self, call: SetCall, taken: Taken[Any]) -> JointRun:
-        return CudaJointRun(taken.way, taken.blanks, _addresses(call, taken), call.values)
+def joint_run(call: SetCall, taken: Taken[Any], where: Any) -> JointRun:
+    """Return a run of a nest on the devices of a call; ``where`` is how its nests are prepared."""
+    addresses = _addresses(call, taken)
+    if where is ON_CUDA:
+        return CudaJointRun(taken.way, taken.blanks, addresses, call.values)
+    runtime: Any = call.task.construct.runtime
+    n_threads = n_threads_of(call.spec.program)
+    return HostJointRun(taken.way, taken.blanks, call.arrays, addresses, call.values, n_threads, runtime.rng)
 
 
 def _addresses(call: SetCall, taken: Taken[Any]) -> list[Mapping[str, int]]:
@@ -105,26 +58,23 @@ def _addresses(call: SetCall, taken: Taken[Any]) -> list[Mapping[str, int]]:
     return found
 
 
-_KINDS: Final[Mapping[str, SetsOnHost | SetsOnCuda]] = {"c": SetsOnHost(), "cuda": SetsOnCuda()}
-
-
-def kind_of(device: Device, spec: Specialisation) -> SetsOnHost | SetsOnCuda:
-    """Return how loops are prepared on devices of this one's kind; raise `UnsupportedError` where they are not."""
-    return _KINDS[kernels_of(device, spec.program).dialect]
-
-
 def on_devices(spec: Specialisation, values: Mapping[str, Any], device: Device, n_devices: int) -> Divided[Any]:
     """Return what a call with these arguments leads to on so many devices; host arrays stand for those of the first."""
-    kind = kind_of(device, spec)
-    return divided_for(
-        spec,
-        values,
-        lambda array: described(device, array),
-        lambda array: located(device, array),
-        weights_of(n_devices),
-        lambda number, piece, numbers: kind.blank(spec, number, piece, numbers),
-        device.kind,
-    )
+    weights = weights_of(n_devices)
+    addresses = {name: located(device, values[name]) for name in spec.given}
+    facts = spec.record(spec.key(values)).facts
+    key: tuple[Any, ...] = "divided", device.kind, weights
+    found: Divided[Any] | None = facts.get(key)
+    if found is not None and found.apart.holds(addresses):
+        return found
+    base = min(addresses.values(), default=0)
+    near = *key, *[address - base for address in addresses.values()]
+    found = facts.get(near)
+    if found is None:
+        numbers = numbers_of(spec, values, lambda array: described(device, array))
+        made = Divided(spec, numbers, weights, where_on(device, spec.program))
+        found = facts.keep(key if made.apart.holds(addresses) else near, made)
+    return found
 
 
 def compile_ways(spec: Specialisation, values: Mapping[str, Any], words: SetWords, devices: Sequence[Device]) -> None:
@@ -133,7 +83,10 @@ def compile_ways(spec: Specialisation, values: Mapping[str, Any], words: SetWord
     for mode in divided.chooser(words.filter, tuple([device.space for device in devices])).candidates:
         for nest in divided.nests(None):
             for device, blank in zip(devices, nest.taken(mode).blanks, strict=True):
-                kind_of(device, spec).compile(blank, device)
+                if isinstance(blank.form, NestForm):
+                    blank.form.compile()
+                else:
+                    blank.form.loaded(kernels_of(device, spec.program))
 
 
 def sources(spec: Specialisation, values: Mapping[str, Any], words: SetWords, devices: Sequence[Device]) -> list[str]:

@@ -1,15 +1,9 @@
-"""The ways to carry out a nest on the devices of a set: what each device is given, what it needs and writes.
+"""The ways to carry out a nest on the devices of a set: the piece, the reads and the writes of each device.
 
-Theory of operation
--------------------
-`filter` says how a nest is divided. From that follow up to three *ways*: the nest is split, each device does
-everything, or the first one does. In each, a device has a *piece*: a plan and the numbers of a launch, as a loop on one
-device has them, so that whatever compiles and launches a nest takes a piece. The trips that a device goes through are
-an axis of their own, which begins elsewhere and is shorter: a nest that is cut is the same kernel as on one device, and
-a nest with tests is a kernel like any other, whose scalars differ from device to device.
-
-Trips of an empty piece are 0. What comes out of the last iteration comes from the way's ``last`` device, partial
-results of reductions from all ``summed`` ones, in their order.
+There are up to three *ways*: the nest is split, each device does everything, or the first device does. A device's
+*piece* is a plan with the numbers of a launch, as for one device, so the same code compiles and launches it. Its trips
+are an axis that begins elsewhere and is shorter; an empty piece has 0 trips. The scalars of the last iteration come
+from the device ``last``, and partial results from the ``summed`` devices, in their order.
 """
 
 from __future__ import annotations
@@ -19,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from offload.loops.proofs.numbers import LaunchNumbers
 from offload.loops.sets.filter import filtered
 from offload.loops.sets.footprints import duplicate, footprints, single
 
@@ -36,9 +29,9 @@ _IN_ORDER: Final = "its iterations run in order"
 
 
 class NestPiece(NamedTuple):
-    """What a device carries out of a nest."""
+    """The part of a nest that a device carries out."""
 
-    plan: NestPlan
+    plan: NestPlan  # of its own, by its identity
     scalars: Mapping[str, Any]  # before the nest
     axes: tuple[Trips, ...]
 
@@ -46,7 +39,7 @@ class NestPiece(NamedTuple):
 class Way(NamedTuple):
     """A way to carry out a nest."""
 
-    mode: FilterMode
+    mode: FilterMode  # which of the three it is
     pieces: tuple[NestPiece, ...]  # one a device
     prints: Mapping[str, Footprint]  # of the arrays that devices need or write
     last: int  # the device with the last iteration
@@ -55,9 +48,9 @@ class Way(NamedTuple):
 
 
 class Ways(NamedTuple):
-    """What can be done with a nest."""
+    """The ways to carry out a nest."""
 
-    filtering: Filtering
+    filtering: Filtering  # how the nest is divided
     why: str  # why these are the ways
     by_mode: Mapping[FilterMode, Way]  # the most divided first
     is_written: bool  # whether the nest leaves anything
@@ -66,16 +59,9 @@ class Ways(NamedTuple):
 def ways_of(plan: NestPlan, number: int, numbers: Numbers, weights: Sequence[int], before: Ways | None = None) -> Ways:
     """Return the ways to carry out a nest, by its number in the function.
 
-    Parameters
-    ----------
-    plan : NestPlan
-        That of one device, for the same numbers.
-    number : int
-    numbers : Numbers
-    weights : sequence of int
-        The devices' shares of the iterations, in proportion.
-    before : Ways, optional
-        Those of another plan for the same nest and numbers: what they have found out about the text is taken from them.
+    ``plan`` is that of one device for these numbers. ``weights`` are the devices' shares of the iterations, in
+    proportion. ``before`` has the ways of another plan for this nest and these numbers: its findings about the text are
+    reused.
     """
     scalars, axes = numbers.scalars[number], numbers.axes[number]
     if (
@@ -85,8 +71,7 @@ def ways_of(plan: NestPlan, number: int, numbers: Numbers, weights: Sequence[int
     ):
         found = before.filtering
     else:
-        launch = LaunchNumbers(axes, {name: value.item() for name, value in scalars.items()}, numbers.views)
-        found, before = filtered(plan.typed, plan.nest, launch, weights), None
+        found, before = filtered(plan.typed, plan.nest, numbers.launch(number), weights), None
     why = _IN_ORDER if plan.variant.is_ordered else found.why
     mode: FilterMode = "single" if plan.variant.is_ordered else found.mode
     whole, n_devices = NestPiece(plan, scalars, axes), len(weights)

@@ -1,4 +1,4 @@
-"""What is remembered of a speculative loop, and what an attempt to run it in parallel is given and returns."""
+"""The memory of a speculative loop, and the input and outcome of an attempt to run it in parallel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Winner = Literal["device", "host"]
 
 @dataclass(slots=True)
 class Memory:
-    """What is remembered of all calls of a loop with arguments of certain types. Threads take the lock of the loop."""
+    """The memory of all calls of a loop with arguments of certain types. Threads take the lock of the loop."""
 
     profile: DependenceProfile | None = None  # the program has given it, or the first call has seen it
     is_sequential: bool = False  # a dependence was seen or met: from now on the loop runs in order
@@ -50,7 +50,7 @@ class Attempt(NamedTuple):
     spec: Specialisation
     numbers: Numbers
     plan: NestPlan
-    loop: LoggedLoop
+    loop: LoggedLoop  # with its log
     values: Mapping[str, Any]  # the arguments, by name: device arrays and scalars
     addresses: Mapping[str, int]  # of the arrays' elements `[0, …, 0]` on the device
     # The one that the call is made in. Its copies-in are on its lane.
@@ -58,9 +58,9 @@ class Attempt(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What has become of an attempt. The results of the winner are in the arrays of the attempt."""
+    """The outcome of an attempt. The results of the winner are in the arrays of the attempt."""
 
-    winner: Winner
+    winner: Winner  # whose results count
     violation: Violation | Exception | None  # what the device has found, of whatever the host has won
     results: Mapping[str, Any]  # the scalars that come out
     error: Exception | None = None  # what the serial program raises; the arrays hold what that has written

@@ -33,19 +33,13 @@ _GROWTH: Final = 8
 
 
 class ChunkedRun(Protocol):
-    """One run of a loop on a device, with logs; `offload.loops.speculative.log_runs.LoggedRun` is one.
-
-    Attributes
-    ----------
-    is_open : bool
-        Whether all has passed, and nothing is known of it before `settle` has passed as well.
-    """
+    """One run of a loop on a device, with logs; `offload.loops.speculative.log_runs.LoggedRun` is one."""
 
     trips: int  # of the outermost loop
     is_whole: bool  # whether they have to be launched in one piece
 
     @property
-    def is_open(self) -> bool: ...
+    def is_open(self) -> bool: ...  # all has passed, but the outcome is open until `settle` has passed too
     def settle(self) -> None: ...
 
     def launch(self, begin: int, end: int) -> None: ...
@@ -57,29 +51,20 @@ class ChunkedRun(Protocol):
 
 
 class _Flying(NamedTuple):
-    event: Any
-    trips: int
-    is_last: bool
+    event: Any  # behind the chunk
+    trips: int  # in the chunk
+    is_last: bool  # nothing follows it
 
 
 class DeviceChunks:
-    """The device's side of a race.
-
-    Parameters
-    ----------
-    logged : ChunkedRun
-    device, stream
-        Where it launches.
-    expected_s : float or None
-        What the whole loop is thought to take.
-    """
+    """The device's side of a race; the whole loop is expected to take ``expected_s``."""
 
     def __init__(self, logged: ChunkedRun, device: Device, stream: Any, expected_s: float | None = None) -> None:
         self._logged, self._device, self._stream = logged, device, stream
-        self._next = 0
-        self._flying: deque[_Flying] = deque()
-        self._is_stopped = False
-        self._begun_s = self._passed_s = 0.0
+        self._next = 0  # the first trip that is not launched
+        self._flying: deque[_Flying] = deque()  # chunks on the stream, the oldest first
+        self._is_stopped = False  # nothing more is launched
+        self._begun_s = self._passed_s = 0.0  # when the first chunk was launched
         if logged.is_whole or not logged.trips:
             self._size = max(logged.trips, 1)
         elif expected_s:
@@ -99,12 +84,7 @@ class DeviceChunks:
         self._is_stopped = True
 
     def poll(self) -> RaceEvent | None:
-        """Look at the stream, and launch what comes next; return how the device has ended, if it has.
-
-        Raises
-        ------
-        DeviceLostError
-        """
+        """Look at the stream, and launch the next chunk; return how the device has ended, if it has."""
         while self._flying and self._device.passed(self._flying[0].event):
             chunk = self._flying.popleft()
             self._note(chunk)

@@ -26,7 +26,7 @@ SLICE_NS: Final = 1_000_000
 
 
 class _Words(ctypes.Structure):
-    """What Python and the thread have in common, as ``competitor.c`` has it."""
+    """The memory that Python and the thread share, as in ``competitor.c``."""
 
     _fields_ = (
         ("kernel", ctypes.c_void_p),
@@ -45,18 +45,13 @@ class _Words(ctypes.Structure):
 class Competitor:
     """A run in order on a thread of its own.
 
-    Parameters
-    ----------
-    run : OrderedRun
-        A compiled one that has not begun, on arrays that nobody else uses.
-    slice_ns : int
-        How long it may go on after `give_up`, trips of the outermost loop that take longer apart.
+    After `give_up` it may go on for ``slice_ns``, or for one trip of the outermost loop if that takes longer.
     """
 
     def __init__(self, run: OrderedRun, slice_ns: int = SLICE_NS) -> None:
-        self.run = run
-        self._words = _Words(run.form.entry, run.address, run.record, run.trips, slice_ns)
-        self._is_started = False
+        self.run = run  # compiled, not begun, on arrays that nobody else uses
+        self._words = _Words(run.form.entry, run.address, run.record, run.trips, slice_ns)  # shared with the thread
+        self._is_started = False  # there is a thread
 
     def start(self) -> bool:
         """Begin; return false where no thread can be had."""
@@ -82,7 +77,7 @@ class Competitor:
 
     @property
     def whole_s(self) -> float | None:
-        """What all trips take, as those that are done tell; once it has ended. None: no trip is done."""
+        """The time of all trips, estimated from those that are done, once it has ended; None if none is."""
         words = self._words
         return words.ns * 1e-9 * words.trips / words.n_done if words.n_done else None
 

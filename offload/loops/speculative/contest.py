@@ -1,22 +1,16 @@
-"""Who wins a race between a device and the serial program on the host: a machine, events in, instructions out.
+"""The winner of a race between a device and the serial program on the host: a machine of events and instructions.
 
-Theory of operation
--------------------
-Two sides carry out one loop. The *device* runs it in parallel, with logs, on the arrays themselves; what it leaves is
-good if it has ended without a violation. The *host* runs it in order on copies that nobody else sees; what it leaves is
-always good. Neither is seen by the program before a commit, which is the last instruction of a contest and comes once:
+The *device* runs the loop in parallel, with logs, on the arrays themselves; its result is good if it ends without a
+violation. The *host* runs it in order on private copies; its result is always good. The last instruction comes once:
 
-`COMMIT_DEVICE`  the device was clean; what it has written stays
-`COMMIT_HOST`    what the host has written takes the place of what the device may have written
-`RAISE`          the same, and the call raises what the serial program has raised
-`RESTORE`        nobody wants a result: arrays are as they were before
+`COMMIT_DEVICE`  the device was clean; its writes stay
+`COMMIT_HOST`    the host's writes replace the device's
+`RAISE`          as `COMMIT_HOST`, and the call raises the serial program's error
+`RESTORE`        the call was interrupted; arrays are as they were before
 
-The winner is decided by one event: the device is clean, or the host has ended, or, if the device was wrong, the host's
-end whenever it comes. An instruction to commit waits until neither side runs any more, so that nothing writes to an
-array behind it and no thread is left. A side that is told to stop may still end by itself; that changes nothing.
-
-The machine knows no clock: `DUE` says that it is time for a competitor that was not to start with the device.
-Which sides begin, and when it is due, `start_of` decides from what earlier races of the loop took (`History`).
+It waits until neither side runs, so nothing writes to an array after it. The machine has no clock: `DUE` says that it
+is time for a competitor that did not start with the device. `start_of` decides who begins, from earlier races
+(`History`).
 """
 
 from __future__ import annotations
@@ -50,7 +44,7 @@ _DELAY: Final = 0.05
 
 
 class RaceEvent(Enum):
-    """What has happened."""
+    """The events of a race."""
 
     DUE = auto()
     DEVICE_CLEAN = auto()
@@ -63,7 +57,7 @@ class RaceEvent(Enum):
 
 
 class Instruction(Enum):
-    """What is to be done, in this order."""
+    """The instructions, in the order in which they are given."""
 
     START_DEVICE = auto()
     START_HOST = auto()
@@ -99,13 +93,7 @@ class Contest:
         return cls("running" if device else "idle", "running" if host else "idle"), starts
 
     def after(self, event: RaceEvent) -> tuple[Contest, tuple[Instruction, ...]]:
-        """Return the state after an event, and what is to be done.
-
-        Raises
-        ------
-        ValueError
-            The event cannot come in this state.
-        """
+        """Return the state after an event, and the instructions; `ValueError` if the event cannot come now."""
         if self.is_over:
             raise ValueError(f"{event.name}: the race is over")
         if event is RaceEvent.DUE:
@@ -171,13 +159,13 @@ class RaceStart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What earlier races of a loop tell."""
+    """The results of earlier races of a loop."""
 
     n_calls: int = 0  # those that came to a race, with such as the host ran alone
     n_races: int = 0  # those in which the device took part
     # What each side takes for the whole loop, as far as it is known.
     device_s: float | None = None
-    host_s: float | None = None
+    host_s: float | None = None  # on one core
     winner: Literal["device", "host"] | None = None  # that of the last race in which the device took part
     n_since: int = 0  # calls that the host had alone since the device took part
     least_s: float = 0.0  # what a call on the device takes at least, with copies
@@ -230,12 +218,8 @@ class History:
 def start_of(history: History, *, can_compete: bool = True, always: bool = False) -> RaceStart:
     """Return who begins a race.
 
-    Parameters
-    ----------
-    can_compete : bool
-        Whether the host has a form that is quick, and a core for it.
-    always : bool
-        Nothing is remembered: both sides start.
+    ``can_compete``: the host has a quick form and a core for it. ``always``: nothing is remembered, and both sides
+    start.
     """
     if not can_compete:
         return RaceStart(device=True, host_after_s=None)

@@ -1,4 +1,4 @@
-"""What a speculative loop remembers at first: what its profile says, be it the program's or that of the first call."""
+"""The first memory of a speculative loop: a profile, from the program or from the first call."""
 
 from __future__ import annotations
 
@@ -19,17 +19,13 @@ if TYPE_CHECKING:
 def profiled(
     spec: Specialisation, numbers: Numbers, plan: NestPlan, arrays: Mapping[str, Any], memory: Memory
 ) -> dict[str, Any]:
-    """Run a nest in order on arrays of the host, and keep what is seen; return the scalars that come out.
+    """Run a nest in order on arrays of the host, and keep the findings; return the scalars that come out.
 
-    Raises
-    ------
-    IndexError, ZeroDivisionError, AssertionError, ValueError
-        As the serial program does; arrays hold what that has written.
+    Raises as the serial program does; its writes until then stay.
     """
     found = observed(spec, numbers, plan, arrays, is_quick=True)
     assert found is not None  # else it is proved
-    with spec.lock:
-        _keep_profile(spec, numbers, plan, memory, found, found.n_iterations)
+    keep_profile(spec, numbers, plan, memory, found)
     if found.failure is not None:
         raise found.failure
     return found.results
@@ -46,28 +42,19 @@ def looked(
 ) -> Findings:
     """Run the beginning of a nest in order, on copies or as a slice, and keep and return what is seen."""
     found = begun(spec, numbers, plan, arrays, is_slice=is_slice)
-    with spec.lock:
-        _keep_profile(spec, numbers, plan, memory, found, found.n_iterations)
+    keep_profile(spec, numbers, plan, memory, found)
     return found
 
 
-def look_at_nothing(spec: Specialisation, numbers: Numbers, plan: NestPlan, memory: Memory) -> None:
-    """Take note of a first call of which nothing is profiled."""
-    with spec.lock:
-        _keep_profile(spec, numbers, plan, memory, None, 0)
-
-
-def _keep_profile(
-    spec: Specialisation,
-    numbers: Numbers,
-    plan: NestPlan,
-    memory: Memory,
-    found: Findings | None,
-    n_iterations: int,
+def keep_profile(
+    spec: Specialisation, numbers: Numbers, plan: NestPlan, memory: Memory, found: Findings | None
 ) -> None:
-    memory.profile = profile_of(spec, numbers, plan, found, n_iterations)
-    memory.is_sequential = memory.is_sequential or bool(found and found.found)
-    memory.seen = n_iterations, math.prod(axis.trips for axis in numbers.axes[0])
+    """Keep what the first call has seen of a nest; None: nothing is profiled."""
+    n_iterations = 0 if found is None else found.n_iterations
+    with spec.lock:
+        memory.profile = profile_of(spec, numbers, plan, found, n_iterations)
+        memory.is_sequential = memory.is_sequential or bool(found and found.found)
+        memory.seen = n_iterations, math.prod(axis.trips for axis in numbers.axes[0])
 
 
 def memory_of(spec: Specialisation) -> Memory:

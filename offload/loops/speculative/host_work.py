@@ -1,16 +1,11 @@
-"""Calls of speculative loops that run on the host, on the program's own arrays: nothing is mapped for them.
+"""Calls of speculative loops that run on the host, on the program's own arrays, without mapping anything.
 
-Theory of operation
--------------------
-A loop that runs in order, because it has to or because the host keeps winning its races, is not to pay for copies to a
-device and back. Whether that is so follows from what is remembered of the loop and from the numbers of the call, so it
-is decided when the call's task begins, before anything is mapped (`SpeculativeWork`). It must not be seen: all arrays
-are the host's, none of them is present, and each is mapped as the loop uses it. Where that is not so the call maps as
-any other does, and works on copies of what the device has.
+A loop that runs in order, or whose races the host wins, should not pay for copies to a device. `SpeculativeWork`
+decides that when the call's task begins. All arrays must be the host's and absent from the device, and be mapped as the
+loop uses them; otherwise the call maps as any other.
 
-The first call of a loop is profiled here. If it is certain to be short, all of it is, on the program's own arrays.
-Else its beginning is, without an effect (`offload.loops.speculative.trials`): where that sees a dependence, or gets to
-the end, the call runs in order; else it goes on as any later one.
+The first call is profiled here. A short loop is profiled completely, on the program's own arrays. Of a longer one, only
+the beginning is, without effects (`trials`); a dependence there makes the call run in order.
 """
 
 from __future__ import annotations
@@ -131,12 +126,7 @@ def on_own_arrays(
 ) -> dict[str, Any]:
     """Carry out a call for which `SpeculativeWork` has mapped nothing; return the scalars that come out.
 
-    ``is_first``: it has been profiled.
-
-    Raises
-    ------
-    IndexError, ZeroDivisionError, AssertionError, ValueError
-        As the serial program does; arrays hold what that has written.
+    ``is_first``: it has been profiled. Raises as the serial program does; its writes until then stay.
     """
     lane: Any = task.lane
     reach(task.place.device, lane.stream)  # what the task follows

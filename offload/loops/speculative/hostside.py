@@ -1,20 +1,12 @@
-"""The arrays of a loop's call in a device task, as a run in order on the host has them, and how they go back.
+"""The arrays of a loop's call for a run in order on the host, and their way back.
 
-Theory of operation
--------------------
-What a loop may do to arrays while nobody knows whether it is right is undone from a *safe state*. Where the call itself
-has mapped an array, that is the program's own array on the host: the device has a copy of it, or has nothing of it yet.
-Where an array was present before, or is the device's alone, the program's array says nothing, and a copy on the device
-is made (`HostSide.save`).
+A wrong speculative run is undone from a *safe state*: the program's own array, if the call itself has mapped it, or
+else a copy on the device (`HostSide.save`). A run in order gets private copies of the arrays that the loop writes,
+which share memory as the arrays do. Arrays that it only reads are the program's own, or are fetched on a lane of their
+own.
 
-A run in order gets copies of what the loop writes, which nobody else sees, filled from the safe state; arrays that it
-only reads are the program's own, where the call has copied them to the device, and are fetched where it has not. Arrays
-that share memory on the device share it in the copies. What has been fetched comes by a lane of its own, not behind
-what the device computes meanwhile.
-
-What the host has computed goes to the device's arrays, from where the construct takes it back as after any loop. A call
-that fails copies nothing back; so what the serial program had written until it raised goes to the program's arrays here
-(`HostSide.leave`).
+The host's results go to the device's arrays, and the construct copies them back. A failed call copies nothing back, so
+`HostSide.leave` copies what the serial program had written to the program's arrays.
 """
 
 from __future__ import annotations
@@ -52,28 +44,21 @@ _LOOKS_ON_FEW_CORES: Final = 50
 
 
 class HostSide:
-    """The arrays of a call, for a run on the host.
-
-    Parameters
-    ----------
-    task : DeviceTask
-        The one that the call is made in, on its lane.
-    spec : Specialisation
-    values : mapping
-        The arguments, by name: device arrays and scalars.
-    """
+    """The arrays of a call, for a run on the host."""
 
     def __init__(self, task: DeviceTask, spec: Specialisation, values: Mapping[str, Any]) -> None:
-        self._task = task
+        self._task = task  # the call's task, on its lane
         self._device = task.place.device
         self._lane: Any = task.lane
-        self._place = task.place
-        self._values = values
-        self._changed = frozenset(spec.changed)
+        self._place = task.place  # the device, with its data environment
+        self._values = values  # the arguments by name: device arrays and scalars
+        self._changed = frozenset(spec.changed)  # arrays that the loop writes
+        # where arrays lie on the device
         self._views: dict[str, View] = {name: view_at(self._device, values[name]) for name in spec.given}
+        # the program's arrays that the call itself has mapped, with their list items
         self._mapped = _mapped(task, spec, values)
-        self._saved: dict[str, Any] = {}
-        self._event: Any = None
+        self._saved: dict[str, Any] = {}  # copies on the device, by name
+        self._event: Any = None  # behind these copies
 
     def wait(self) -> None:
         """Wait until the lane has nothing left to do: what the task follows, and its copies."""

@@ -16,20 +16,19 @@ import numpy as np
 
 from offload.loops.emit.emit_c import copied
 from offload.loops.proofs.independence import Verdict
-from offload.loops.proofs.numbers import LaunchNumbers, Trips, View
+from offload.loops.proofs.numbers import Trips, View
 from offload.loops.running.arguments import NestRun
-from offload.loops.running.cuda_runs import ON_CUDA, CudaRun
+from offload.loops.running.cuda_runs import CudaRun
 from offload.loops.running.memo import CallRecord, Memo
-from offload.loops.running.plan import NestPlan, Numbers, layout_of, plain
+from offload.loops.running.plan import NestPlan, Numbers, layout_of
 from offload.loops.running.specialise import Specialisation
-from offload.loops.running.where import ON_HOST, kernels_of, n_threads_of
+from offload.loops.running.where import kernels_of, n_threads_of, where_on
 from offload.loops.speculative.logs import Log
 from offload.loops.watched.cells import cells_of
-from offload.loops.watched.exchange_log import MOST_ITERATIONS, NO_SECTIONS, logged
+from offload.loops.watched.exchange_log import MOST_ITERATIONS, NO_SECTIONS, final_pass, logged
 from offload.loops.watched.flagging import FLAG_WORDS, ID_BITS, OPEN, WHAT_BITS
 from offload.loops.watched.inspecting import can_be_inspected, inspector
 from offload.loops.watched.needs import needed
-from offload.loops.watched.passing import final_pass
 from offload.loops.watched.sections import sections
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ _MOST_BLANKS: Final = 256
 class Violation(NamedTuple):
     """Two iterations that may not run beside each other."""
 
-    array: str
+    array: str  # by the first name of its storage
     element: tuple[int, ...]  # its indices, without those of dimensions that the log does not tell apart
     # By the numbers that a serial loop gives them; None of one that is not known.
     iterations: tuple[int | None, int | None]
@@ -56,42 +55,29 @@ class Violation(NamedTuple):
 
 
 class LoggedLoop:
-    """What runs with a log have in common, for the numbers of a call.
-
-    Parameters
-    ----------
-    spec : Specialisation
-    numbers : Numbers
-        Of a call on a device.
-    plan : NestPlan
-        Of its one nest, of which something is unknown.
-    of : Needed
-        What is to be logged of it.
-    is_inspector : bool
-        The address slice alone.
-    has_sections : bool
-        Sections stand for words where that is possible.
-    """
+    """The part of runs with a log that is the same for equal numbers of a call."""
 
     def __init__(
         self,
         spec: Specialisation,
-        numbers: Numbers,
-        plan: NestPlan,
-        of: Needed,
+        numbers: Numbers,  # of a call on a device
+        plan: NestPlan,  # of its one nest, about which something is unknown
+        of: Needed,  # what is to be logged of it
         *,
-        is_inspector: bool = False,
-        has_sections: bool = False,
+        is_inspector: bool = False,  # the address slice alone
+        has_sections: bool = False,  # sections replace words where that is possible
     ) -> None:
         axes, self.numbers, self._plan = numbers.axes[0], numbers, plan
         self.is_new = True  # no run of it has ended: what it and its launches are made of is made meanwhile
         trips = [axis.trips for axis in axes]
         self._program_spec, self.needs = spec, of
         self.is_doubtful = False  # a run has found sections that are not in order
-        self.cells = cells = cells_of(numbers.views, of.written, of.left_out)
-        modes = {at: "check" if mode == "wrap" and _is_unsafe(spec) else mode for at, mode in plan.variant.modes}
+        self.cells = cells = cells_of(numbers.views, of.written, of.left_out)  # of its arrays
+        is_unsafe = not spec.program.words.bounds  # no checks of indices from data; of garbage there are
+        modes = {at: "check" if mode == "wrap" and is_unsafe else mode for at, mode in plan.variant.modes}
         own = {at: modes.get(before, "check") for at, before in of.originals.items()}
         parts = sections(of, cells, numbers.views, own) if has_sections else NO_SECTIONS
+        # the nest with its log
         self.logged = logged(spec.typed, modes, cells, of, axes, parts=parts, checks=is_inspector)
         if is_inspector:
             self.logged = inspector(self.logged, of)
@@ -105,12 +91,15 @@ class LoggedLoop:
         free = (log.base, log.many, log.first)
         # The nest with its log as launchers know it; the numbers of the call.
         self.spec = _specialised(spec, log.watched, (*words, log.flag), free)
+        # where its words and its flag lie
         self._words = {**{name: _view(n, 4) for name, n in words.items()}, log.flag: _view(FLAG_WORDS, 8)}
+        # the plan of the nest with its log
         self._made = _made(plan, log.watched, {**numbers.views, **self._words}, plan.variant.unit_steps)
         zeros = dict.fromkeys(free, np.uint32(0))
-        self._scalars = {**numbers.scalars[0], **_given(log.watched), **zeros}
-        self._chunks: Memo[Any, Any] = Memo(_MOST_BLANKS)
-        self._record = CallRecord()
+        self._scalars = {**numbers.scalars[0], **_given(log.watched), **zeros}  # before the nest
+        self._chunks: Memo[Any, Any] = Memo(_MOST_BLANKS)  # blanks, by trips and place
+        self._record = CallRecord()  # of the nest with its log
+        # over the words of each storage whose reads are logged
         self._passes = [self._pass(spec, storage) for storage in log.readers]
 
     def exact(self) -> LoggedLoop:
@@ -129,15 +118,14 @@ class LoggedLoop:
             axes = (Trips(first.start + begin * first.step, first.step, end - begin), *rest)
             views = {**self.numbers.views, **self._words}
             numbers = Numbers((self._scalars,), (axes,), views, self._record)
-            (made,) = where.blanks(self.spec, numbers, (self._made,))
-            found = self._chunks.keep(key, made)
+            found = self._chunks.keep(key, where.blank(self.spec, 0, self._made, numbers))
         return found
 
     def passes(self, where: Any) -> list[Any]:
         """Return what is to be filled in for each pass over words."""
         found = self._chunks.get(where)
         if found is None:
-            made = [where.blanks(spec, numbers, (plan,))[0] for spec, numbers, plan in self._passes]
+            made = [where.blank(spec, 0, plan, numbers) for spec, numbers, plan in self._passes]
             found = self._chunks.keep(where, made)
         return list(found)
 
@@ -165,19 +153,7 @@ class LoggedLoop:
 class LoggedRun:
     """One run with a log, on the stream of a device task.
 
-    Parameters
-    ----------
-    loop : LoggedLoop
-    values : mapping
-        Device arrays and scalars of the call, by name.
-    addresses : mapping of str to int
-        Of the arrays' elements ``[0, …, 0]``.
-    task : DeviceTask
-
-    Raises
-    ------
-    DeviceMemoryError
-        There is no memory for the log; nothing has been enqueued but clearing.
+    If there is no memory for the log, it raises `DeviceMemoryError`; only the clearing of words has been enqueued then.
     """
 
     def __init__(
@@ -188,29 +164,31 @@ class LoggedRun:
         self._device: Device = task.place.device
         self._stream: Any = task.lane.stream  # type: ignore[union-attr]  # the body has one
         spec = loop.spec
-        self._kernels: Kernels = kernels_of(self._device, spec.program)
-        self._where = ON_CUDA if self._kernels.dialect == "cuda" else ON_HOST
+        self._kernels: Kernels = kernels_of(self._device, spec.program)  # compiles and launches
+        self._where: Any = where_on(self._device, spec.program)
         # All trips are to be one chunk.
         # Iterations of one such trip.
         # Of the outermost loop; chunks are ranges of it.
         self.trips, self.n_inner, self.is_whole = loop.numbers.axes[0][0].trips, loop.n_inner, loop.is_whole
-        self._log = Log(loop.logged, values, loop.n_iterations, task)
+        self._log = Log(loop.logged, values, loop.n_iterations, task)  # its words
         device, stream = self._device, self._stream
-        self._flag = device.alloc((FLAG_WORDS,), np.dtype(np.int64), stream)
+        self._flag = device.alloc((FLAG_WORDS,), np.dtype(np.int64), stream)  # on the device
         nbytes = FLAG_WORDS * 8
         device.fill(device.view(self._flag, 0, (nbytes,), (1,), np.dtype(np.uint8)), 0, stream)
         memory = device.host_memory(nbytes)
+        # the flag, as the host has it
         self._seen = np.zeros(FLAG_WORDS, np.int64) if memory is None else np.frombuffer(memory, np.int64, FLAG_WORDS)
         self._seen[:] = 0
         own = {**self._log.arrays(), loop.logged.flag: self._flag}
         self._given, self._given_addresses = values, addresses
-        self._arrays = {name: values[name] for name in loop.numbers.views} | own
+        self._arrays = {name: values[name] for name in loop.numbers.views} | own  # with those of the log
+        # of all of these
         self._addresses = {**addresses, **{name: device.address(array) or 0 for name, array in own.items()}}
         log = loop.logged
         scalars = {log.base: self._log.base, log.many: self._log.many, log.first: 0}
-        self._values: dict[str, Any] = {**values, **own, **scalars}
-        self._runs: list[Any] = []
-        self._exact: LoggedRun | None = None
+        self._values: dict[str, Any] = {**values, **own, **scalars}  # with the log's arrays and scalars
+        self._runs: list[Any] = []  # those that may have found something
+        self._exact: LoggedRun | None = None  # the address slice with words for all, where sections were not in order
 
     @property
     def logged(self) -> tuple[str, ...]:
@@ -306,7 +284,7 @@ def logged_loop(
         return logged_loop(spec, numbers, plan, is_inspector=is_inspector, is_exact=True) if kept.is_doubtful else kept
     if math.prod(axis.trips for axis in numbers.axes[0]) >= MOST_ITERATIONS:
         return None
-    launch = LaunchNumbers(numbers.axes[0], plain(numbers.scalars[0]), numbers.views)
+    launch = numbers.launch()
     of = needed(spec.typed, plan.nest, launch, plan.verdict.unknown)
     has_slice = can_be_inspected(plan.nest, of.written, launch.scalars)
     if is_inspector and not has_slice:
@@ -315,11 +293,6 @@ def logged_loop(
     made = LoggedLoop(spec, numbers, plan, of, is_inspector=is_inspector, has_sections=has_sections)
     facts.keep(key, made)
     return made
-
-
-def _is_unsafe(spec: Specialisation) -> bool:
-    """Whether the program has asked for no checks of indices that depend on data: of garbage there are."""
-    return not spec.program.words.bounds
 
 
 def _specialised(

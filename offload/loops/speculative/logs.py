@@ -1,14 +1,9 @@
-"""The words of logs, and for how long they are kept.
+"""The words of logs, and how long they are kept.
 
-Theory of operation
--------------------
-A storage that is present has its words beside it (`Entry.beside`), so that the next loop finds them, and they go when
-it goes. A run has them for itself: it takes them away, and gives them back when its stream has passed it. So a loop
-that logs the same storage at the same time finds none, and makes its own; and what is kept no stream uses. Of an array
-that is in no entry of the task words are made for the run.
-
-Words of several storages have bases of their own, and a run has one, the greatest: all words are at most that. It
-leaves its ``many`` to all of them. Where that would pass 2**32 - 1 they are cleared, and begin at 0.
+The words of a present storage hang on its entry (`Entry.beside`), so the next loop finds them, and they end with it. A
+run takes them away, and gives them back when its stream has passed; a concurrent run makes its own. An array in no
+entry gets words for one run. A run's base is the greatest of its storages' bases, so all words are at most that. If ids
+would exceed 2**32 - 1, the words are cleared and begin at 0.
 """
 
 from __future__ import annotations
@@ -41,32 +36,20 @@ class Words:
 
     # Device arrays, a word for each cell; None until one is asked for.
     writers: Any = None
-    readers: Any = None
+    readers: Any = None  # None where reads are not logged
     base: int = 0  # what no word exceeds
 
 
 class Log:
     """The words of one run, of all storages that it logs.
 
-    Parameters
-    ----------
-    of : Logged
-    arrays : mapping
-        Device arrays, by the names of storages among others.
-    n_iterations : int
-    task : DeviceTask
-        The run's; on its stream words are cleared.
-
-    Raises
-    ------
-    DeviceMemoryError
-        There is no memory for words; none is taken.
+    Words are cleared on the stream of ``task``. Without memory it raises `DeviceMemoryError`, and takes no words.
     """
 
     def __init__(self, of: Logged, arrays: Mapping[str, Any], n_iterations: int, task: DeviceTask) -> None:
         self._of, self._task = of, task
-        self._entries: dict[str, Entry | None] = {}
-        self._words: dict[str, Words] = {}
+        self._entries: dict[str, Entry | None] = {}  # in which the storages lie; None: in none
+        self._words: dict[str, Words] = {}  # by storage
         try:
             for storage, n_cells in of.n_cells.items():
                 self._take(storage, n_cells, arrays[storage])
@@ -81,7 +64,7 @@ class Log:
                 for array in (words.writers, words.readers):
                     if array is not None:
                         self._clear(array)
-        self.many = self.base + 1 + n_iterations
+        self.many = self.base + 1 + n_iterations  # stands for several readers
 
     def arrays(self) -> dict[str, Any]:
         """Return the words by the names that the nest has for them."""

@@ -1,18 +1,24 @@
-"""What runs in order say of a loop, as a profile; and whose profile it is."""
+"""Profiles: made from runs in order, and checked against a loop."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import textwrap
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from offload.errors import ClauseError
+from offload.arrays.items import label
+from offload.errors import ClauseError, UnsupportedError, UsageError
 from offload.loops.proofs.dependences import DependenceExample, DependenceProfile, ProfiledDependence
-from offload.loops.proofs.numbers import LaunchNumbers
 from offload.loops.proofs.remedies import is_updated
-from offload.loops.running.observe import NestObserver
-from offload.loops.running.plan import plain
+from offload.loops.running.clauses import LoopWords
+from offload.loops.running.looks import Looks
+from offload.loops.running.observe import NestObserver, copies_of
+from offload.loops.running.plan import numbers_of, plain, plans_of, ranged
+from offload.loops.running.preparation import view_at
+from offload.loops.running.specialise import LoopProgram
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import walk
 from offload.loops.tree.uses import numbered
@@ -22,14 +28,14 @@ from offload.loops.watched.needs import needed
 from offload.loops.watched.profiling import KINDS, NOTE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from offload.loops.proofs.dependences import ProfileVerdict
     from offload.loops.proofs.findings import Findings, Observed
     from offload.loops.proofs.independence import Verdict
     from offload.loops.proofs.numbers import Trips
     from offload.loops.running.plan import NestPlan, Numbers
-    from offload.loops.running.specialise import LoopProgram, Specialisation
+    from offload.loops.running.specialise import Specialisation
 
 
 # Of a first call that is observed: about a millisecond, compiled (`offload.loops.watched.profiling`).
@@ -107,8 +113,7 @@ def _observer(
     if kept is not None:
         return kept
     axes = numbers.axes[0]
-    launch = LaunchNumbers(axes, plain(numbers.scalars[0]), numbers.views)
-    of = needed(spec.typed, plan.nest, launch, watched) if is_quick else None
+    of = needed(spec.typed, plan.nest, numbers.launch(), watched) if is_quick else None
     modes, words = dict(plan.variant.modes), spec.program.words
     made = NestObserver(spec.typed, plan.nest, modes, watched, numbers.views, axes, words, of, most, is_slice=is_slice)
     facts.keep(key, made)
@@ -210,6 +215,48 @@ def _both(one: ProfiledDependence, other: ProfiledDependence) -> ProfiledDepende
         max(one.max_distance, other.max_distance),
         one.example,
     )
+
+
+# -- profiles of inputs --------------------------------------------------------------------------------------
+
+
+def profile_inputs(of: LoopProgram | Callable[..., Any], inputs: Sequence[Any]) -> DependenceProfile:
+    """Return the profile of a loop, or of a function that could be one; see `offload.loops.profile`."""
+    program = of if isinstance(of, LoopProgram) else LoopProgram(of, LoopWords(), "profile_dependences")
+    if not inputs:
+        raise UsageError(
+            f"profile_dependences({program.name}): no input is given; give the arguments of a call, as a tuple"
+        )
+    return joined([profile_of(*_seen_in(program, one)) for one in inputs])
+
+
+def _seen_in(program: LoopProgram, given: Any) -> tuple[Specialisation, Numbers, NestPlan, Findings | None]:
+    """Run the loop on copies of one input."""
+    if not isinstance(given, (tuple, list, dict)):
+        raise UsageError(
+            f"profile_dependences({program.name}): input {label(given):.60} is no tuple; give the arguments of one call"
+            " as a tuple, or as a dictionary by name"
+        )
+    values = program.bound((), given) if isinstance(given, dict) else program.bound(tuple(given), {})
+    spec = program.specialise(values)
+    numbers = numbers_of(spec, values, partial(view_at, None))
+    if len(spec.typed.function.nests) > 1:
+        raise UnsupportedError(
+            f"profile_dependences({program.name}): the function has several nests; profile one that has one of them"
+        )
+    (plan,) = plans_of(spec, numbers)
+    arrays = {name: values[name] for name in numbers.views}
+    (known,) = ranged(spec, numbers, Looks(arrays))
+    if has_slice(spec, numbers, plan) and is_inside(known):  # so nothing can fail, and nothing need be computed
+        modes = replace(plan.variant, modes=known.variant.modes)
+        found = observed(spec, numbers, plan._replace(variant=modes), arrays, is_quick=True, is_slice=True)
+    else:
+        found = observed(spec, numbers, plan, copies_of(plan.nest, arrays, numbers.views), is_quick=True)
+    if found is not None and found.found:
+        found = observed(spec, numbers, plan, copies_of(plan.nest, arrays, numbers.views), is_quick=False)
+    if found is not None and found.failure is not None:
+        raise found.failure
+    return spec, numbers, plan, found
 
 
 # -- whose profile it is -----------------------------------------------------------------------------------

@@ -1,19 +1,10 @@
 """A race: a loop in parallel on a device, with logs, against the serial program on the host.
 
-Theory of operation
--------------------
-`race` is called in the body of a device task, whose lane has the arrays, and blocks there until the race is over.
-`offload.loops.speculative.contest` says what to do when; here it is done. The device works on the device's arrays,
-chunk by chunk (`offload.loops.speculative.chunks`); the competitor on copies of what the loop writes, on a thread of C
-(`offload.loops.speculative.competitor`); a safe state lets either be undone (`offload.loops.speculative.hostside`). The
-thread of the body does nothing but look, so that the competitor and whoever drives the device have the cores.
-
-Ctrl-C and a cancelled taskgroup are looked at as well: both sides are stopped, the arrays are as they were, and the
-call raises. Whatever happens, when `race` returns or raises no thread of it is left, nothing is in flight, and its
-copies are gone.
-
-Without a compiler, or without a core for it, there is no competitor that would be quick enough to win anything: the
-serial program then runs on this thread, when the device was wrong, or at once where there is no core.
+`race` runs in the body of a device task, and blocks until the race is over. `contest` decides; this module acts. The
+device works on its arrays chunk by chunk (`chunks`), the competitor on copies, on a thread of C (`competitor`); a safe
+state undoes either (`hostside`). The body's thread only polls. Ctrl-C and a cancelled taskgroup stop both sides,
+restore the arrays, and raise. When `race` ends, no thread and no work in flight is left. Without a compiler or a free
+core there is no competitor: the serial program runs on this thread, if the device was wrong, or at once without a core.
 """
 
 from __future__ import annotations
@@ -21,7 +12,7 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from threading import get_ident
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from offload.errors import DeviceLostError, DeviceMemoryError
 from offload.interrupts.shields import Shield
@@ -44,29 +35,15 @@ if TYPE_CHECKING:
     from offload.loops.speculative.attempts import Attempt
     from offload.loops.speculative.chunks import ChunkedRun
 
-# Sizes of a loop of which races are remembered.
-_MOST: Final = 64
-
 
 def race(attempt: Attempt) -> Outcome:
     """Carry out a loop of which nobody knows whether it is parallel; arrays then hold what the serial program leaves.
 
-    Returns
-    -------
-    Outcome
-        Its error is what the serial program raises; arrays hold what that has written until then.
+    The outcome's error is the one that the serial program raises; its writes until then stay. An interruption or a
+    cancelled taskgroup (LeaveRegion, CancelledError) raises, with the arrays as they were.
 
-    Raises
-    ------
-    BaseException
-        An interruption raises it, or the taskgroup has been cancelled (LeaveRegion, CancelledError); arrays are as they
-        were.
-    DeviceLostError, DeviceMemoryError
-
-    Notes
-    -----
-    *Blocks* until the race is over. *Costs* a copy of each array that the loop writes, and of those that it reads and
-    the call has not mapped, if the competitor starts.
+    *Blocks* until the race is over. *Costs* a copy of each array that the loop writes, and of those that it reads
+    and the call has not mapped if the competitor starts.
     """
     with Shield(here()) as shield:
         _looking.add(get_ident())
@@ -82,16 +59,16 @@ class _Race:
     def __init__(self, attempt: Attempt, shield: Shield) -> None:
         self._attempt, self._shield = attempt, shield
         self._task = attempt.task
-        self._side = HostSide(attempt.task, attempt.spec, attempt.values)
-        self._logged: ChunkedRun | None = None
-        self._chunks: DeviceChunks | None = None
-        self._host: _HostRun | None = None
-        self._contest = Contest()
-        self._is_committed = False
-        self._cancelled: Any = None
-        self._interruption: BaseException | None = None
-        self._always = attempt.spec.program.words.speculate == "always"
-        self._history = history_of(attempt.numbers.record)
+        self._side = HostSide(attempt.task, attempt.spec, attempt.values)  # the arrays, for the host
+        self._logged: ChunkedRun | None = None  # the run on the device, if it takes part
+        self._chunks: DeviceChunks | None = None  # launches it
+        self._host: _HostRun | None = None  # the run on the host, once it has started
+        self._contest = Contest()  # decides
+        self._is_committed = False  # whether the commit has been carried out
+        self._cancelled: Any = None  # by whom the taskgroup was cancelled
+        self._interruption: BaseException | None = None  # what is to be raised
+        self._always = attempt.spec.program.words.speculate == "always"  # without memory of earlier calls
+        self._history = history_of(attempt.numbers.record)  # of earlier races
 
     def run(self) -> Outcome:
         """Carry it out."""
@@ -262,25 +239,22 @@ class _HostRun:
     """The host's side of a race: a run in order, on a thread of its own or, if there is none, on this one.
 
     First its arrays are filled, piece by piece, since the device may have won before that is done.
-
-    Parameters
-    ----------
-    attempt : Attempt
-    side : HostSide
-    is_beside : bool
-        Whether a device takes part; else no thread is needed.
     """
 
     def __init__(self, attempt: Attempt, side: HostSide, *, is_beside: bool) -> None:
-        self._attempt, self._is_beside = attempt, is_beside
+        self._attempt, self._is_beside = (
+            attempt,
+            is_beside,
+        )  # without a device no thread is needed
         self.arrays: dict[str, Any] = {}  # those that it works on
         self.results: Mapping[str, Any] = {}  # the scalars that come out, once it is done
-        self.whole_s: float | None = None
+        self.whole_s: float | None = None  # what all trips take
+        # fills the arrays, piece by piece; None when it is done
         self._filling: Generator[None, None, None] | None = side.filling(self.arrays)
-        self._run: OrderedRun | None = None
-        self._competitor: Competitor | None = None
-        self._is_wanted = True
-        self._has_ended = False
+        self._run: OrderedRun | None = None  # once the arrays are filled
+        self._competitor: Competitor | None = None  # None: it runs on this thread
+        self._is_wanted = True  # False: it was told to stop
+        self._has_ended = False  # nothing of it runs
 
     def _start(self) -> OrderedRun:
         """Begin, now that the arrays are there."""

@@ -1,7 +1,5 @@
 """Calls of loops that are only probably parallel: what is decided, from what is known.
 
-Theory of operation
--------------------
 All of this is the body of the task: it waits for its stream. A loop that runs in order does so on the host, on copies
 of the device's arrays, which are sent back. Only a loop that a verdict has let through is ordinary device work.
 `_SpeculativeCall.decided` has the order in which a call is decided.
@@ -16,13 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from offload.errors import DeviceMemoryError, SpeculationWarning
 from offload.interrupts.frames import warn
 from offload.loops.proofs.reports import iteration
-from offload.loops.running.cuda_runs import ON_CUDA
 from offload.loops.running.ordered_runs import run_in_order
 from offload.loops.running.plan import check, numbers_of, ranged
 from offload.loops.running.preparation import apart_of, view_at
-from offload.loops.running.where import ON_HOST, kernels_of
+from offload.loops.running.where import where_on
 from offload.loops.speculative.attempts import Attempt, note_time
-from offload.loops.speculative.first_calls import look_at_nothing, looked, memory_of
+from offload.loops.speculative.first_calls import keep_profile, looked, memory_of
 from offload.loops.speculative.hostside import HostSide
 from offload.loops.speculative.log_runs import LoggedRun, Violation, logged_loop
 from offload.loops.speculative.race import race
@@ -64,16 +61,9 @@ def decided(
 ) -> Results | Literal["plain"] | Remembered:
     """Decide about a call in a device task, and carry it out unless it may run as any other loop.
 
-    ``is_first``: it was profiled when its task began, and nothing was known before.
-
-    Returns
-    -------
-    The scalars that come out; `PLAIN`, or what is remembered, of a loop that is to run as any other.
-
-    Raises
-    ------
-    IndexError, ZeroDivisionError, AssertionError, ValueError
-        As the serial program does; arrays hold what that has written.
+    Return the scalars that come out; or, for a loop that is to run as any other, `PLAIN` or the record that allows it.
+    ``is_first``: it was profiled when its task began, and nothing was known before. Raises as the serial program does;
+    its writes until then stay.
     """
     return remembered(spec, values, task) or _SpeculativeCall(spec, values, task, is_first=is_first).decided()
 
@@ -83,19 +73,18 @@ class _SpeculativeCall:
 
     def __init__(self, spec: Specialisation, values: Mapping[str, Any], task: DeviceTask, *, is_first: bool) -> None:
         self.spec, self.values, self.task, self.is_first = spec, values, task, is_first
-        self.device: Any = task.place.device
+        self.device: Any = task.place.device  # whose stream the task is on
         self.stream: Any = task.lane.stream  # type: ignore[union-attr]  # the body has one
-        is_cuda = kernels_of(self.device, spec.program).dialect == "cuda"
-        self.where: Any = ON_CUDA if is_cuda else ON_HOST
-        self.numbers: Numbers = numbers_of(spec, values, partial(view_at, self.device))
+        where = where_on(self.device, spec.program)
+        self.numbers: Numbers = numbers_of(spec, values, partial(view_at, self.device))  # of the call
         arrays = {name: values[name] for name in spec.given}
-        look = self.where.looks(spec, arrays, task)
-        self.plans = ranged(spec, self.numbers, look)
+        # for these numbers, and for elements where that is worth a look
+        self.plans = ranged(spec, self.numbers, where.looks(spec, arrays, task))
         check(spec, self.plans)
-        self.plan: NestPlan = self.plans[0]
-        self.addresses = {name: view.address for name, view in self.numbers.views.items()}
-        self.memory = memory_of(spec)
-        self.key = self._key()
+        self.plan: NestPlan = self.plans[0]  # of the one nest of a loop that may speculate
+        self.addresses = {name: view.address for name, view in self.numbers.views.items()}  # of arrays on the device
+        self.memory = memory_of(spec)  # of all calls of the loop
+        self.key = self._key()  # what a verdict follows from; None: nothing is remembered
 
     def decided(self) -> Results | Literal["plain"]:
         """Decide about the call, and carry it out unless it may run as any other loop; see `decided`."""
@@ -140,7 +129,7 @@ class _SpeculativeCall:
         """Run the loop in order, and keep what is seen; None if that is to go no further, and nothing has changed."""
         spec, numbers, plan, memory = self.spec, self.numbers, self.plan, self.memory
         if sum(self.values[name].nbytes for name in spec.given) > _FETCHED_NBYTES:
-            look_at_nothing(spec, numbers, plan, memory)
+            keep_profile(spec, numbers, plan, memory, None)
             return None
         side = HostSide(self.task, spec, self.values)
         side.wait()

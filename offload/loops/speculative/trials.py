@@ -1,14 +1,10 @@
-"""What a call of a speculative loop tries on the host before it is decided: a profile, and how quick the host is.
+"""Trials of a speculative loop's first call on the host: a profile, and the speed of the host; without effects.
 
-Theory of operation
--------------------
-Nothing of it is seen. Where addresses follow from nothing that the loop writes, the profile is a run of the address
-slice, on the program's own arrays. Else it is one of the loop, on copies of what it writes, which the host then goes on
-with for as long as it takes to tell what it would take for all of it.
+If addresses follow from nothing that the loop writes, the profile runs the address slice on the program's own arrays.
+Otherwise it runs the loop on copies of its written arrays, and continues to estimate the time of the whole loop.
 
-Copies of large arrays take longer than a millisecond of the loop. So a loop that has an address slice, which does the
-same whatever these arrays hold, is tried on new ones that hold zeros: twice, since memory that was never touched is
-slow. One without is not tried, and not profiled, if it writes to large arrays: it is raced, which tells the same.
+Copies of large arrays take too long. So a loop with an address slice is tried on zeroed arrays instead, twice, because
+untouched memory is slow. A loop without one that writes to large arrays is not profiled: it is raced.
 """
 
 from __future__ import annotations
@@ -16,14 +12,13 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from offload.loops.running.observe import copies_of
 from offload.loops.running.ordered_runs import ordered_runs
 from offload.loops.speculative.attempts import note_time
 from offload.loops.speculative.contest import History
-from offload.loops.speculative.first_calls import look_at_nothing, looked, memory_of
+from offload.loops.speculative.first_calls import keep_profile, looked, memory_of
 from offload.loops.speculative.profiles import has_slice, is_short
 
 if TYPE_CHECKING:
@@ -52,12 +47,8 @@ def tried(
 ) -> History | None:
     """Profile the beginning of a first call, and try the host; return what is known of both sides then.
 
-    None: it is to run in order, since iterations depend on each other, or since it is too short to be tried.
-
-    Parameters
-    ----------
-    values : mapping
-        The arguments by name, with arrays of the host.
+    ``values`` has arrays of the host. None: the loop is to run in order, since iterations depend on each other, or
+    since it is too short to be tried.
     """
     given = {name: values[name] for name in spec.given}
     written_nbytes = sum(values[name].nbytes for name in spec.changed)
@@ -65,7 +56,7 @@ def tried(
     if is_large and not is_slice:
         if not is_first:
             return None if is_short(numbers, plan) else History()
-        look_at_nothing(spec, numbers, plan, memory)
+        keep_profile(spec, numbers, plan, memory, None)
         return History()
     if is_large and not is_first and is_short(numbers, plan):
         return None
@@ -82,11 +73,7 @@ def tried(
     least_s = 0.0
     if memory.seen is not None and memory.seen[0] < memory.seen[1]:  # else it is short, and the device shows itself
         least_s = _LEAST_S + (sum(array.nbytes for array in given.values()) + written_nbytes) / _MOST_BYTES_PER_S
-    return note_time(spec, numbers.record, partial(_with_host, host_s=host_s, least_s=least_s))
-
-
-def _with_host(history: History, *, host_s: float, least_s: float) -> History:
-    return replace(history, least_s=least_s).measured(host_s=host_s)
+    return note_time(spec, numbers.record, lambda history: replace(history, least_s=least_s).measured(host_s=host_s))
 
 
 def sampled_s(spec: Specialisation, values: Mapping[str, Any], done: int, *, is_new: bool) -> float:

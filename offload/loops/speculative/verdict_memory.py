@@ -26,14 +26,14 @@ REMEMBERED: Final = "its iterations were independent for such arguments"
 class Remembered(NamedTuple):
     """A call that may run as any other loop does, as one before it."""
 
-    memory: Memory
+    memory: Memory  # of all calls of the loop
     # Other calls with the same numbers may as long as arrays at the same addresses have these; None: not so.
     contents: Mapping[str, Contents] | None
-    why: str
+    why: str  # for those who look on
 
 
 class VerdictBasis(NamedTuple):
-    """What follows from the numbers of a call."""
+    """The facts about a verdict that follow from the numbers of a call."""
 
     is_parallel: bool  # it is proved
     arrays: tuple[str, ...]  # those of whose contents a verdict follows

@@ -1,1 +1,1 @@
-"""What a loop function says, as a tree: its nodes, their types, how they are gone through and made."""
+"""The tree of a loop function: its nodes, their types, and how passes walk and make them."""

@@ -1,21 +1,11 @@
-"""What a loop function says, without Python's grammar and without C's: the loop IR.
+"""The loop IR: a loop function without Python's grammar and without C's.
 
-Theory of operation
--------------------
-`parse` makes a `ParsedFunction` of a function's text, once for each set of arguments that are None. Its expressions
-have no types yet. `types` gives them: it returns a `Typed` function whose every expression has one and in which every
-conversion is a `Convert`, so that operands of `Binary`, `Compare` and `Select` have one type, what is assigned has the
-type of the variable and what is stored that of the array. Whatever comes after (`affine`, the emitters) reads typed
-functions only, and adds no rule of arithmetic of its own.
+`parse` makes an untyped `ParsedFunction` for each set of arguments that are None. `types` returns a `Typed` function:
+each expression has a type, and each conversion is a `Convert`. Later passes read typed functions only, and add no rules
+of arithmetic. `parse` lowers much: calls are inlined, tuples split, `else` of a loop becomes a flag, effects stand
+alone as statements. Expressions have no effects: an emitter may evaluate one twice, or never.
 
-The IR is small because `parse` lowers. Functions that a loop calls are inlined under names of their own, tuples are
-assigned one by one, `else` of a loop is a flag, chained comparisons are `and`, what has effects stands alone as a
-statement (`k = omp.atomic.add(…)`), with what stood left of it in temporaries. Expressions have no effects: an emitter
-may evaluate one twice, or never.
-
-Names: of parameters and locals as the program has them, of what inlining and lowering add ``name_1`` and so on; all are
-identifiers of C and Python that no keyword clashes with once an emitter has put a prefix before them. Nodes are values:
-nobody changes one, a pass returns new ones.
+Names are identifiers of C and Python; emitters add a prefix. Nodes are values: a pass returns new ones.
 """
 
 from __future__ import annotations
@@ -55,7 +45,7 @@ class Type:
     """
 
     dtype: Dtype
-    is_weak: bool = False
+    is_weak: bool = False  # it gives way to a strong type
 
     def __str__(self) -> str:
         return f"{self.dtype} weak" if self.is_weak else self.dtype
@@ -66,7 +56,7 @@ class LoopArrayType:
     """The type of an array: that of its elements, and how many dimensions it has."""
 
     dtype: Dtype
-    ndim: int
+    ndim: int  # dimensions
 
     def __str__(self) -> str:
         return f"{self.dtype}[{','.join(':' * self.ndim)}]"
@@ -77,10 +67,10 @@ class LoopArrayType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expression:
-    """What has a value and no effect. `type` is None until `types` has been there."""
+    """A node that has a value and no effect. `types` sets ``type``."""
 
     place: SourceLine
-    type: Type | None = None
+    type: Type | None = None  # None before types are inferred
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +101,7 @@ class Extent(Expression):
 class Trip(Expression):
     """The trip of an associated loop, by its number; what watches a nest counts iterations by it (`speculate`)."""
 
-    axis: int
+    axis: int  # by its number, outermost first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +124,7 @@ class Load(Expression):
 
     array: str
     indices: tuple[Expression, ...]
-    at: int
+    at: int  # the number of the access, by which bounds are kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +195,7 @@ class FunctionCall(Expression):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """What is carried out."""
+    """A node that is carried out."""
 
     place: SourceLine
 
@@ -216,7 +206,7 @@ class Assign(Statement):
 
     name: str
     value: Expression
-    annotation: Type | None = None
+    annotation: Type | None = None  # the type that the program gives it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +216,7 @@ class Store(Statement):
     array: str
     indices: tuple[Expression, ...]
     value: Expression
-    at: int
+    at: int  # the number of the access
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +230,7 @@ class Reduce(Statement):
     name: str
     operator: ReductionOperator
     value: Expression
-    is_taken_away: bool = False
+    is_taken_away: bool = False  # the program writes ``-=``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,9 +241,9 @@ class Atomic(Statement):
     indices: tuple[Expression, ...]
     operator: AtomicOperator
     value: Expression
-    at: int
-    expected: Expression | None = None
-    result: str | None = None
+    at: int  # the number of the access
+    expected: Expression | None = None  # of a compare-and-swap
+    result: str | None = None  # the scalar that gets the old value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,7 +257,7 @@ class If(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopClauses:
-    """What ``omp.loop``, ``acc.loop`` or the construct say of a loop; `sizes` has those of ``gang=64`` and the like.
+    """The clauses of ``omp.loop``, ``acc.loop`` or the construct about a loop; `sizes` has those such as ``gang=64``.
 
     `level` is ``"gang"``, ``"worker"``, ``"vector"``, joined by ``" "`` where several fall on one loop, or ``""``.
     """
@@ -276,14 +266,14 @@ class LoopClauses:
     sizes: tuple[tuple[str, int], ...] = ()
     order: Literal["", "seq", "independent", "auto"] = ""
     collapse: int = 1
-    tile: tuple[int, ...] = ()
-    reductions: tuple[LoopReduction, ...] = ()
+    tile: tuple[int, ...] = ()  # one size a loop
+    reductions: tuple[LoopReduction, ...] = ()  # that the loop declares
     private: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LoopReduction:
-    """What a ``reduction`` clause says of one item."""
+    """One item of a ``reduction`` clause."""
 
     operator: ReductionOperator
     name: str
@@ -298,7 +288,7 @@ class For(Statement):
     stop: Expression
     step: Expression
     body: tuple[Statement, ...]
-    clauses: LoopClauses = field(default_factory=LoopClauses)
+    clauses: LoopClauses = field(default_factory=LoopClauses)  # of ``omp.loop``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,7 +314,7 @@ class Assert(Statement):
     """``assert condition, "text"``, where the call checks."""
 
     condition: Expression
-    text: str
+    text: str  # of the condition, for the message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,7 +324,7 @@ class Local(Statement):
     name: str
     shape: tuple[int, ...]
     dtype: Dtype
-    fill: Expression | None
+    fill: Expression | None  # None: the elements hold anything
 
 
 # -- functions -------------------------------------------------------------------------------------------
@@ -355,9 +345,9 @@ class LoopAxis:
 class Nest:
     """A nest of associated loops, outermost first, and what one iteration does."""
 
-    axes: tuple[LoopAxis, ...]
-    body: tuple[Statement, ...]
-    clauses: LoopClauses
+    axes: tuple[LoopAxis, ...]  # the associated loops, outermost first
+    body: tuple[Statement, ...]  # of one iteration
+    clauses: LoopClauses  # of the construct
     place: SourceLine
     reductions: tuple[LoopReduction, ...] = ()
     # Arrays of which each iteration has its own: `"private"`, `"firstprivate"`, `"lastprivate"`.
@@ -373,13 +363,13 @@ class ParsedFunction:
     place: SourceLine
     # In their order. Those that are None at the call are in `absent`, and nowhere else.
     parameters: tuple[str, ...]
-    absent: frozenset[str]
+    absent: frozenset[str]  # parameters that are None
     arrays: tuple[str, ...]  # the parameters that are indexed, or whose shape is asked for
     # Scalar statements, which the host carries out before a launch, and nests, in the order of the text. What reads
     # array elements stands in a nest.
     parts: tuple[Statement | Nest, ...]
     returns: tuple[str, ...]  # scalars; each is in a nest's reductions or `last`
-    returns_tuple: bool
+    returns_tuple: bool  # ``return a,`` and not ``return a``
 
     @property
     def nests(self) -> tuple[Nest, ...]:

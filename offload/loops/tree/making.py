@@ -12,12 +12,7 @@ if TYPE_CHECKING:
 
 
 class Maker:
-    """Makes nodes at one place of the program's text.
-
-    Parameters
-    ----------
-    place : SourceLine
-    """
+    """Makes nodes at one place of the program's text."""
 
     def __init__(self, place: SourceLine) -> None:
         self.place = place

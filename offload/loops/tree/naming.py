@@ -1,4 +1,4 @@
-"""What names a call by position, so that calls of one name lead to the same, but for addresses and floats."""
+"""The name of a call by position; calls of one name lead to the same, except for addresses and floats."""
 
 from __future__ import annotations
 

@@ -64,6 +64,32 @@ def names_assigned(*nodes: Node) -> set[str]:
     return assigned
 
 
+def names_given(*nodes: Node) -> set[str]:
+    """Return the names that statements give a value, variables of loops among them."""
+    return names_assigned(*nodes) | {node.variable for node in walk(*nodes) if isinstance(node, ir.For)}
+
+
+def locals_in(nest: ir.Nest) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the local arrays of a nest's iterations."""
+    return {node.name: node.shape for node in walk(*nest.body) if isinstance(node, ir.Local)}
+
+
+def expressions_of(node: Node) -> list[ir.Expression]:
+    """Return the expressions that a node itself consists of, without the statements that it encloses."""
+    return [part for part in children(node) if isinstance(part, ir.Expression)]
+
+
+def type_of(expression: ir.Expression) -> ir.Type:
+    """Return the type of an expression that has one."""
+    assert expression.type is not None
+    return expression.type
+
+
+def dtype_of(expression: ir.Expression) -> ir.Dtype:
+    """Return the type of an expression that has one, weak or not."""
+    return type_of(expression).dtype
+
+
 def renamed(node: NodeType, names: Mapping[str, str]) -> NodeType:
     """Return a node that reads scalars by other names."""
     return mapped(

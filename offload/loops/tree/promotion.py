@@ -1,14 +1,9 @@
-"""Which type a number has: NumPy 2's promotion, with numbers of Python's weak and all others strong.
+"""The type of a number: NumPy 2's promotion, where Python's numbers are weak and all others strong.
 
-Theory of operation
--------------------
-A type is one of eleven, weak or strong. Weak ones are ordered ``bool < int64 < float64``, and of two weak ones the
-greater is taken. A weak one beside a strong one takes its type, unless it is of a greater kind: then it is what NumPy
-takes for it, ``int64`` or ``float64``. Two strong ones have the least type that holds both, floats of half their bits
-counted as 24 for integers: `numpy.promote_types`, computed here from widths, since nothing that decides imports NumPy.
-
-The functions answer None where NumPy would refuse, or would give what loops do not have (``float16``), or an `or` for
-a sum (bools).
+Weak types are ordered ``bool < int64 < float64``. A weak and a strong type give the strong one, unless the weak one is
+of a greater kind: then the result is ``int64`` or ``float64``, as in NumPy. Two strong types give the least type that
+holds both, as `numpy.promote_types`; it is computed here, since no deciding module imports NumPy. The functions return
+None where NumPy would refuse, or would give a type that loops lack (``float16``).
 """
 
 from __future__ import annotations

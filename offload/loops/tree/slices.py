@@ -1,7 +1,5 @@
 """Index slices: indices written anew, so that they can be had before the statement that they stand in.
 
-Theory of operation
--------------------
 What a test of ownership needs before its write is made of the parallel iterators, of numbers of the launch, of
 variables of inner loops and of elements that the nest does not write. Scalars that are assigned from such are seen
 through. The head of the iteration is passed on every path, the statement itself is not: so an element that may be
@@ -33,8 +31,8 @@ _MOST_NODES: Final = 64
 class Slice:
     """An expression that can be had at the head of the innermost of `loops`, by their numbers, or of the iteration."""
 
-    expression: ir.Expression
-    loops: frozenset[int]
+    expression: ir.Expression  # of scalars and elements that the nest does not assign
+    loops: frozenset[int]  # in whose trips it varies, by number
 
 
 def slice_of(
@@ -42,15 +40,8 @@ def slice_of(
 ) -> Slice | None:
     """Return the slice of an expression, or None if it has none.
 
-    Parameters
-    ----------
-    expression : Expression
-    known : mapping of str to Slice
-        Of scalars, as they are at the place of the expression.
-    assigned : collection of str
-        The scalars that an iteration assigns.
-    changing : collection of str
-        Arrays whose elements may change.
+    ``known`` has the slices of scalars at the place of the expression. An iteration assigns the scalars in
+    ``assigned``. The elements of arrays in ``changing`` may change.
     """
     loops: set[int] = set()
 
@@ -78,13 +69,7 @@ class _NoSliceError(Exception):
 
 
 def careful(expression: ir.Expression, checked: Collection[int]) -> ir.Expression:
-    """Return an expression that is 0 where a load or a division in it would fail.
-
-    Parameters
-    ----------
-    checked : collection of int
-        The loads, by `at`, that may be outside of their array.
-    """
+    """Return an expression that is 0 where one of the loads in ``checked`` (by `at`) or a division would fail."""
 
     def change(node: Node) -> Node:
         match node:

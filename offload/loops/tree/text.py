@@ -1,7 +1,5 @@
 """The loop IR as text: what messages and reports show of a loop, close to what was written.
 
-Theory of operation
--------------------
 Each operator has Python's rank, and an operand is put in brackets where its own rank is lower. What `types` has added
 is shown as a call, ``float32(x)``. Statements that enclose others show their head only.
 """

@@ -1,7 +1,5 @@
 """Updates of one variable by one operator, as a reduction or an atomic one asks for: how they are written.
 
-Theory of operation
--------------------
 An update is told by its tree alone: what is updated stands on both sides, once on the right, where an operator may be
 moved to the end: ``s += e``, ``s = s + e - f``, ``s = e + s``, ``s = min(s, e)``, ``if e < s: s = e``,
 ``s = e if e < s else s``, ``s = s and e``. Its terms are what the variable is combined with, in the order in which
@@ -36,10 +34,10 @@ _OPERATORS: Final[dict[type[ast.operator], ir.ReductionOperator]] = {
 
 @dataclass(frozen=True, slots=True)
 class UpdateTerm:
-    """What a variable is combined with."""
+    """A value that a variable is combined with."""
 
     node: ast.expr
-    is_taken_away: bool = False
+    is_taken_away: bool = False  # it is subtracted
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +46,8 @@ class ItemUpdate:
 
     name: str
     operator: ir.ReductionOperator
-    terms: tuple[UpdateTerm, ...]
-    is_in_place: bool = False
+    terms: tuple[UpdateTerm, ...]  # that are combined onto the item
+    is_in_place: bool = False  # written ``+=``
 
 
 def update_of(node: ast.stmt, item: Item, function: Function) -> ItemUpdate | None:

@@ -68,8 +68,8 @@ def numbered_back(body: tuple[ir.Statement, ...], originals: Mapping[int, int]) 
 class Addressing(NamedTuple):
     """The arrays and scalars that may decide which elements iterations access, and whether an iteration fails."""
 
-    arrays: frozenset[str]
-    scalars: frozenset[str]
+    arrays: frozenset[str]  # whose elements decide
+    scalars: frozenset[str]  # whose values decide
 
 
 def addressing(nest: ir.Nest) -> Addressing:

@@ -1,13 +1,8 @@
-"""Which cell of a storage an access touches, where iterations are watched for the elements that they have in common.
+"""The cell of a storage that an access touches, for logs and profiles.
 
-Theory of operation
--------------------
-What is kept of an element is kept in a *cell*. Of an array that shares memory with no other the cells are its elements,
-in C order, whatever its strides are: so that little memory is used, and a launch with other strides finds the same
-ones. Views of one storage have cells of bytes, as many as divide the sizes, strides and distances of all of them, which
-is an element where they have one type; an element may have several.
-
-Dimensions may be left out: a row is one cell where whoever touches one of its elements touches them all.
+A log keeps its words by *cell*. The cells of an array that shares memory with no other are its elements in C order,
+whatever its strides. Views of one storage have cells of bytes, as large as divides all their sizes, strides and
+distances. Trailing dimensions may be left out: then a row is one cell.
 """
 
 from __future__ import annotations
@@ -45,13 +40,8 @@ def cells_of(
 ) -> dict[str, Cells]:
     """Return the cells of arrays.
 
-    Parameters
-    ----------
-    views : mapping of str to View
-    written : collection of str
-        The arrays of them that are written: memory that is only read is shared by nobody.
-    left_out : mapping of str to int, optional
-        Of arrays, how many of the last dimensions are left out; where an array shares memory none are.
+    ``written`` are the arrays that are written; memory that is only read is shared by nobody. ``left_out`` is the
+    number of last dimensions to leave out of an array; an array that shares memory leaves out none.
     """
     found: dict[str, Cells] = {}
     for names in groups_of(views):

@@ -1,32 +1,15 @@
-"""A nest that runs in parallel though nobody has proved that it may: beside its accesses stands the exchange log.
+"""A nest that runs in parallel without a proof, with the exchange log next to its accesses.
 
-Theory of operation
--------------------
-Of each cell (`cells`) of a storage that is logged there is a word ``wr``, and a word ``rd`` where reads are logged. An
-iteration has the id ``base + 1 + it``, with the number that a serial loop gives it; ``many`` is ``base + 1 + N``. After
-the loop the base is raised to it, so that what a loop before has left is old, and nothing is cleared. ::
+Each cell (`cells`) of a logged storage has a word ``wr``, and a word ``rd`` if reads are logged. An iteration has the
+id ``base + 1 + it``; ``many`` is ``base + 1 + N``. The next loop starts with a higher base, so nothing is cleared. ::
 
     store:  old = exchange(&wr[c], id);  if (old > base && old != id) flag
     load:   if (rd[c] != many) { old = fetch_max(&rd[c], id); if (old > base && old != id) fetch_max(&rd[c], many) }
     pass:   over the cells: if (wr[c] > base && rd[c] > base && rd[c] != wr[c]) flag
 
-Is there a cell with two writers, or with a writer and another reader? Two writers meet in the chain of exchanges; two
-readers leave ``many``; a writer and one other reader are found by the pass. Steps are atomic and relaxed, no fence is
-needed, the first look at ``rd`` may be of any age, and the answer does not depend on the schedule
-(`tests/loops/test_log_rules.py` exhausts the orders). The flag is claimed by a compare-and-swap and keeps who was met.
-
-*What an iteration has stored* has its id in ``wr``: where it may come by again, in another trip of a loop, a plain look
-tells, and nothing is logged; whoever else has stored there meets the store.
-
-*Sections* (`sections`) stand for words where each iteration has a stretch of an array to itself: it compares where its
-own ends with where that of the next iteration begins, and says in the flag if they are not in order.
-
-*Harm.* While iterations meet, values may be garbage. Indices that follow from logged values are always checked. A loop
-whose trips may follow from them has fuel, and looks at the flag now and then. What goes wrong is a violation.
-
-Rejected: the greatest reader and writer of each element, compared at each access (Wang, Powell, Franke, O'Boyle). In
-the order that it was published with, some schedules of two iterations are wrong without a flag; the check has to follow
-the store, with a fence on either side of both, and the answer depends on the schedule.
+Two writers meet in the exchanges; two readers leave ``many``; the pass finds a writer and one other reader. Steps are
+relaxed, and the answer does not depend on the schedule (tests/loops/test_log_rules.py). docs/design/loops.md describes
+own stores, sections, and how a wrong run stays harmless.
 """
 
 from __future__ import annotations
@@ -40,7 +23,7 @@ from offload.loops.tree.making import Maker
 from offload.loops.tree.nodes import mapped
 from offload.loops.tree.slices import INT, TRUTH
 from offload.loops.tree.uses import numbered
-from offload.loops.watched.flagging import FUEL, OUTSIDE, TWO_WRITERS, flagged, opened
+from offload.loops.watched.flagging import FUEL, OUTSIDE, TWO_WRITERS, WRITER_AND_READER, flagged, opened
 from offload.loops.watched.needs import stored_before
 from offload.loops.watched.sections import following
 from offload.loops.watched.taint import tainted_loops
@@ -72,7 +55,7 @@ _LOOK: Final = 1023
 class Logged(NamedTuple):
     """A nest with a log."""
 
-    watched: Watched
+    watched: Watched  # the nest, with the log's statements
     # By storage, the names of the arrays of its words, of uint32.
     writers: Mapping[str, str]
     readers: Mapping[str, str]
@@ -89,31 +72,15 @@ class Logged(NamedTuple):
 
 def logged(
     typed: Typed,
-    modes: Mapping[int, ir.Mode],
+    modes: Mapping[int, ir.Mode],  # by the accesses' numbers in the nest as it was
     cells: Mapping[str, Cells],
-    of: Needed,
+    of: Needed,  # the nest, and what is logged
     axes: Sequence[Trips],
     *,
-    parts: Mapping[str, LogSection] = NO_SECTIONS,
-    checks: bool = False,
+    parts: Mapping[str, LogSection] = NO_SECTIONS,  # of the storages that need no words
+    checks: bool = False,  # flag an access outside of its array, whether it is logged or not
 ) -> Logged:
-    """Return a nest with a log.
-
-    Parameters
-    ----------
-    typed : Typed
-    modes : mapping of int to str
-        How accesses are checked, by their numbers in the nest as it was.
-    cells : mapping of str to Cells
-        Of its arrays.
-    of : Needed
-        The nest, and what is logged.
-    axes : sequence of Trips
-    parts : mapping of str to LogSection
-        Of the storages that are to have no words.
-    checks : bool
-        What is outside of its array is flagged, whether it is logged or not.
-    """
+    """Return a nest with a log."""
     return _Log(typed, modes, cells, of, axes, parts, checks=checks).logged()
 
 
@@ -134,20 +101,23 @@ class _Log(Watch):
         own = {at: modes.get(before, "check") for at, before in of.originals.items()}
         nodes = numbered(of.nest)
         in_parts = {at for at in of.loads | of.stores if cells[nodes[at].array].storage in parts}
-        self.logged_at = watched = (of.loads | of.stores) - in_parts
+        self.logged_at = watched = (of.loads | of.stores) - in_parts  # accesses, by `at`, that words are kept for
         if checks:  # a section that is in order is inside of its array
             watched |= {at for at, mode in own.items() if mode == "check"} - in_parts
         super().__init__(typed, of.nest, own, cells, watched, of.once)
+        # sections that stand for words, by storage
         self.of, self.axes, self.parts, self.checks = of, axes, parts, checks
-        self.flag = self.array("w_flag", "int64")
+        self.flag = self.array("w_flag", "int64")  # the name of its array
         self.base, self.many, self.first = (self.scalar(name, ID) for name in ("w_base", "w_many", "w_first"))
-        self.id = self.scalar("w_id", ID)
-        self.fuel = self.scalar("w_fuel")
-        self.writers: dict[str, str] = {}
-        self.readers: dict[str, str] = {}
-        self.storages: dict[str, int] = {}
+        self.id = self.scalar("w_id", ID)  # the scalar with the iteration's id
+        self.fuel = self.scalar("w_fuel")  # the scalar that counts trips of dangerous loops
+        self.writers: dict[str, str] = {}  # names of arrays of words, by storage
+        self.readers: dict[str, str] = {}  # names of arrays of words, by storage
+        self.storages: dict[str, int] = {}  # their numbers in the flag
         logged = {cells[node.array].storage for at, node in numbered(of.nest).items() if at in of.stores}
+        # accesses, by `at`, that may come to an element which the iteration has stored to
         self.again = stored_before(of, {name: one.storage for name, one in cells.items()})
+        # loops, by `id`, that may never end while values are garbage
         self.dangerous = tainted_loops(of.nest, {name for name, one in cells.items() if one.storage in logged})
 
     def logged(self) -> Logged:
@@ -303,3 +273,65 @@ class _Log(Watch):
         return make.both(
             make.compare(was, ">", make.name(self.base, ID)), make.compare(was, "!=", make.name(self.id, ID))
         )
+
+
+# -- the pass over the words when the loop has run ------------------------------------------------------
+
+
+def final_pass(typed: Typed, log: Logged, storage: str) -> Watched:
+    """Return the nest that looks over the words of a storage for a cell with a writer and another reader.
+
+    It is given the arrays and the scalars of the log.
+    """
+    place = typed.function.place
+    make = Maker(place)
+    writers, readers = log.writers[storage], log.readers[storage]
+    passing = _Pass(typed, place)
+    passing.arrays = {writers: ir.LoopArrayType("uint32", 1), readers: ir.LoopArrayType("uint32", 1)}
+    passing.arrays[log.flag] = ir.LoopArrayType("int64", 1)
+    passing.scalars = {"w_e": INT, log.base: ID, "w_w": ID, "w_r": ID, "w_n": INT}
+    passing.flag = log.flag
+    number = log.storages.index(storage)
+    cell, base = make.name("w_e"), make.name(log.base, ID)
+    written, read = make.name("w_w", ID), make.name("w_r", ID)
+    meets = make.both(
+        make.compare(written, ">", base), make.compare(read, ">", base), make.compare(read, "!=", written)
+    )
+    body: tuple[Statement, ...] = (
+        make.let("w_w", make.load(writers, cell, passing.at(), ID)),
+        make.let("w_r", make.load(readers, cell, passing.at(), ID)),
+        make.when(meets, flagged(passing, WRITER_AND_READER, number, cell, (written, read))),
+    )
+    axis = ir.LoopAxis(variable="w_e", start=make.number(0), stop=make.name("w_n"), step=make.number(1), place=place)
+    nest = ir.Nest(axes=(axis,), body=body, clauses=ir.LoopClauses(), place=place)
+    function = replace(
+        typed.function,
+        parts=(nest,),
+        parameters=(),
+        arrays=(writers, readers, log.flag),
+        returns=(),
+        absent=frozenset(),
+    )
+    made = replace(typed, function=function, scalars=passing.scalars, arrays=passing.arrays, notes=())
+    return Watched(made, nest, passing.modes, {})
+
+
+class _Pass:
+    """The writer of the pass, as `flagged` needs it."""
+
+    def __init__(self, typed: Typed, place: ir.SourceLine) -> None:
+        self.make = Maker(place)
+        self.modes: dict[int, ir.Mode] = {}  # of its accesses: all are inside
+        self.arrays: dict[str, ir.LoopArrayType] = {}
+        self.scalars: dict[str, ir.Type] = {}
+        self.flag = ""  # the name of its array
+
+    def at(self) -> int:
+        number = len(self.modes)
+        self.modes[number] = "off"
+        return number
+
+    def fresh(self, name: str, of: ir.Type = INT) -> str:
+        name = f"{name}{len(self.scalars)}"
+        self.scalars[name] = of
+        return name

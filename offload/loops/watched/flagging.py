@@ -30,10 +30,10 @@ TWO_WRITERS, WRITER_AND_READER, OUTSIDE, FUEL = 1, 2, 3, 4
 
 
 class Writer(Protocol):
-    """What writes a nest that has a flag."""
+    """A writer of a nest that has a flag."""
 
     make: Maker
-    flag: str
+    flag: str  # the name of its array
 
     def at(self) -> int: ...
     def fresh(self, name: str, of: ir.Type = INT) -> str: ...

@@ -1,7 +1,5 @@
 """The address slice of a nest with a log: what says which elements iterations touch, and changes none of them.
 
-Theory of operation
--------------------
 Where indices, branches and bounds follow from nothing that the loop writes, a log can be filled before the loop runs.
 What is left of the nest is its control flow, the steps of the log, and what these need: scalars, and elements of arrays
 that an iteration has for itself. All other stores, atomic steps and reductions are gone, and loops that are empty then.
@@ -15,7 +13,14 @@ from typing import TYPE_CHECKING
 
 from offload.loops.proofs.integers import limits_of
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import can_divide_by_zero, children, names_assigned, names_in, walk
+from offload.loops.tree.nodes import (
+    can_divide_by_zero,
+    expressions_of,
+    locals_in,
+    names_given,
+    names_in,
+    walk,
+)
 from offload.loops.tree.promotion import is_integer
 from offload.loops.tree.uses import addressing
 from offload.loops.watched.watching import Watched
@@ -30,21 +35,14 @@ if TYPE_CHECKING:
 
 
 def can_be_inspected(nest: Nest, written: Collection[str], scalars: Mapping[str, bool | int | float]) -> bool:
-    """Tell whether a nest has an address slice, and can go wrong by what that finds alone.
+    """Tell whether a nest has an address slice, and can only fail in ways that the slice finds.
 
-    Parameters
-    ----------
-    nest : Nest
-    written : collection of str
-        Arrays whose storage it may write.
-    scalars : mapping
-        Of a launch: what is divided by one of these does not fail.
+    ``written`` are the arrays whose storage it may write. A division by one of ``scalars`` of the launch does not fail.
     """
     if not addressing(nest).arrays.isdisjoint(written):
         return False
     nodes = list(walk(*nest.body))
-    own = names_assigned(*nest.body) | {node.variable for node in nodes if isinstance(node, ir.For)}
-    own |= {axis.variable for axis in nest.axes}
+    own = names_given(*nest.body) | {axis.variable for axis in nest.axes}
     known = {name: value for name, value in scalars.items() if name not in own}
     return not any(isinstance(node, ir.Assert) or _may_fail(node, known) for node in nodes)
 
@@ -70,18 +68,12 @@ def inspector(log: Logged, of: Needed) -> Logged:
 
 
 def address_slice(watched: Watched, words: Collection[str], privates: Collection[str]) -> Watched:
-    """Return what is left of a nest that is watched, if all it is to change are the words; nothing comes out of it.
+    """Return the part of a watched nest that only changes the words; nothing comes out of it.
 
-    Parameters
-    ----------
-    watched : Watched
-    words : collection of str
-        Arrays.
-    privates : collection of str
-        Of the nest, of which iterations have their own.
+    ``words`` and ``privates`` are arrays; each iteration has its own of the latter.
     """
     typed, nest, modes, given = watched
-    own = {node.name for node in walk(*nest.body) if isinstance(node, ir.Local)} | set(privates)
+    own = locals_in(nest).keys() | set(privates)
     slice_ = _Slice(words, own)
     body = slice_.block(nest.body)
     while (again := slice_.block(nest.body)) != body:
@@ -94,9 +86,9 @@ def address_slice(watched: Watched, words: Collection[str], privates: Collection
 
 class _Slice:
     def __init__(self, words: Collection[str], own: Collection[str]) -> None:
-        self.words, self.own = words, own
-        self.names: set[str] = set()
-        self.arrays: set[str] = set()
+        self.words, self.own = words, own  # arrays of the log
+        self.names: set[str] = set()  # scalars that the slice needs
+        self.arrays: set[str] = set()  # local arrays that the slice needs
         self._reads: dict[int, tuple[set[str], set[str]]] = {}  # of statements of the nest, which outlive this
 
     def block(self, statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
@@ -132,7 +124,7 @@ class _Slice:
         """Return the scalars, and the arrays of the iteration's own, that a statement reads."""
         found = self._reads.get(id(node))
         if found is None:
-            parts = [part for part in children(node) if isinstance(part, ir.Expression)]
+            parts = expressions_of(node)
             loads = {one.array for one in walk(*parts) if isinstance(one, ir.Load)}
             found = self._reads[id(node)] = names_in(*parts), loads & set(self.own)
         return found

@@ -1,21 +1,13 @@
-"""Which accesses of a nest a log needs: all of which nothing is proved, but for those that change no answer.
+"""The accesses of a nest that a log needs: those without a proof, unless they change no answer.
 
-Theory of operation
--------------------
-A log asks whether an element has two writers, or a writer and another reader, in different iterations. Left out is what
-that follows without:
+A log asks whether an element has two writers, or a writer and another reader. Left out are:
 
-* An access whose element a log of the same kind has had before in the iteration, on every path to here.
-* A load whose iteration stores to the element as well, before it or behind it, on every path that passes it: whoever
-  else writes there meets the store.
-* Trailing dimensions, of an array whose rows share nothing and are touched as a whole: all accesses have one row, no
-  parallel iterator enters what is behind it, and each iteration has the same elements of it.
+* an access whose element a log of the same kind has on every path before, in the same trip;
+* a load whose iteration also stores to the element, on every path through the load: other writers meet the store;
+* trailing dimensions of an array whose rows share nothing and are touched as a whole.
 
-*The same element* is a matter of value numbers (`meetings`), of one trip of each loop that they vary in. So what was
-logged before a loop holds in it, and what was logged in a trip for the rest of that trip alone. What does not vary in
-the loops around it is logged *once* an iteration.
-
-Atomic steps are logged as stores, where an array is also used plainly.
+Value numbers tell equal elements (`meetings`). An access that varies in no loop around it is logged *once* an
+iteration. Atomic steps are logged as stores, in arrays that are also used plainly.
 """
 
 from __future__ import annotations
@@ -27,7 +19,7 @@ from offload.loops.proofs.meetings import element_of, number_of
 from offload.loops.proofs.reach import accesses
 from offload.loops.proofs.storages import storages
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import children, walk
+from offload.loops.tree.nodes import expressions_of, walk
 from offload.loops.tree.uses import numbered_apart
 from offload.loops.watched.cells import groups_of
 
@@ -42,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Needed(NamedTuple):
-    """What a log needs."""
+    """The needs of a log."""
 
     nest: Nest  # the nest; each access has a number of its own
     originals: Mapping[int, int]  # which number it had before
@@ -55,17 +47,7 @@ class Needed(NamedTuple):
 
 
 def needed(typed: Typed, nest: Nest, launch: LaunchNumbers, unknown: Collection[int]) -> Needed:
-    """Return what a log of a nest needs.
-
-    Parameters
-    ----------
-    typed : Typed
-    nest : Nest
-        One of its nests.
-    launch : LaunchNumbers
-    unknown : collection of int
-        The accesses, by `at`, of which nothing is proved (`independence.Verdict.unknown`).
-    """
+    """Return what a log of a nest needs; ``unknown`` has the accesses, by `at`, about which nothing is proved."""
     nest, originals = numbered_apart(nest)
     found = accesses(typed, nest, launch)
     listed = {access.at: access for access in found.listed if originals[access.at] in unknown}
@@ -146,11 +128,11 @@ class _NeedOrder:
     """Goes through an iteration, backwards for what comes behind a statement, then forwards for what came before."""
 
     def __init__(self, listed: Mapping[int, ElementAccess], numbers: Mapping[int, Hashable]) -> None:
-        self._listed = listed
-        self._numbers = numbers
-        self._behind: dict[int, Numbers] = {}
-        self.loads: set[int] = set()
-        self.stores: set[int] = set()
+        self._listed = listed  # accesses about which nothing is proved, by `at`
+        self._numbers = numbers  # of their cells, by `at`
+        self._behind: dict[int, Numbers] = {}  # cells that are certainly stored to from a statement on, by its `id`
+        self.loads: set[int] = set()  # those to log, by `at`
+        self.stores: set[int] = set()  # those to log, by `at`
 
     # -- the stores that come behind ---------------------------------------------------------------------
 
@@ -188,9 +170,8 @@ class _NeedOrder:
 
     def _statement(self, node: Statement, done: Numbers) -> Numbers:
         behind = self._behind[id(node)]
-        for part in children(node):
-            if isinstance(part, ir.Expression):
-                done = self._expression(part, done, behind, is_certain=True)
+        for part in expressions_of(node):
+            done = self._expression(part, done, behind, is_certain=True)
         match node:
             case ir.Store() | ir.Atomic() if node.at in self._listed:
                 number = self._numbers[node.at]
@@ -226,21 +207,14 @@ def _parts(node: Expression) -> Iterator[tuple[Expression, bool]]:
         case ir.Logical():
             yield from ((node.left, True), (node.right, False))
         case _:
-            for part in children(node):
-                assert isinstance(part, ir.Expression)
-                yield part, True
+            yield from ((part, True) for part in expressions_of(node))
 
 
 def stored_before(of: Needed, storages: Mapping[str, str]) -> frozenset[int]:
-    """Return the accesses that may come to an element which the iteration has stored to, as far as that is likely.
+    """Return the accesses that are likely to reach an element which the iteration has stored to.
 
-    Those are the loads behind a store of the same storage, or in one loop with it, and the stores behind a loop that
-    stores there.
-
-    Parameters
-    ----------
-    storages : mapping of str to str
-        By array.
+    Those are the loads after a store of the same storage, or in one loop with it, and the stores after a loop that
+    stores there. ``storages`` gives the storage of each array.
     """
     seeing = _Seeing(of, storages)
     seeing.block(of.nest.body, frozenset(), frozenset())
@@ -250,15 +224,14 @@ def stored_before(of: Needed, storages: Mapping[str, str]) -> frozenset[int]:
 class _Seeing:
     def __init__(self, of: Needed, storages: Mapping[str, str]) -> None:
         self._of, self._storages = of, storages
-        self.found: set[int] = set()
+        self.found: set[int] = set()  # by `at`
 
     def block(
         self, statements: tuple[Statement, ...], stored: frozenset[str], looped: frozenset[str]
     ) -> frozenset[str]:
         """Go through statements, given the storages that stores, and loops, before them store to."""
         for node in statements:
-            expressions = [part for part in children(node) if isinstance(part, ir.Expression)]
-            for load in walk(*expressions):
+            for load in walk(*expressions_of(node)):
                 if isinstance(load, ir.Load) and load.at in self._of.loads and self._storages[load.array] in stored:
                     self.found.add(load.at)
             match node:

@@ -1,18 +1,12 @@
 """A nest that runs in order and takes note of which iterations depend on each other.
 
-Theory of operation
--------------------
-For each cell (`cells`) three words say which access has written it last, which has read it last, and which had read it
-before in another iteration than that one. A word is the iteration, from 1, and the number of the access in its low
-bits, so that later ones are greater; 0 is nobody. It has 32 bits where they hold it, which is half of the memory.
+Each cell (`cells`) has three words: the access that wrote it last, the one that read it last, and the last reader of
+another iteration before that. A word is the iteration, from 1, and the number of the access in its low bits; 0 is
+nobody.
 
-From these follow, for each access, the events between iterations: a read whose last writer is another iteration (flow),
-a write of what another has read since its last write (anti, to the latest of them), a write whose last writer is
-another (output). The second reader is needed where an iteration reads, then writes, what one before it has read.
-"Since" is a matter of iterations: the one that wrote last may have read before or after.
-
-Of each array and kind a record counts the events, with the least and the greatest distance, and keeps the first. An
-array is *exposed* if an iteration reads an element that it has not written before.
+A read after another iteration's write is a flow dependence, a write after another iteration's read anti, a write after
+another's write output. A record for each array and kind has the count, the least and greatest distance, and the first.
+An array is *exposed* if an iteration reads an element that it has not written before.
 """
 
 from __future__ import annotations
@@ -56,13 +50,12 @@ _WORD: Final[Mapping[bool, ir.Type]] = {True: ir.Type("uint32"), False: ir.Type(
 class Profiled(NamedTuple):
     """A nest that takes note."""
 
-    watched: Watched
+    watched: Watched  # the nest, with its notes
     # Names of the arrays that it is given, zero at first: the words of each cell; the records, of int64; a word of
     # int64 for each array.
     cells: str
     records: str
-    exposed: str
-    first_cells: Mapping[str, int]  # where the cells of each storage begin
+    exposed: str  # a word is 1 if an iteration reads what it has not written
     # Cells, and the words of each.
     n_cells: int
     n_in_cell: int
@@ -80,34 +73,13 @@ def profiled(
     nest: Nest,
     modes: Mapping[int, ir.Mode],
     cells: Mapping[str, Cells],
-    watched: Collection[int],
-    trips: Sequence[int],
-    once: Collection[int] = (),
-    most: int | None = None,
-    is_slice: bool = False,
+    watched: Collection[int],  # the loads and stores, by `at`
+    trips: Sequence[int],  # of each axis
+    once: Collection[int] = (),  # the accesses that are noted once an iteration
+    most: int | None = None,  # steps are counted, and loops of an iteration end after more
+    is_slice: bool = False,  # the nest does nothing but take notes (`offload.loops.watched.inspecting`)
 ) -> Profiled:
-    """Return a nest that takes note of its accesses.
-
-    Parameters
-    ----------
-    typed : Typed
-    nest : Nest
-        One of its nests.
-    modes : mapping of int to str
-        How accesses are checked, by their number.
-    cells : mapping of str to Cells
-        Of its arrays.
-    watched : collection of int
-        The loads and stores, by `at`.
-    trips : sequence of int
-        Of each axis.
-    once : collection of int
-        The accesses that are noted once an iteration.
-    most : int, optional
-        Steps are counted, and loops of an iteration end when there are more.
-    is_slice : bool
-        What is noted is all that it does (`offload.loops.watched.inspecting`).
-    """
+    """Return a nest that takes note of its accesses."""
     profile = _Profile(typed, nest, modes, cells, watched, trips, once, most, is_slice=is_slice)
     made = profile.made()
     first_cells: dict[str, int] = {}
@@ -123,7 +95,6 @@ def profiled(
         profile.words,
         profile.records,
         profile.exposed,
-        first_cells,
         n_cells,
         profile.n_in_cell,
         tuple(profile.names),
@@ -150,21 +121,22 @@ class _Profile(Watch):
         is_slice: bool,
     ) -> None:
         super().__init__(typed, nest, modes, cells, watched, once)
-        self.trips = trips
-        self.most, self.is_slice = most, is_slice
-        self.bits = min(max(len(self.watched) - 1, 1).bit_length(), _MOST_ACCESS_BITS)
-        self.word = _WORD[(prod(trips) + 1) << self.bits <= 0xFFFFFFFF]
-        self.words = self.array("w_cells", self.word.dtype)
+        self.trips = trips  # of each axis
+        self.most, self.is_slice = most, is_slice  # steps until loops of an iteration end
+        self.bits = min(max(len(self.watched) - 1, 1).bit_length(), _MOST_ACCESS_BITS)  # of a word, for the access
+        self.word = _WORD[(prod(trips) + 1) << self.bits <= 0xFFFFFFFF]  # narrow where that holds all iterations
+        self.words = self.array("w_cells", self.word.dtype)  # the name of the array of cells
         self.records = self.array("w_records", "int64")
         self.exposed = self.array("w_exposed", "int64")
+        # the name of the array that counts steps; None: they are not counted
         self.steps = None if most is None else self.array("w_steps", "int64")
         nodes = [node for node in walk(*nest.body) if isinstance(node, ir.Load)]
-        self.n_in_cell = _WORDS if any(node.at in self.watched for node in nodes) else 1
-        self.names: dict[str, int] = {}
-        self.numbers: dict[int, int] = {}
-        self.firsts: dict[str, str] = {}
-        self.n_words = HEAD + max((len(one.steps) for one in cells.values()), default=0)
-        self.me = self.scalar("w_me")
+        self.n_in_cell = _WORDS if any(node.at in self.watched for node in nodes) else 1  # words of a cell
+        self.names: dict[str, int] = {}  # arrays that are watched, and their numbers
+        self.numbers: dict[int, int] = {}  # of accesses, by `at`
+        self.firsts: dict[str, str] = {}  # the scalar that says where the cells of a storage begin
+        self.n_words = HEAD + max((len(one.steps) for one in cells.values()), default=0)  # of a record
+        self.me = self.scalar("w_me")  # the scalar with the iteration, in the high bits of a word
 
     def head(self) -> list[Statement]:
         make = self.make

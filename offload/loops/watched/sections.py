@@ -1,26 +1,13 @@
-"""Sections in order: where each iteration has a stretch of an array to itself, a comparison stands for a log.
+"""Sections in order: if each iteration has its own stretch of an array, a comparison replaces the log.
 
-Theory of operation
--------------------
-Rows of a sparse matrix, or lines of different lengths, are stretches of one array, whose ends come from index arrays:
-``values[k]`` for ``k in range(pointers[i], pointers[i + 1])``. An iteration then touches elements between the least and
-the greatest of its indices alone, its *section*, and both can be had at its head. If every section ends before that of
-the next iteration begins, ::
+In ``values[k]`` for ``k in range(pointers[i], pointers[i + 1])`` an iteration touches only the elements between its
+least and its greatest index, its *section*. No two sections meet if ::
 
     max(low(i), high(i) + 1) <= low(i + 1)    for all i but the last
 
-then all that come later begin behind it as well: no two sections meet, and nothing has to be logged. That is asked of
-neighbours, so each iteration asks for itself, in whatever order they run. A section may be too long, or stand for
-nothing, as that of a loop without a trip does; the answer "in order" is right all the same.
-
-Where it is not the answer nothing is known: rows may lie in any order. Then the addresses are gone through with an
-exact log (`offload.loops.speculative.log_runs`). So the ends must follow from what the nest does not write.
-
-Sections are looked for where an inner loop moves the index. A single element, ``y[p[i]]``, has its word at once: it
-is rarely sorted, and costs little.
-
-Rejected: an interval of words for each iteration (whether two overlap is found out by a scan over all of them); words
-at both ends of a section alone (what lies inside of another one is not seen).
+Each iteration tests that for itself, in any order. If the test fails nothing is known, and an exact log is used
+(`offload.loops.speculative.log_runs`). The ends must follow from values that the nest does not write. Only indices that
+an inner loop moves have sections; a single element, ``y[p[i]]``, has a word.
 """
 
 from __future__ import annotations
@@ -30,7 +17,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from offload.loops.proofs.integers import limits_of
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import can_divide_by_zero, children, constant_step, mapped, names_assigned, walk
+from offload.loops.tree.nodes import (
+    can_divide_by_zero,
+    constant_step,
+    dtype_of,
+    expressions_of,
+    locals_in,
+    mapped,
+    names_given,
+    walk,
+)
 from offload.loops.tree.promotion import is_integer
 from offload.loops.tree.slices import INT, Slice, as_index, slice_of
 
@@ -61,7 +57,7 @@ class LogSection(NamedTuple):
 class _Range(NamedTuple):
     """Bounds of a value, both included; one expression where it is one value."""
 
-    low: Expression
+    low: Expression  # an expression that can be had at the head of the iteration
     high: Expression
 
     @property
@@ -72,18 +68,7 @@ class _Range(NamedTuple):
 def sections(
     of: Needed, cells: Mapping[str, Cells], views: Mapping[str, View], modes: Mapping[int, ir.Mode]
 ) -> dict[str, LogSection]:
-    """Return the sections of an iteration, by storage, of those of whose logged accesses all stand in one.
-
-    Parameters
-    ----------
-    of : Needed
-        A nest, and what is to be logged of it.
-    cells : mapping of str to Cells
-    views : mapping of str to View
-        Of its arrays.
-    modes : mapping of int to str
-        How its accesses are checked, by their own numbers.
-    """
+    """Return the sections of an iteration, for each storage whose logged accesses all stand in one."""
     if len(of.nest.axes) != 1:
         return {}
     walking = _SectionWalk(of, views, modes)
@@ -111,11 +96,6 @@ def following(expression: Expression, variable: str, step: Expression) -> Expres
     return mapped(expression, change)
 
 
-def _type(node: Expression) -> ir.Type:
-    assert node.type is not None
-    return node.type
-
-
 def _different(expressions: list[Expression]) -> tuple[Expression, ...]:
     """Return expressions without those that say the same, wherever in the text."""
     nowhere = ir.SourceLine("", 0)
@@ -132,16 +112,15 @@ class _SectionWalk:
 
     def __init__(self, of: Needed, views: Mapping[str, View], modes: Mapping[int, ir.Mode]) -> None:
         nest = of.nest
-        nodes = list(walk(*nest.body))
-        self._watched = of.loads | of.stores
-        self._modes = modes
+        self._watched = of.loads | of.stores  # accesses that are logged, by `at`
+        self._modes = modes  # how accesses are checked
+        # of the first dimension
         self._extents = {name: view.extents[0] if view.extents else 1 for name, view in views.items()}
-        self._loops = {node.variable for node in nodes if isinstance(node, ir.For)}
-        self._assigned = names_assigned(*nest.body) | self._loops
-        own = {node.name for node in nodes if isinstance(node, ir.Local)} | set(nest.privates)
-        self._changing = own | set(of.written)
-        self._known: dict[str, _Range] = {}
-        self.found: dict[str, list[_Range | None]] = {}
+        self._assigned = names_given(*nest.body)  # names that an iteration gives a value
+        own = locals_in(nest).keys() | set(nest.privates)
+        self._changing = own | set(of.written)  # arrays whose elements may change in the nest
+        self._known: dict[str, _Range] = {}  # bounds of scalars, at the statement that is looked at now
+        self.found: dict[str, list[_Range | None]] = {}  # the range of each index, by array; None where it has none
 
     # -- statements --------------------------------------------------------------------------------------
 
@@ -152,11 +131,9 @@ class _SectionWalk:
     def _statement(self, node: Statement) -> None:
         if isinstance(node, ir.While):  # whose condition is asked for in each trip
             self._forget(node)
-        for part in children(node):
-            if isinstance(part, ir.Expression):
-                for one in walk(part):
-                    if isinstance(one, ir.Load):
-                        self._note(one)
+        for one in walk(*expressions_of(node)):
+            if isinstance(one, ir.Load):
+                self._note(one)
         match node:
             case ir.Assign(name=name, value=value):
                 self._let(name, self._range(value))
@@ -192,8 +169,7 @@ class _SectionWalk:
 
     def _forget(self, loop: ir.For | ir.While) -> None:
         """Forget what a loop assigns: at its head that is of the trip before, behind it of some trip."""
-        variables = {node.variable for node in walk(loop) if isinstance(node, ir.For)}
-        for name in names_assigned(*loop.body) | variables:
+        for name in names_given(loop):
             self._known.pop(name, None)
 
     def _note(self, node: ir.Load | ir.Store | ir.Atomic) -> None:
@@ -204,7 +180,7 @@ class _SectionWalk:
             (index,) = node.indices
             while isinstance(index, ir.Convert) and _bits(index) >= _bits(index.operand) > 0:
                 index = index.operand
-            if self._extents[node.array] <= limits_of(_type(index).dtype)[1]:
+            if self._extents[node.array] <= limits_of(dtype_of(index))[1]:
                 found = self._range(index)
         self.found.setdefault(node.array, []).append(found)
 
@@ -286,7 +262,7 @@ def _sum(value: Expression, number: int) -> Expression:
 
 def _bits(node: Expression) -> int:
     """Return how many bits an integer has that `INT` holds; 0 of anything else."""
-    dtype = _type(node).dtype
+    dtype = dtype_of(node)
     if not is_integer(dtype) or dtype in ("bool", "uint64"):
         return 0
     return int(dtype.lstrip("uint"))

@@ -28,9 +28,9 @@ def tainted_loops(nest: Nest, arrays: Collection[str]) -> frozenset[int]:
 
 class _Taint:
     def __init__(self, arrays: Collection[str]) -> None:
-        self.arrays = set(arrays)
-        self.names: set[str] = set()
-        self.loops: set[int] = set()
+        self.arrays = set(arrays)  # with garbage in them
+        self.names: set[str] = set()  # scalars that may be garbage
+        self.loops: set[int] = set()  # by `id`
 
     @property
     def size(self) -> int:

@@ -1,17 +1,10 @@
-"""A nest that is watched: beside each access of some of its arrays stands what takes note of it.
+"""A nest that is watched: statements next to each access of some of its arrays record it.
 
-Theory of operation
--------------------
-What takes note are ordinary statements of the IR, so that every emitter prints them: `speculate` writes the log of a
-run in parallel, `profiling` the notes of a run in order. What they have in common is here: which cell an access
-touches (`cells`), and where the statement goes.
-
-Expressions have no effects. So the notes of loads stand before the statement that reads them, in the order in which it
-does; those of a side that is not always evaluated stand in a branch on the condition, which is evaluated twice. The
-condition of a ``while`` moves into its body. A store is noted after its value and its indices are known, before it is
-carried out. An index that reads an element is evaluated once, into a scalar.
-
-An access that is checked is noted if it is inside of its array; that it is not, it says itself.
+The added statements are ordinary IR, so every emitter prints them: `exchange_log` writes the log of a parallel run,
+`profiling` the notes of a run in order. Notes of loads stand before the statement that reads, in its order; those of an
+operand that is not always evaluated stand in a branch. The condition of a ``while`` moves into its body. A store is
+noted after its value and indices are known. An index that reads an element is evaluated once. A checked access is noted
+if it is inside its array.
 """
 
 from __future__ import annotations
@@ -44,7 +37,7 @@ class Watched(NamedTuple):
 class AccessPlace(NamedTuple):
     """Where an access goes."""
 
-    node: ir.Load | ir.Store | ir.Atomic
+    node: ir.Load | ir.Store | ir.Atomic  # with indices that have been evaluated
     cell: Expression  # the first of its cells
     width: int  # how many there are
     indices: tuple[Expression, ...]  # None is negative
@@ -53,29 +46,10 @@ class AccessPlace(NamedTuple):
 
 
 class Watch(ABC):
-    """Writes a nest that is watched.
+    """Writes a nest that is watched."""
 
-    Parameters
-    ----------
-    typed : Typed
-    nest : Nest
-        One of its nests.
-    modes : mapping of int to str
-        How accesses are checked, by their number.
-    cells : mapping of str to Cells
-        Of the arrays that are watched.
-    watched : collection of int
-        The accesses, by `at`.
-    once : collection of int
-        Those of them that are noted once an iteration, whatever loops they stand in.
-
-    Attributes
-    ----------
-    takes_indices : bool
-        Where cells are the elements of an array of one dimension, a cell may be the index as the program has it: so
-        that what is checked once before a loop is so for notes as well.
-    """
-
+    # Where cells are the elements of an array of one dimension, a cell may be the program's own index. Then one check
+    # before a loop covers the access and its note.
     takes_indices = False
 
     def __init__(
@@ -84,20 +58,22 @@ class Watch(ABC):
         nest: Nest,
         modes: Mapping[int, ir.Mode],
         cells: Mapping[str, Cells],
-        watched: Collection[int],
-        once: Collection[int] = (),
+        watched: Collection[int],  # the accesses, by `at`
+        once: Collection[int] = (),  # those that are noted once an iteration, in whatever loops they stand
     ) -> None:
-        self.typed = typed
-        self.nest = nest
-        self.modes: dict[int, ir.Mode] = dict(modes)
+        self.typed = typed  # the function as it was
+        self.nest = nest  # as it was
+        self.modes: dict[int, ir.Mode] = dict(modes)  # of its accesses, those of notes included
         self.cells = cells
-        self.watched = frozenset(watched)
-        self.arrays: dict[str, ir.LoopArrayType] = {}
-        self.scalars: dict[str, Type] = {}
-        self.given: dict[str, int] = {}
-        self.make = Maker(nest.place)
-        self._taken = {*typed.scalars, *typed.arrays}
+        self.watched = frozenset(watched)  # by `at`
+        self.arrays: dict[str, ir.LoopArrayType] = {}  # that the nest is given besides
+        self.scalars: dict[str, Type] = {}  # that it has besides
+        self.given: dict[str, int] = {}  # scalars with their values at the launch
+        self.make = Maker(nest.place)  # makes nodes at the line that is written now
+        self._taken = {*typed.scalars, *typed.arrays}  # names of the function
+        # accesses, by `at`, that are noted once
         self._once_at, self._once, self._n_loops = frozenset(once), list[str](), 0
+        # the greatest number of an access so far
         self._at = max((node.at for node in walk(*nest.body) if isinstance(node, _NUMBERED)), default=0)
 
     # -- what a log or a profile does --------------------------------------------------------------------
