@@ -133,14 +133,12 @@ def pytest_configure(config):
 
 
 def pytest_itemcollected(item):
-    """Leave to ``-m slow`` what repeats on two devices what the same streams have shown on one."""
+    """Leave to ``-m slow`` what repeats on two devices what the same streams or queues have shown on one."""
     given = getattr(item, "callspec", None)
-    if (
-        given
-        and given.params.get("devices") == "sim:2"
-        and given.params.get("streams") in {"one worker", "delayed streams"}
-    ):
-        item.add_marker("slow")
+    if given and given.params.get("devices") == "sim:2":
+        orders = {given.params.get(name) for name in ("streams", "queues")}
+        if orders & {"no worker", "one worker", "delayed streams"}:
+            item.add_marker("slow")
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist

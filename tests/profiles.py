@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 _QUICK, _FULL = 25, 100
 _LEAST = 5
@@ -42,8 +42,21 @@ def examples(full: int, soak: int | None = None) -> int:
     return max(_LEAST, full * settings.default.max_examples // _FULL)
 
 
-def few(count: int, values: Iterable[Any]) -> list[Any]:
-    """Return values for `parametrize`, all but the first so many of which have the mark ``slow``."""
+def few(quick: int | Collection[Any], values: Iterable[Any], *, are_rows: bool = False) -> list[Any]:
+    """Return values for `parametrize`, of which those that do not run by default have the mark ``slow``.
+
+    Parameters
+    ----------
+    quick : int or collection
+        The values that run by default: the first so many, or these.
+    values : iterable
+        All values.
+    are_rows : bool
+        Whether each value is a tuple, for a parametrisation of several names.
+    """
     return [
-        value if number < count else pytest.param(value, marks=pytest.mark.slow) for number, value in enumerate(values)
+        value
+        if (number < quick if isinstance(quick, int) else value in quick)
+        else pytest.param(*(value if are_rows else (value,)), marks=pytest.mark.slow)
+        for number, value in enumerate(values)
     ]

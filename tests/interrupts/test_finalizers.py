@@ -580,7 +580,7 @@ print(n_raised)
 """
 
 
-@pytest.mark.parametrize("source", ["signal", "sent"])
+@pytest.mark.parametrize("source", few(1, ["signal", "sent"]))
 @pytest.mark.parametrize("use", few(1, ["used", "imported"]))
 def test_an_interruption_that_comes_during_a_collection(use, source):
     """Nothing of the library lies in between the collection and the program's code, where CPython would drop it."""

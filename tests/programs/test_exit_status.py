@@ -64,7 +64,7 @@ UNSEEN = {
 }
 
 
-@pytest.mark.parametrize("program", few(8, UNSEEN.values()), ids=UNSEEN)
+@pytest.mark.parametrize("program", few(4, UNSEEN.values()), ids=UNSEEN)
 def test_an_unseen_failure_ends_the_process_with_1(program):
     """A process whose task has failed unseen prints the failure once and ends with 1."""
     ends(program, 1, OFFLOAD_HANG_S="2")
@@ -301,7 +301,7 @@ OTHER_WORK = ["regions", "loop", "own"]
 @pytest.mark.parametrize(
     "program",
     few(
-        5,
+        3,
         [program.format(work="work") for program in AT_THE_END]
         + [AT_THE_END[0].format(work=work) for work in OTHER_WORK],
     ),
