@@ -9,6 +9,7 @@ import offload as omp
 from offload.loops.running import plan, runs
 from offload.loops.running.build import Builder
 from tests.conftest import checked
+from tests.profiles import few
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no C compiler:offload.PerformanceWarning")
 
@@ -16,7 +17,7 @@ WHERE = ("sim", "host", "threads", "python")
 LEAST = -(2**63)
 
 
-@pytest.fixture(params=WHERE)
+@pytest.fixture(params=few(("sim", "threads", "python"), WHERE))
 def loop(request, monkeypatch):
     """Makes a loop function: on a simulated device, the initial device, the host's threads, or without a compiler."""
     if request.param == "python":

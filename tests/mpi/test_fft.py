@@ -49,7 +49,7 @@ def demo(n_ranks, *options, program=""):
 @pytest.mark.parametrize(
     ("n_ranks", "options"),
     [
-        (1, ()),
+        pytest.param(1, (), marks=pytest.mark.slow),
         (2, ("--inverse", "--planes", "2")),
         pytest.param(4, ("--grid", "2,2", "--pencils", "3"), marks=pytest.mark.slow),
         pytest.param(3, ("--pencils", "2", "--device-memory", "40K"), marks=pytest.mark.slow),
@@ -86,6 +86,7 @@ def test_table():
     assert "8 sums a rank" in printed
 
 
+@pytest.mark.slow
 def test_parts_of_different_size():
     """All ranks have as many pieces, where their parts alone suggest other numbers of them."""
     program = "from offload.cli.demo import fft3d_mpi\nfft3d_mpi.PIECE_NBYTES = 15 * 8 * 8\n"
@@ -220,7 +221,7 @@ fft3d_mpi.load_example = load_example
 @pytest.mark.parametrize(
     ("program", "says"),
     [
-        (ONE_CANNOT_READ, "rank 1: [Errno 13] Permission denied"),
+        pytest.param(ONE_CANNOT_READ, "rank 1: [Errno 13] Permission denied", marks=pytest.mark.slow),
         pytest.param(ONE_HAS_ANOTHER, "rank 1: --input", marks=pytest.mark.slow),
         pytest.param(ONE_HAS_NO_DEVICE, "rank 1: it has gone", marks=pytest.mark.slow),
         (ONE_CANNOT_WRITE, "rank 1: [Errno 28] No space left"),
