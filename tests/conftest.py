@@ -141,6 +141,16 @@ def pytest_itemcollected(item):
             item.add_marker("slow")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Find the tests without Python's collector, which would go through all that were found again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
 def pytest_xdist_auto_num_workers():
     """Return the processes of ``-n auto``: one for each processor that this one may use."""

@@ -1,7 +1,9 @@
 """How much the tests try: little by default, all of it in CI.
 
 A property is tried with 25 examples by default, with 100 by ``--hypothesis-profile=full``, and with 5,000 by
-``--hypothesis-profile=soak``. Of long parametrisations the first members run by default, the others with ``-m slow``.
+``--hypothesis-profile=soak``. Of long parametrisations a few members run by default, and the others with ``-m slow``
+(`few`). A test that takes its number of examples from `examples`, and is not one of Hypothesis's own, has the mark
+``hypothesis``.
 """
 
 from __future__ import annotations
