@@ -70,7 +70,9 @@ def test_an_unseen_failure_ends_the_process_with_1(program):
     ends(program, 1, OFFLOAD_HANG_S="2")
 
 
-@pytest.mark.parametrize("program", ["fails()", "fails(); raise SystemExit", "Runtime('sim').__enter__(); fails()"])
+@pytest.mark.parametrize(
+    "program", few(1, ["fails()", "fails(); raise SystemExit", "Runtime('sim').__enter__(); fails()"])
+)
 def test_a_report_alone(program):
     """With ``OFFLOAD_UNSEEN=report`` it prints the failure and keeps its status."""
     ends(program, 0, OFFLOAD_UNSEEN="report")
@@ -78,15 +80,18 @@ def test_a_report_alone(program):
 
 @pytest.mark.parametrize(
     "program",
-    [
-        "fails().exception()",
-        "fails()\ntry: taskwait()\nexcept* ValueError: pass",
-        "try:\n    with Runtime('sim'): fails()\nexcept* ValueError: pass",
-        "task(lambda: None)()",
-        "fails().exception(); sys.exit()",
-        "task(detach=Event())(lambda: None)()",
-        "target_alloc(3)",
-    ],
+    few(
+        4,
+        [
+            "fails().exception(); sys.exit()",
+            "fails()\ntry: taskwait()\nexcept* ValueError: pass",
+            "task(detach=Event())(lambda: None)()",
+            "target_alloc(3)",
+            "try:\n    with Runtime('sim'): fails()\nexcept* ValueError: pass",
+            "task(lambda: None)()",
+            "fails().exception()",
+        ],
+    ),
 )
 def test_a_failure_that_was_seen_does_not_count(program):
     """A process without an unseen failure ends as ever, whatever else it leaves."""
@@ -97,17 +102,21 @@ def test_a_failure_that_was_seen_does_not_count(program):
 
 @pytest.mark.parametrize(
     ("program", "status"),
-    [
-        ("fails(); sys.exit(3)", 3),
-        ("fails(); sys.exit('a message')", 1),
-        ("fails(); 1 / 0", 1),
-        ("def main():\n    fails()\n    return 5\nsys.exit(main())", 5),
-        ("try: sys.exit(3)\nfinally: fails()", 3),
-        ("fails()\ntry: sys.exit(3)\nexcept SystemExit: raise", 3),
-        ("try: sys.exit(4)\nexcept SystemExit: pass\nfails(); sys.exit(3)", 3),
-        ("atexit.register(fails); sys.exit(3)", 3),
-        ("with Runtime('sim'): fails()", 1),
-    ],
+    few(
+        4,
+        [
+            ("fails(); sys.exit(3)", 3),
+            ("fails(); 1 / 0", 1),
+            ("try: sys.exit(4)\nexcept SystemExit: pass\nfails(); sys.exit(3)", 3),
+            ("with Runtime('sim'): fails()", 1),
+            ("fails(); sys.exit('a message')", 1),
+            ("def main():\n    fails()\n    return 5\nsys.exit(main())", 5),
+            ("try: sys.exit(3)\nfinally: fails()", 3),
+            ("fails()\ntry: sys.exit(3)\nexcept SystemExit: raise", 3),
+            ("atexit.register(fails); sys.exit(3)", 3),
+        ],
+        are_rows=True,
+    ),
 )
 def test_a_status_of_the_program_stays(program, status):
     """What the program ends with by `sys.exit`, or by an exception, it ends with."""
@@ -316,13 +325,18 @@ def test_work_at_the_end_is_done(program):
 
 @pytest.mark.parametrize(
     "program",
-    [
-        "atexit.register(work); import offload",
-        "atexit.register(work); import offload; offload.task(int)()",
-        "some = Some(); weakref.finalize(some, work); import offload",
-        "import multiprocessing.util as u; u.Finalize(None, work, exitpriority=1); import offload",
-        *[f"atexit.register({work}); import offload" for work in OTHER_WORK],
-    ],
+    few(
+        3,
+        [
+            "atexit.register(work); import offload; offload.task(int)()",
+            "some = Some(); weakref.finalize(some, work); import offload",
+            "atexit.register(regions); import offload",
+            "atexit.register(loop); import offload",
+            "atexit.register(own); import offload",
+            "atexit.register(work); import offload",
+            "import multiprocessing.util as u; u.Finalize(None, work, exitpriority=1); import offload",
+        ],
+    ),
 )
 def test_work_after_the_end_is_refused(program):
     """Work that begins when the runtimes have been closed is refused with an error that says so."""
