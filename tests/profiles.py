@@ -1,6 +1,6 @@
 """How much the tests try: little by default, all of it in CI.
 
-A property is tried with 25 examples by default, with 100 by ``--hypothesis-profile=full``, and with 5,000 by
+A property is tried with 15 examples by default, with 100 by ``--hypothesis-profile=full``, and with 5,000 by
 ``--hypothesis-profile=soak``. Of long parametrisations a few members run by default, and the others with ``-m slow``
 (`few`). A test that takes its number of examples from `examples`, and is not one of Hypothesis's own, has the mark
 ``hypothesis``.
@@ -16,7 +16,7 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-_QUICK, _FULL = 25, 100
+_QUICK, _FULL = 15, 100
 _LEAST = 5
 
 settings.register_profile("quick", deadline=None, print_blob=True, max_examples=_QUICK)  # deadlines measure the machine
@@ -35,7 +35,7 @@ def examples(full: int, soak: int | None = None) -> int:
     Parameters
     ----------
     full : int
-        With the profile ``full``; by default it is a quarter of these.
+        With the profile ``full``; by default it is a seventh of these.
     soak : int, optional
         With the profile ``soak``; else as many as with ``full``.
     """

@@ -24,6 +24,7 @@ SMALL = {"loops_bodies": ["48"], "loops_devices": ["24"], "loops_heat": ["24"], 
 OF_PARRAY = [path for path in EXAMPLES if path.stem.startswith("parray_")]
 OF_LOOPS = [path for path in EXAMPLES if path.stem in {"loops_heat", "loops_histogram", "loops_sparse"}]
 OF_OPENACC = [path for path in EXAMPLES if path.stem.startswith("acc_")]
+QUICK = [path for path in EXAMPLES if path not in [*OF_OPENACC[1:], *OF_PARRAY[1:]]]
 
 
 def test_there_are_examples():
@@ -50,7 +51,7 @@ def check_run(path, devices, tmp_path, **env):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", few(QUICK, EXAMPLES), ids=lambda path: path.stem)
 def test_example(path, tmp_path):
     """An example ends well, checks itself, and leaves nothing behind."""
     check_run(path, "sim", tmp_path)

@@ -158,7 +158,10 @@ class Results:
 def run_tests() -> Results:
     """Run the tests of this directory; return how they ended."""
     results = Results()
-    status = pytest.main(["-q", "-r", "N", "-p", "no:cacheprovider", "--rootdir", str(ROOT), str(HERE)], [results])
+    of_all = ["-m", "not (bench or mutants or soak)"]
+    status = pytest.main(
+        ["-q", "-r", "N", "-p", "no:cacheprovider", *of_all, "--rootdir", str(ROOT), str(HERE)], [results]
+    )
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         sys.exit(f"pytest ended with {status!r}")
     return results

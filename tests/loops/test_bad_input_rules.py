@@ -105,7 +105,7 @@ def serial(function, arguments):
 
 
 @pytest.mark.parametrize("where", few(1, ["sim", "threads"]))
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+@pytest.mark.parametrize("function", few(5, FUNCTIONS), ids=lambda function: function.__name__)
 @settings(max_examples=examples(40, soak=5_000))
 @given(
     st.lists(INDICES, min_size=1, max_size=8),

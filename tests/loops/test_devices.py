@@ -94,7 +94,7 @@ def test_how_loops_are_divided():
             assert facts["devices"] == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("name", MORE)
+@pytest.mark.parametrize("name", few(8, MORE))
 @PERMUTED
 def test_more_loops(name):
     """Clauses, collapsed loops, downward steps, negative indices: values are CPython's, by equal and by other cuts."""

@@ -126,7 +126,7 @@ LOOPS = {
     "left over": (left_over, {"lastprivate": ["t"]}),
     "shared": (shared, {}),
 }
-QUICK = {"loaded", "branched", "looped", "divided", "in_order", "atomic", "summed", "shared"}
+QUICK = {"loaded", "looped", "divided", "in_order", "atomic", "summed"}
 WRONG = [[3, 20, N - 1], [], [0], [17]]
 
 

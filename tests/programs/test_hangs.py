@@ -130,7 +130,10 @@ def test_nothing_is_printed_while_tasks_run() -> None:
             ("task(lambda: task(detach=Event(), name='abandoned')(lambda: None)().result())(); time.sleep(0.1)", 0),
             ("task(detach=Event(), name='abandoned')(lambda: None)()", 0),
             (
-                "task(detach=Event(), name='abandoned', depend=[out(1)])(lambda: None)()\ntask(depend=[in_(1)])(print)()",
+                """
+                task(detach=Event(), name='abandoned', depend=[out(1)])(lambda: None)()
+                task(depend=[in_(1)])(print)()
+                """,
                 0,
             ),
         ],

@@ -178,7 +178,7 @@ def growth_nbytes(program, n_tasks, num_threads):
 
 @pytest.mark.skipif(not STATM.exists(), reason="memory of the process as Linux tells it")
 @pytest.mark.parametrize("num_threads", few(1, [2, 0]))
-@pytest.mark.parametrize("program", few(2, PROGRAMS))
+@pytest.mark.parametrize("program", few(1, PROGRAMS))
 def test_100_000_tasks_in_constant_memory(program, num_threads):
     """Chains with a wait now and then, and fresh locations without any, do not make the process grow."""
     assert growth_nbytes(program, 100_000, num_threads) < 8 << 20

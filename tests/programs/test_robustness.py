@@ -116,7 +116,7 @@ WAITS = {
 @pytest.mark.parametrize(
     ("wait", "n_helpers", "step"),
     few(
-        2,
+        1,
         [
             ("taskgroup", 0, 5),
             ("result", 7, 6),
