@@ -40,7 +40,7 @@ Public validation suites define the behaviour of OpenMP and OpenACC, case by cas
 * [OpenACCV-V](https://github.com/OpenACCUserGroup/OpenACCV-V)
 
 The tests in `tests/conformance` mirror the cases of these suites. Each case is rewritten in Python, keeps its name, and
-has the same expectation. You can run the tests on your machine with `python -m pytest tests/conformance`.
+has the same expectation. You can run the tests on your machine with `python -m pytest -m "not soak" tests/conformance`.
 
 Each test runs on one simulated device, on two, and on a GPU if the machine has one. Tests of asynchronous cases run
 three times: with one worker, with four workers, and with streams that start only after all tasks have been generated.
