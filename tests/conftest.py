@@ -136,7 +136,7 @@ def pytest_itemcollected(item):
     """Leave to ``-m slow`` what repeats on one device what the test has shown on two, or the other way round.
 
     By default a test runs on two simulated devices. If it tries several orders, it tries the orders of four workers on
-    two devices, and the others on one.
+    two devices, and the others on one; one worker is left to ``-m slow`` as well.
     """
     given = getattr(item, "callspec", None)
     devices = given.params.get("devices") if given else None
@@ -144,7 +144,7 @@ def pytest_itemcollected(item):
     if devices in ("sim:1", "sim:2") and "sim:1" in values and "sim:2" in values:
         orders = {given.params.get(name) for name in ("streams", "queues")}
         runs_on_one = orders & {"no worker", "one worker", "delayed streams"}
-        if devices != ("sim:1" if runs_on_one else "sim:2"):
+        if devices != ("sim:1" if runs_on_one else "sim:2") or "one worker" in orders:
             item.add_marker("slow")
 
 

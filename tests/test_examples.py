@@ -64,13 +64,13 @@ def test_loops_on_several_devices(devices, tmp_path):
 
 
 @pytest.mark.parametrize("devices", ["sim:2", pytest.param("cuda", marks=pytest.mark.gpu)])
-@pytest.mark.parametrize("path", few(2, OF_OPENACC), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", few(1, OF_OPENACC), ids=lambda path: path.stem)
 def test_example_of_openacc(path, devices, tmp_path):
     """An example of OpenACC's does so on two devices, and on a real one."""
     check_run(path, devices, tmp_path)
 
 
-@pytest.mark.parametrize("path", few(3, [*OF_LOOPS, *OF_OPENACC]), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", few(2, [*OF_LOOPS, *OF_OPENACC]), ids=lambda path: path.stem)
 def test_example_on_all_devices(path, tmp_path):
     """An example of OpenACC's, and one of loops, does the same on all devices, by the variable alone."""
     check_run(path, "sim:3", tmp_path, OFFLOAD_LOOP_DEVICES="all")

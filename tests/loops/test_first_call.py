@@ -27,7 +27,7 @@ LONG = 40_000
 COMPILED = pytest.mark.skipif(ordered_form.builder.compiler is None, reason="a host without a compiler is not tried")
 
 
-@pytest.fixture(params=["C", "Python"])
+@pytest.fixture(params=few(1, ["C", "Python"]))
 def form(request, monkeypatch):
     """Have loops of the host compiled, or not."""
     if request.param == "Python":
