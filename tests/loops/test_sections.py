@@ -167,7 +167,7 @@ def test_the_answer_is_exact(seed):
 
 
 @pytest.mark.parametrize("mode", few(1, ["always", True]))
-@pytest.mark.parametrize("device", ["sim:1", "cuda"])
+@pytest.mark.parametrize("device", few(1, ["sim:1", "cuda"]))
 def test_on_a_device(mode, device, request):
     """Results are the serial ones, whatever the order of rows; a doubt is settled once, then the loop has words."""
     if device == "cuda":

@@ -12,14 +12,14 @@ from tests.profiles import few
 
 
 @needs_mpi
-@on_ranks(1, 2, 3, 4)
+@on_ranks(1, 3, 4)
 def test_on_ranks(n_ranks):
     """`ranks/test_calls.py`."""
     run_tests(n_ranks, "test_calls.py")
 
 
 @needs_mpi
-@on_ranks(1, 2, 3)
+@on_ranks(1, 3)
 def test_graphs_on_ranks(n_ranks):
     """`ranks/test_graphs.py`."""
     run_tests(n_ranks, "test_graphs.py")
@@ -46,7 +46,7 @@ def test_the_order_of_calls():
 
 
 @needs_mpi
-@on_ranks(1, 2, 3)
+@on_ranks(1, 3)
 def test_device_arrays_on_ranks(n_ranks):
     """`ranks/test_device_arrays.py`."""
     run_tests(n_ranks, "test_device_arrays.py")

@@ -16,7 +16,7 @@ pytestmark = needs_mpi
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fft3d_mpi.py"
 
 
-@on_ranks(1, 2, 3, 4)
+@on_ranks(1, 3, 4)
 def test_on_ranks(n_ranks):
     """`ranks/test_fft.py`."""
     run_tests(n_ranks, "test_fft.py")
@@ -77,6 +77,7 @@ def test_demo(tmp_path, n_ranks, options):
     assert report["library"]
 
 
+@pytest.mark.slow
 def test_table():
     """Without --json there is one table, which rank 0 prints; beyond some elements sums are compared."""
     program = "from offload.cli.demo import fft3d_mpi\nfft3d_mpi.GATHERED_ELEMENTS = 10\n"
@@ -95,6 +96,7 @@ def test_parts_of_different_size():
     assert json.loads(printed)["pieces"][0] == 8
 
 
+@pytest.mark.slow
 def test_options_that_mean_nothing():
     """The usage is printed by one rank."""
     status, printed = demo(3, "--plane", 3)

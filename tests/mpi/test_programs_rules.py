@@ -10,8 +10,7 @@ from tests.profiles import examples
 pytestmark = needs_mpi
 
 
-@pytest.mark.hypothesis  # it has examples
-@on_ranks(1, 2, 3, 4)
+@on_ranks(1, 3, 4)
 def test_programs(n_ranks):
     """Some programs on so many ranks."""
     run_tests(n_ranks, "test_programs_rules.py", env={"OFFLOAD_TESTS_PROGRAMS": str(examples(100) // n_ranks)})

@@ -10,13 +10,13 @@ from tests.profiles import few
 pytestmark = needs_mpi
 
 
-@on_ranks(1, 2, 4)
+@on_ranks(1, 4)
 def test_on_ranks(n_ranks):
     """`ranks/test_requests.py`."""
     run_tests(n_ranks, "test_requests.py")
 
 
-@on_ranks(1, 2)
+@on_ranks(1)
 def test_troubles_on_ranks(n_ranks):
     """`ranks/test_troubles.py`."""
     run_tests(n_ranks, "test_troubles.py")

@@ -10,8 +10,7 @@ from tests.profiles import examples
 pytestmark = needs_mpi
 
 
-@pytest.mark.hypothesis  # it has examples
-@on_ranks(1, 2, 3)
+@on_ranks(1, 3)
 def test_views(n_ranks):
     """Some calls on so many ranks."""
     run_tests(n_ranks, "test_views_rules.py", env={"OFFLOAD_TESTS_VIEWS": str(examples(300))})
