@@ -133,14 +133,29 @@ def pytest_configure(config):
 
 
 def pytest_itemcollected(item):
-    """Leave to ``-m slow`` what repeats on two devices what the same streams have shown on one."""
+    """Leave to ``-m slow`` what repeats on one device what the test has shown on two, or the other way round.
+
+    By default a test runs on two simulated devices. If it tries several orders, it tries the orders of four workers on
+    two devices, and the others on one; one worker is left to ``-m slow`` as well.
+    """
     given = getattr(item, "callspec", None)
-    if (
-        given
-        and given.params.get("devices") == "sim:2"
-        and given.params.get("streams") in {"one worker", "delayed streams"}
-    ):
-        item.add_marker("slow")
+    devices = given.params.get("devices") if given else None
+    values = next((mark.args[1] for mark in item.iter_markers("parametrize") if mark.args[0] == "devices"), DEVICES)
+    if devices in ("sim:1", "sim:2") and "sim:1" in values and "sim:2" in values:
+        orders = {given.params.get(name) for name in ("streams", "queues")}
+        runs_on_one = orders & {"no worker", "one worker", "delayed streams"}
+        if devices != ("sim:1" if runs_on_one else "sim:2") or "one worker" in orders:
+            item.add_marker("slow")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Find the tests without Python's collector, which would go through all that were found again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist

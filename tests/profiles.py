@@ -1,7 +1,9 @@
 """How much the tests try: little by default, all of it in CI.
 
-A property is tried with 25 examples by default, with 100 by ``--hypothesis-profile=full``, and with 5,000 by
-``--hypothesis-profile=soak``. Of long parametrisations the first members run by default, the others with ``-m slow``.
+A property is tried with 15 examples by default, with 100 by ``--hypothesis-profile=full``, and with 5,000 by
+``--hypothesis-profile=soak``. Of long parametrisations a few members run by default, and the others with ``-m slow``
+(`few`). A test that takes its number of examples from `examples`, and is not one of Hypothesis's own, has the mark
+``hypothesis``.
 """
 
 from __future__ import annotations
@@ -12,9 +14,9 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
-_QUICK, _FULL = 25, 100
+_QUICK, _FULL = 15, 100
 _LEAST = 5
 
 settings.register_profile("quick", deadline=None, print_blob=True, max_examples=_QUICK)  # deadlines measure the machine
@@ -33,7 +35,7 @@ def examples(full: int, soak: int | None = None) -> int:
     Parameters
     ----------
     full : int
-        With the profile ``full``; by default it is a quarter of these.
+        With the profile ``full``; by default it is a seventh of these.
     soak : int, optional
         With the profile ``soak``; else as many as with ``full``.
     """
@@ -42,8 +44,21 @@ def examples(full: int, soak: int | None = None) -> int:
     return max(_LEAST, full * settings.default.max_examples // _FULL)
 
 
-def few(count: int, values: Iterable[Any]) -> list[Any]:
-    """Return values for `parametrize`, all but the first so many of which have the mark ``slow``."""
+def few(quick: int | Collection[Any], values: Iterable[Any], *, are_rows: bool = False) -> list[Any]:
+    """Return values for `parametrize`, of which those that do not run by default have the mark ``slow``.
+
+    Parameters
+    ----------
+    quick : int or collection
+        The values that run by default: the first so many, or these.
+    values : iterable
+        All values.
+    are_rows : bool
+        Whether each value is a tuple, for a parametrisation of several names.
+    """
     return [
-        value if number < count else pytest.param(value, marks=pytest.mark.slow) for number, value in enumerate(values)
+        value
+        if (number < quick if isinstance(quick, int) else value in quick)
+        else pytest.param(*(value if are_rows else (value,)), marks=pytest.mark.slow)
+        for number, value in enumerate(values)
     ]

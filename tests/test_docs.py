@@ -12,12 +12,14 @@ import pytest
 
 import offload
 from offload import errors
+from tests.profiles import few
 from tests.strict import STRICT
 
 ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
 WITH_LISTINGS = [page for page in PAGES if FENCE.search(page.read_text(encoding="utf-8"))]
+QUICK = [page for page in WITH_LISTINGS if page.stem in {"README", "tutorial", "tasks", "data", "loops", "errors"}]
 PROGRAM = """
 import linecache
 page, text = {!r}, {!r}
@@ -45,7 +47,7 @@ def test_there_are_listings():
     assert {"README.md", "tutorial.md", "from-c-and-fortran.md", "from-openacc.md", "from-cupy-streams.md"} <= names
 
 
-@pytest.mark.parametrize("page", WITH_LISTINGS, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", few(QUICK, WITH_LISTINGS), ids=lambda page: page.stem)
 def test_page(page, tmp_path):
     """The listings of a page run in order, in one namespace; they check themselves, and leave nothing behind."""
     done = subprocess.run(

@@ -14,6 +14,7 @@ import pytest
 import offload as omp
 from offload import acc
 from offload.cli.demo.examples import load_example
+from tests.profiles import few
 from tests.strict import IS_COMPILED, STRICT
 
 FOUND = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
@@ -23,6 +24,7 @@ SMALL = {"loops_bodies": ["48"], "loops_devices": ["24"], "loops_heat": ["24"], 
 OF_PARRAY = [path for path in EXAMPLES if path.stem.startswith("parray_")]
 OF_LOOPS = [path for path in EXAMPLES if path.stem in {"loops_heat", "loops_histogram", "loops_sparse"}]
 OF_OPENACC = [path for path in EXAMPLES if path.stem.startswith("acc_")]
+QUICK = [path for path in EXAMPLES if path not in [*OF_OPENACC[1:], *OF_PARRAY[1:]]]
 
 
 def test_there_are_examples():
@@ -49,7 +51,7 @@ def check_run(path, devices, tmp_path, **env):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", few(QUICK, EXAMPLES), ids=lambda path: path.stem)
 def test_example(path, tmp_path):
     """An example ends well, checks itself, and leaves nothing behind."""
     check_run(path, "sim", tmp_path)
@@ -62,20 +64,20 @@ def test_loops_on_several_devices(devices, tmp_path):
 
 
 @pytest.mark.parametrize("devices", ["sim:2", pytest.param("cuda", marks=pytest.mark.gpu)])
-@pytest.mark.parametrize("path", OF_OPENACC, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", few(1, OF_OPENACC), ids=lambda path: path.stem)
 def test_example_of_openacc(path, devices, tmp_path):
     """An example of OpenACC's does so on two devices, and on a real one."""
     check_run(path, devices, tmp_path)
 
 
-@pytest.mark.parametrize("path", [*OF_OPENACC, *OF_LOOPS], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", few(2, [*OF_LOOPS, *OF_OPENACC]), ids=lambda path: path.stem)
 def test_example_on_all_devices(path, tmp_path):
     """An example of OpenACC's, and one of loops, does the same on all devices, by the variable alone."""
     check_run(path, "sim:3", tmp_path, OFFLOAD_LOOP_DEVICES="all")
 
 
 @pytest.mark.parametrize("devices", ["sim:3", pytest.param("cuda", marks=pytest.mark.gpu)])
-@pytest.mark.parametrize("path", OF_PARRAY, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", few(1, OF_PARRAY), ids=lambda path: path.stem)
 def test_example_of_typed_copies(path, devices, tmp_path):
     """An example of typed copies does so on several devices, and on a real one."""
     check_run(path, devices, tmp_path)

@@ -10,6 +10,7 @@ import pytest
 
 import offload as omp
 from tests.conftest import checked
+from tests.profiles import few
 from tests.test_examples import check_run
 
 PORTS = Path(__file__).parents[1] / "examples" / "ports"
@@ -31,7 +32,7 @@ def test_each_original_has_a_port():
     assert {*ORIGINALS, "forgotten"} == {path.stem for path in PORTS.glob("*.py") if not path.stem.endswith("_cupy")}
 
 
-@pytest.mark.parametrize("devices", ["sim", "sim:2", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("devices", [*few(1, ["sim", "sim:2"]), pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("name", ORIGINALS)
 def test_port_as_a_program(name, devices, tmp_path):
     """A port ends well, checks itself, and leaves nothing behind."""

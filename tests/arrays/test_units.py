@@ -15,6 +15,7 @@ from offload.arrays import copies, units
 from offload.arrays.boxes import Box, collapse
 from offload.arrays.units import UnitKind
 from tests.arrays.strided import cases, expected, run_call
+from tests.profiles import few
 
 
 def run_tile(work, indices, dst, src, to, at):
@@ -207,7 +208,9 @@ def test_tiles_turn_what_is_transposed(box, extents):
     assert (memory == wanted).all()
 
 
-@pytest.mark.parametrize(("width", "word"), [(1, 4), (2, 4), (1, 1), (2, 2), (4, 4), (8, 8), (16, 16)])
+@pytest.mark.parametrize(
+    ("width", "word"), few(3, [(2, 4), (2, 2), (16, 16), (1, 4), (1, 1), (4, 4), (8, 8)], are_rows=True)
+)
 @pytest.mark.parametrize("order", [1, 2])
 def test_squares_are_moved_in_words(width, word, order):
     """Small elements are turned round in words where every row begins at one, and one by one elsewhere."""

@@ -175,7 +175,7 @@ def offload_process(*argv, env=None, **kwargs):
 FFT = ("demo", "fft3d", "--shape", "8,8,8", "--devices", "sim", "--repeat", "1")
 
 
-@pytest.mark.parametrize("encoding", few(2, ["ascii", "utf-8", "latin-1", "cp1252", "cp437", "ascii:surrogateescape"]))
+@pytest.mark.parametrize("encoding", few(1, ["ascii", "utf-8", "latin-1", "cp1252", "cp437", "ascii:surrogateescape"]))
 @pytest.mark.parametrize(
     "argv",
     [(*FFT, "--verify", "--graph", "-"), ("bench", "launch", "--quick", "--devices", "sim")],
@@ -213,7 +213,7 @@ def test_the_streams_are_as_they_were(monkeypatch):
         stream.write("×")  # noqa: RUF001  # meant
 
 
-@pytest.mark.parametrize("argv", [("info",), ("info", "--json"), ("--help",), FFT])
+@pytest.mark.parametrize("argv", few(1, [FFT, ("--help",), ("info",), ("info", "--json")]))
 def test_a_reader_that_has_read_enough(argv):
     """Where nobody reads the output any more, a command ends quietly, as one that SIGPIPE has ended."""
     reader, writer = os.pipe()

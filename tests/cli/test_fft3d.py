@@ -21,6 +21,7 @@ from offload.cli.demo import reference as expect
 from offload.cli.demo.examples import load_example
 from offload.cli.demo.reference import Expected
 from offload.cli.demo.report import share
+from tests.profiles import few
 
 TOLERANCE = {np.complex64: 1e-5, np.complex128: 1e-12}
 
@@ -79,7 +80,7 @@ def test_dtypes(tmp_path, dtype, result):
 
 
 @pytest.mark.parametrize("shape", [(5, 7, 9), (1, 13, 11), (17, 1, 3), (3, 5, 1), (1, 1, 1), (16, 16, 16)])
-@pytest.mark.parametrize("options", [(), ("--planes", 1), ("--pencils", 1), ("--buffers", 1), ("--buffers", 7)])
+@pytest.mark.parametrize("options", few(2, [(), ("--buffers", 1), ("--planes", 1), ("--pencils", 1), ("--buffers", 7)]))
 def test_shapes(tmp_path, shape, options):
     """Odd shapes, and axes of one element, agree with NumPy for any way to cut them."""
     check(tmp_path, random_field(shape, "c16"), np.complex128, *options)

@@ -40,7 +40,7 @@ Public validation suites define the behaviour of OpenMP and OpenACC, case by cas
 * [OpenACCV-V](https://github.com/OpenACCUserGroup/OpenACCV-V)
 
 The tests in `tests/conformance` mirror the cases of these suites. Each case is rewritten in Python, keeps its name, and
-has the same expectation. You can run the tests on your machine with `python -m pytest tests/conformance`.
+has the same expectation. You can run the tests on your machine with `python -m pytest -m "not soak" tests/conformance`.
 
 Each test runs on one simulated device, on two, and on a GPU if the machine has one. Tests of asynchronous cases run
 three times: with one worker, with four workers, and with streams that start only after all tasks have been generated.
@@ -158,7 +158,10 @@ class Results:
 def run_tests() -> Results:
     """Run the tests of this directory; return how they ended."""
     results = Results()
-    status = pytest.main(["-q", "-r", "N", "-p", "no:cacheprovider", "--rootdir", str(ROOT), str(HERE)], [results])
+    of_all = ["-m", "not (bench or mutants or soak)"]
+    status = pytest.main(
+        ["-q", "-r", "N", "-p", "no:cacheprovider", *of_all, "--rootdir", str(ROOT), str(HERE)], [results]
+    )
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         sys.exit(f"pytest ended with {status!r}")
     return results

@@ -17,6 +17,7 @@ from offload import acc
 from offload.devices.sim.device import SimEvent
 from tests import eager_device
 from tests.conftest import checked
+from tests.profiles import few
 
 assert eager_device.EagerKind.name == "eager", "a kind that is known once the file is imported"
 
@@ -192,7 +193,7 @@ def test_the_variable_is_the_default():
         pass
 
 
-@pytest.mark.parametrize("named", ["all", "1,2", "2", "0,1"])
+@pytest.mark.parametrize("named", few(2, ["all", "1,2", "2", "0,1"]))
 @pytest.mark.parametrize("default", [None, 0, 1, 2, -1])
 def test_the_variable_alone_changes_no_values(named, default):
     """Plain constructs are where the variable's data is, with any default device: the host, or one not named."""
@@ -651,6 +652,7 @@ def test_what_writes_on_any_device_changes_what_is_known(case, primary):
 CASES = ["test_data.py", "test_update.py", "test_use_device.py", "openacc/test_data.py", "openacc/test_update.py"]
 
 
+@pytest.mark.slow
 def test_cases_with_every_construct_on_all_devices():
     """The cases of the suites pass where ``OFFLOAD_LOOP_DEVICES`` has every data construct make and use replicas."""
     here = Path(__file__).parent

@@ -154,7 +154,9 @@ def test_a_daemon_thread_that_goes_on_does_not_keep_the_process(construct):
 # -- the collector, anywhere -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seconds", [2, pytest.param(600, marks=[pytest.mark.soak, pytest.mark.timeout(900)])])
+@pytest.mark.parametrize(
+    "seconds", [*few(1, [0.5, 2]), pytest.param(600, marks=[pytest.mark.soak, pytest.mark.timeout(900)])]
+)
 def test_the_collector_at_any_moment(seconds):
     """A program with finalizers that map and unmap goes on however often the collector runs, and leaves nothing."""
     stdout, stderr = run(
@@ -580,7 +582,7 @@ print(n_raised)
 """
 
 
-@pytest.mark.parametrize("source", ["signal", "sent"])
+@pytest.mark.parametrize("source", few(1, ["signal", "sent"]))
 @pytest.mark.parametrize("use", few(1, ["used", "imported"]))
 def test_an_interruption_that_comes_during_a_collection(use, source):
     """Nothing of the library lies in between the collection and the program's code, where CPython would drop it."""

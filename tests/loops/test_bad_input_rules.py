@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import offload as omp
 from tests.conftest import checked
-from tests.profiles import examples
+from tests.profiles import examples, few
 
 GUARD = 64
 MARK = 77
@@ -104,8 +104,8 @@ def serial(function, arguments):
     return None
 
 
-@pytest.mark.parametrize("where", ["sim", "threads"])
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+@pytest.mark.parametrize("where", few(1, ["sim", "threads"]))
+@pytest.mark.parametrize("function", few(5, FUNCTIONS), ids=lambda function: function.__name__)
 @settings(max_examples=examples(40, soak=5_000))
 @given(
     st.lists(INDICES, min_size=1, max_size=8),

@@ -253,7 +253,7 @@ def with_evil(tmp_path, number):
     return source, variables
 
 
-@pytest.mark.parametrize("moment", ["before it is read", "before it is loaded"])
+@pytest.mark.parametrize("moment", few(1, ["before it is loaded", "before it is read"]))
 def test_a_folder_that_is_exchanged_is_not_loaded_from(tmp_path, monkeypatch, moment):
     """The owner of a folder above the cache, who exchanges it behind the check, has nothing of his loaded."""
     source, variables = with_evil(tmp_path, len(moment))

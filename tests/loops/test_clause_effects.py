@@ -15,6 +15,7 @@ from offload.loops.running.clauses import DEVICE_CHECKS
 from tests.conftest import checked
 from tests.loops.cuda_device import HostCuda
 from tests.loops.cuda_form import GXX, NVCC, compiled
+from tests.profiles import few
 
 N = 1000
 ORDERS = ("seq", "independent", "auto")
@@ -350,7 +351,9 @@ def test_the_effect_of_a_clause(runtime, clause):
 
 
 @pytest.mark.skipif(NVCC is None or GXX is None, reason="no nvcc")
-@pytest.mark.parametrize(("word", "contracts"), [(False, False), ("contract", True), ("fast", True)])
+@pytest.mark.parametrize(
+    ("word", "contracts"), few(2, [(False, False), ("contract", True), ("fast", True)], are_rows=True)
+)
 def test_fastmath_on_cuda(runtime, monkeypatch, word, contracts):
     """What CUDA's compiler is told makes one instruction of a product and a sum, or keeps two."""
     kernels = HostCuda()

@@ -12,6 +12,7 @@ from tests.loops.cuda_form import GXX
 from tests.loops.oracle import copy_of
 from tests.loops.programs import program
 from tests.loops.test_launch_rules import clauses_of
+from tests.profiles import few
 
 pytestmark = pytest.mark.skipif(GXX is None, reason="no g++")
 
@@ -196,7 +197,7 @@ def test_private_arrays_are_of_a_thread(cuda):
     assert t.tolist() == [499, 998]
 
 
-@pytest.mark.parametrize("seed", range(5000, 5008))
+@pytest.mark.parametrize("seed", few(3, range(5000, 5008)))
 def test_programs_give_what_cpython_gives(cuda, seed):
     """Generated loop functions leave and return what CPython makes of them."""
     made = program(seed)

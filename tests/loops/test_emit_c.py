@@ -53,7 +53,7 @@ X, Y = load("x", at=0), load("y", at=1)
 # -- arithmetic ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("dtype", few(("int8", "int64", "uint32"), INTEGERS))
 def test_integers_have_numpys_arithmetic(dtype):
     """Every operator gives what NumPy gives for all pairs of edges, in the type's own width."""
     limits = np.iinfo(dtype)
@@ -79,7 +79,7 @@ def test_integers_have_numpys_arithmetic(dtype):
         np.testing.assert_array_equal(got, value)
 
 
-@pytest.mark.parametrize("divisor", [1, 2, 3, 7, 8, -1, -2, -7])
+@pytest.mark.parametrize("divisor", few(3, [8, -7, 3, 1, 2, 7, -1, -2]))
 def test_constants_divide_as_variables_do(divisor):
     """``i // 8`` and the like floor for negative operands too."""
     x = np.array([-(2**63), -17, -16, -9, -8, -7, -1, 0, 1, 7, 8, 9, 2**63 - 1])
@@ -114,7 +114,9 @@ def test_python_floats_floor_as_cpython():
     np.testing.assert_array_equal(rest, [a % b for a, b in zip(x.tolist(), y.tolist(), strict=True)])
 
 
-@pytest.mark.parametrize(("a", "b"), [("int64", "uint64"), ("uint64", "int8"), ("int32", "uint32"), ("uint8", "int8")])
+@pytest.mark.parametrize(
+    ("a", "b"), few(2, [("int64", "uint64"), ("uint8", "int8"), ("uint64", "int8"), ("int32", "uint32")], are_rows=True)
+)
 def test_integers_compare_by_value(a, b):
     """All relations of signed with unsigned integers are those of the numbers."""
     first, second = np.iinfo(a), np.iinfo(b)
@@ -196,7 +198,7 @@ def test_predicates_and_rounding():
         assert mine.tolist() == getattr(np, what)(x).tolist()
 
 
-@pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS, "bool"])
+@pytest.mark.parametrize("dtype", few(("uint64", "float32", "bool"), [*INTEGERS, *FLOATS, "bool"]))
 def test_constants_are_exact(dtype):
     """A constant arrives with all its bits, the least and the greatest one too."""
     if dtype in FLOATS:
@@ -217,7 +219,7 @@ def test_constants_are_exact(dtype):
 
 @pytest.mark.parametrize("mode", ["off", "wrap", "check"])
 @pytest.mark.parametrize("layout", ["C", "inner", "strided"])
-@pytest.mark.parametrize("is_restricted", [False, True])
+@pytest.mark.parametrize("is_restricted", few(1, [True, False]))
 def test_layouts_and_modes_reach_the_same_elements(mode, layout, is_restricted):
     """Arrays of three dimensions, contiguous, with contiguous rows, and with steps of any sign."""
     whole = np.arange(7 * 8 * 9.0).reshape(7, 8, 9)
@@ -348,7 +350,7 @@ def test_without_checks_the_text_has_none():
 
 
 @pytest.mark.parametrize("operator", ["//", "%"])
-@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("dtype", few(("int8", "uint64"), INTEGERS))
 def test_division_by_zero_is_reported(operator, dtype):
     """With its line; the others of a chunk are divided."""
     x, y, o = np.array([7, 7, 7], dtype), np.array([2, 0, 3], dtype), np.zeros(3, dtype)
@@ -385,7 +387,7 @@ def test_a_step_of_zero_is_reported(made):
 # -- control flow ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("step", [1, -1, 2, -3, 7])
+@pytest.mark.parametrize("step", few(2, [1, -3, -1, 2, 7]))
 @pytest.mark.parametrize(("start", "stop"), [(0, 10), (10, 0), (3, 3), (-5, 5), (2**62, -(2**62))])
 def test_inner_loops_have_ranges_values(step, start, stop):
     """The number of trips and the last value are those of ``range``; a step in a variable counts as a constant does."""
@@ -440,7 +442,7 @@ def test_axes_count_down():
 
 
 @pytest.mark.parametrize("dtype", few(1, ["int8", "float64", "uint64", "float32"]))
-@pytest.mark.parametrize("operator", ["+", "*", "min", "max", "&", "|", "^"])
+@pytest.mark.parametrize("operator", few(4, ["+", "*", "min", "&", "max", "|", "^"]))
 def test_reductions(operator, dtype):
     """Partial results of chunks, one of which is empty, combine to what a loop in order gives."""
     if dtype in FLOATS and operator in "&|^":
@@ -541,7 +543,7 @@ def atomic(operator, value, **more):
     return ir.Atomic(place=HERE, array="h", indices=(load("k", at=0),), operator=operator, value=value, at=1, **more)
 
 
-@pytest.mark.parametrize("dtype", few(2, ["int8", "float64", "uint16", "int32", "uint64", "float32", "bool"]))
+@pytest.mark.parametrize("dtype", few(1, ["float64", "int8", "uint16", "int32", "uint64", "float32", "bool"]))
 def test_atomics_and_copies_of_workers_do_the_same(dtype):
     """Every operator, as one step on the array, and on a worker's copy that starts from the operator's identity."""
     k = np.array([0, 1, 2, 1, 1, 0, 2, 2])
@@ -573,7 +575,7 @@ def test_atomics_and_copies_of_workers_do_the_same(dtype):
             np.testing.assert_array_equal(merge(merge(h, copies[0]), copies[1]), expected, err_msg=operator)
 
 
-@pytest.mark.parametrize("dtype", ["int32", "uint64", "float64"])
+@pytest.mark.parametrize("dtype", few(1, ["float64", "int32", "uint64"]))
 def test_atomics_give_the_old_value(dtype):
     """``exchange`` and ``cas`` too; ``cas`` compares by value."""
     for operator, expected_value, after in (("+", None, 9), ("exchange", None, 4), ("cas", 5, 4), ("cas", 6, 5)):

@@ -154,14 +154,14 @@ def test_nothing_is_included():
 
 
 @on_host
-@pytest.mark.parametrize("seed", few(4, range(3000, 3012)))
+@pytest.mark.parametrize("seed", few(2, range(3000, 3012)))
 def test_the_cuda_form_gives_what_cpython_gives(seed):
     """A program's arrays and returned values are CPython's."""
     check(program(seed), cuda_form(), chunks=1)
 
 
 @on_host
-@pytest.mark.parametrize("seed", few(3, range(3100, 3108)))
+@pytest.mark.parametrize("seed", few(1, range(3100, 3108)))
 def test_indices_of_32_bits_give_the_same(seed):
     """With 32-bit indices and restricted pointers the results are CPython's."""
     check(program(seed), cuda_form(index_bits=32, is_restricted=True), chunks=1)
@@ -186,21 +186,21 @@ def test_loops_at_the_ends_of_32_bits():
 
 
 @on_host
-@pytest.mark.parametrize("seed", few(3, range(3200, 3208)))
+@pytest.mark.parametrize("seed", few(1, range(3200, 3208)))
 def test_a_small_grid_gives_the_same(seed):
     """With fewer threads than iterations the results are CPython's."""
     check(program(seed), cuda_form(shape=SMALL), chunks=1)
 
 
 @on_host
-@pytest.mark.parametrize("seed", few(2, range(3300, 3304)))
+@pytest.mark.parametrize("seed", few(1, range(3300, 3304)))
 def test_one_thread_in_order_gives_the_same(seed):
     """Iterations in order, all of one thread, give what CPython gives."""
     check(program(seed), cuda_form(is_ordered=True), chunks=1)
 
 
 @on_host
-@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("dtype", few(("int8", "uint64"), INTEGERS))
 def test_integers_wrap(dtype):
     """Every operator gives what NumPy gives for all pairs of edges."""
     limits = np.iinfo(dtype)
@@ -262,7 +262,7 @@ def test_reductions_are_the_same_from_run_to_run():
 
 @on_host
 @pytest.mark.parametrize("dtype", few(1, ["int8", "uint64", "float64"]))
-@pytest.mark.parametrize("operator", ["+", "-", "*", "&", "|", "^", "min", "max"])
+@pytest.mark.parametrize("operator", few(3, ["+", "&", "max", "-", "*", "|", "^", "min"]))
 def test_atomics_and_copies_in_shared_memory_do_the_same(operator, dtype):
     """Each operator gives what NumPy gives, on the array itself and by copies of blocks, whatever its strides."""
     if operator in "&|^" and dtype.startswith("float"):
@@ -285,7 +285,7 @@ def test_atomics_and_copies_in_shared_memory_do_the_same(operator, dtype):
 
 
 @on_host
-@pytest.mark.parametrize("dtype", few(2, [*INTEGERS, "float32", "float64"]))
+@pytest.mark.parametrize("dtype", few(("int32", "float64"), [*INTEGERS, "float32", "float64"]))
 def test_atomics_give_the_old_value(dtype):
     """`exchange` and `cas` return what was there, also of elements narrower than a word."""
     old = {"result": "old", "place": I.place, "array": "h", "indices": (I,)}

@@ -12,6 +12,7 @@ import offload as omp
 from offload.devices.sim.device import SimDevice
 from tests.conftest import checked
 from tests.loops.cuda_form import GXX
+from tests.profiles import few
 
 N = 40
 
@@ -125,6 +126,8 @@ LOOPS = {
     "left over": (left_over, {"lastprivate": ["t"]}),
     "shared": (shared, {}),
 }
+QUICK = {"loaded", "looped", "divided", "in_order", "atomic", "summed"}
+WRONG = [[3, 20, N - 1], [], [0], [17]]
 
 
 @pytest.fixture(params=["host", "sim", pytest.param("cuda", marks=pytest.mark.skipif(GXX is None, reason="no g++"))])
@@ -165,8 +168,8 @@ def run(loop, given, *, fails):
         loop(0, N, **given)
 
 
-@pytest.mark.parametrize("name", LOOPS)
-@pytest.mark.parametrize("wrong", [[], [0], [17], [3, 20, N - 1]])
+@pytest.mark.parametrize("name", few(QUICK, LOOPS))
+@pytest.mark.parametrize("wrong", few(2, WRONG))
 def test_iterations_end_where_they_fail(construct, name, wrong):
     """Each element is what the iterations make of it one by one, where those that fail end as Python's do."""
     function, clauses = LOOPS[name]
@@ -185,8 +188,8 @@ def test_iterations_end_where_they_fail(construct, name, wrong):
         assert (array == expected[one]).all(), one
 
 
-@pytest.mark.parametrize("name", LOOPS)
-@pytest.mark.parametrize("wrong", [[], [0], [17], [3, 20, N - 1]])
+@pytest.mark.parametrize("name", few(QUICK, LOOPS))
+@pytest.mark.parametrize("wrong", few(2, WRONG))
 def test_nothing_follows_an_iteration_in_order_that_fails(construct, name, wrong):
     """With ``seq`` a loop leaves what the undecorated function leaves, which stops where an iteration fails."""
     function, clauses = LOOPS[name]

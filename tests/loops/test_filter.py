@@ -19,6 +19,7 @@ from offload.loops.tree import ir
 from tests.loops.forms import types_of
 from tests.loops.oracle import function_of_text
 from tests.loops.replicas import Devices, FailedError, view_of
+from tests.profiles import few
 
 N, M = 24, 5
 RNG = np.random.default_rng(3)
@@ -261,7 +262,7 @@ def test_how_a_loop_is_divided(number):
     assert n_writes == row.share * run(row, (1,), calls=1).n_writes
 
 
-@pytest.mark.parametrize("n_devices", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("n_devices", few(2, [3, 4, 1, 2, 7]))
 @pytest.mark.parametrize("number", ROWS)
 def test_values_are_serial(number, n_devices):
     """By equal and by random cuts, and in a second call that finds elements elsewhere, values are CPython's."""

@@ -19,6 +19,7 @@ from offload.loops.speculative.speculation import forget
 from tests.conftest import checked
 from tests.loops.speculation import noted, quiet, slow_host
 from tests.loops.test_race_rules import serial
+from tests.profiles import few
 
 LONG = 40_000
 """Iterations, more than a first call profiles."""
@@ -26,7 +27,7 @@ LONG = 40_000
 COMPILED = pytest.mark.skipif(runs.builder.compiler is None, reason="a host without a compiler is not tried")
 
 
-@pytest.fixture(params=["C", "Python"])
+@pytest.fixture(params=few(1, ["C", "Python"]))
 def form(request, monkeypatch):
     """Have loops of the host compiled, or not."""
     if request.param == "Python":
@@ -109,7 +110,7 @@ def test_a_short_loop_is_profiled_wholly(form):
         assert not found
 
 
-@pytest.mark.parametrize("function", [counted, hidden])
+@pytest.mark.parametrize("function", few(1, [hidden, counted]))
 @pytest.mark.parametrize("at", [100, LONG - 1])
 def test_a_dependence_in_the_first_call_is_no_surprise(function, at):
     """Seen by the profile or met behind it: results are serial, nobody is warned, and the loop runs in order then."""
@@ -141,7 +142,7 @@ def test_a_later_dependence_is_told(function):
     assert f"[{p[9]}]" in str(warning)
 
 
-@pytest.mark.parametrize("function", [counted, hidden])
+@pytest.mark.parametrize("function", few(1, [hidden, counted]))
 @pytest.mark.parametrize("at", [100, LONG - 1])
 def test_a_first_call_that_fails(function, at):
     """In the profile or behind it: the error is the serial program's, and arrays hold what that has written."""
@@ -231,7 +232,7 @@ def test_arrays_that_share_memory_are_copied_together():
     assert not found
 
 
-@pytest.mark.parametrize("is_given", [False, True])
+@pytest.mark.parametrize("is_given", few(1, [False, True]))
 @pytest.mark.parametrize("function", [counted, hidden])
 def test_large_arrays_are_not_copied_to_be_tried(function, is_given):
     """What is looked at before a call leaves no trace: addresses alone, or nothing where the loop computes them."""

@@ -16,6 +16,7 @@ from offload.loops.running import build, compilers, extremes, plan, runs
 from offload.loops.running.build import Builder
 from tests.conftest import checked
 from tests.loops.test_build import environ, script, working_only_for_the_pool
+from tests.profiles import few
 
 pytestmark = [
     pytest.mark.skipif(build.builder.compiler is None, reason="no C compiler"),
@@ -57,7 +58,7 @@ def use(builder, monkeypatch):
         monkeypatch.setattr(module, "builder", builder)
 
 
-@pytest.mark.parametrize("construct", ["parallel_loop", "target_loop"])
+@pytest.mark.parametrize("construct", few(1, ["target_loop", "parallel_loop"]))
 @pytest.mark.parametrize("failure", FAILURES)
 def test_a_loop_that_cannot_be_compiled_now_runs_as_python(tmp_path, monkeypatch, construct, failure):
     """The results are right, also of reductions and atomics; a warning names the folder, once a loop."""

@@ -13,12 +13,13 @@ from offload import acc, tofrom
 from offload.loops.speculative.log_runs import LoggedRun
 from tests.conftest import checked
 from tests.loops.speculation import VECTORS, made, noted
-from tests.profiles import examples
+from tests.profiles import examples, few
 
 SEEDS = examples(50)
 
 
-@pytest.mark.parametrize("vector", VECTORS, ids=str)
+@pytest.mark.hypothesis
+@pytest.mark.parametrize("vector", few(8, VECTORS), ids=str)
 def test_every_row_under_seeded_schedules(vector):
     """A log says of each loop what the table says, in whatever order iterations run; results are the serial ones."""
     function = vector.function()
@@ -34,7 +35,7 @@ def test_every_row_under_seeded_schedules(vector):
             assert np.array_equal(got, right)
 
 
-@pytest.mark.parametrize("vector", VECTORS, ids=str)
+@pytest.mark.parametrize("vector", few(7, VECTORS), ids=str)
 def test_every_row_as_cuda(vector, cuda):
     """The text for a GPU, carried out on the host, says the same; words are used again."""
     function = vector.function()

@@ -12,6 +12,7 @@ import offload as omp
 from tests.conftest import checked
 from tests.loops.speculation import made, noted, quiet
 from tests.loops.steps import Words, loop_of, truth, verdict
+from tests.profiles import examples, few
 
 BASE, IDS, MANY = 5, (6, 7, 8), 9
 OPERATIONS = ["", "L", "S", "LL", "LS", "SL", "SS"]
@@ -112,7 +113,7 @@ def accesses_of(text, tables):
                 yield i, word, tables[name][i]
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("text", few(5, sorted(TEXTS, key=len, reverse=True)))
 def test_the_text_answers_as_the_model(text):
     """What is generated, with all left out that may be, says what is so, at any order of its steps."""
     rng = random.Random(text)
@@ -187,11 +188,12 @@ def gathered(q, p, a, n):
             a[p[i]] = t + 1.0
 
 
-def test_a_thousand_patterns():
+@pytest.mark.hypothesis
+def test_many_patterns():
     """On a device the log says of random accesses what NumPy says of them."""
     loop = omp.target_loop(gathered, speculate="always")
     with checked("sim:1", seed=7), noted() as found, quiet():
-        for seed in range(1000):
+        for seed in range(examples(1000)):
             q, p, a, n = patterns(seed)
             size, i = len(a), np.arange(n)
             stores = p[i % 3 > 0] % size

@@ -11,8 +11,8 @@ from tests.loops.oracle import copy_of
 from tests.loops.programs import program
 from tests.loops.test_launch_rules import clauses_of
 
-BLOCK = 25
-QUICK = {"C": 25, "Python": 50}
+BLOCK = 10
+QUICK = {"C": 10, "Python": 10}
 IN_CI = {"C": 50, "Python": 250}  # of a program in C most is the compiler: 0.3 s; as Python it takes 0.08 s
 
 

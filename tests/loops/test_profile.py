@@ -15,6 +15,7 @@ from offload.loops.running.build import Builder
 from tests.conftest import checked
 from tests.loops.speculation import P, Q, S, made
 from tests.loops.test_observe import N
+from tests.profiles import few
 
 X = np.arange(30.0)
 
@@ -39,7 +40,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row[0]} {row[1] is Q}" for row in ROWS])
-@pytest.mark.parametrize("form", ["compiled", "python"])
+@pytest.mark.parametrize("form", few(1, ["compiled", "python"]))
 def test_every_row(row, form, monkeypatch):
     """Verdict, kinds with counts and distances, and remedies are those of the table; arguments keep what they hold."""
     text, p, first, verdict, kinds, privatise, reductions = row

@@ -25,6 +25,7 @@ from tests.conftest import checked
 from tests.loops.facts import facts
 from tests.loops.speculation import N, P, Q, noted, quiet
 from tests.loops.test_versions import CASES
+from tests.profiles import few
 
 X = np.arange(30.0)
 
@@ -154,7 +155,7 @@ def test_so_many_verdicts_are_remembered():
     assert len(verdicts) == 64
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", few(12, CASES))
 def test_what_writes_has_the_loop_inspected_again(case, monkeypatch):
     """After each construct that may write to the indices a remembered verdict is not used."""
     with facts("sim", monkeypatch) as at, at.present(), contextlib.ExitStack() as stack:

@@ -11,13 +11,14 @@ from offload.arrays.sections import covers
 from offload.loops.running import plan, runs
 from offload.loops.running.build import Builder
 from tests.conftest import checked
+from tests.profiles import few
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no C compiler:offload.PerformanceWarning")
 
 PACKED = np.dtype([("a", "u1"), ("x", "f8"), ("p", "i4"), ("o", "f4"), ("b", "u1")])
 
 
-@pytest.fixture(params=["sim", "host", "threads", "python"])
+@pytest.fixture(params=few(3, ["sim", "threads", "python", "host"]))
 def loop(request, monkeypatch):
     """Makes a loop function: on a simulated device, the initial device, the host's threads, or without a compiler."""
     if request.param == "python":
@@ -194,7 +195,7 @@ def mixed(views, first):
 
 
 @pytest.mark.parametrize("views", OVERLAPPING.values(), ids=OVERLAPPING)
-@pytest.mark.parametrize("first", range(3))
+@pytest.mark.parametrize("first", few(1, range(3)))
 def test_views_with_gaps_may_overlap_in_part(loop, views, first):
     """Whichever of them is written, their elements are CPython's, and so is what lies between."""
     assert agrees(loop, mix, lambda: mixed(views, first), seq=True)
@@ -202,7 +203,9 @@ def test_views_with_gaps_may_overlap_in_part(loop, views, first):
 
 @pytest.mark.parametrize("devices", [{}, {"devices": "all"}], ids=["one device", "two devices"])
 @pytest.mark.parametrize("views", OVERLAPPING.values(), ids=OVERLAPPING)
-@pytest.mark.parametrize("held", [lambda x: x, lambda x: x[:, 1:], lambda x: x[::2]], ids=["all", "columns", "rows"])
+@pytest.mark.parametrize(
+    "held", few(1, [lambda x: x[:, 1:], lambda x: x, lambda x: x[::2]]), ids=["columns", "all", "rows"]
+)
 def test_views_that_overlap_may_be_present(views, held, devices):
     """Where what is present holds each of them the loop works on that, and nothing else is mapped; as without."""
     with checked("sim:2"):

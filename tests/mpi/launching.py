@@ -47,7 +47,10 @@ needs_mpi = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
 
 def on_ranks(*counts):
-    """Run a test on so many ranks: on two always, on other numbers with ``-m slow``, where ranks share cores."""
+    """Run a test on so many ranks: on two always, on other numbers with ``-m slow``, where ranks share cores.
+
+    A test that only runs a file of ``ranks/`` leaves two ranks to `test_two_ranks.py`, which starts all files at once.
+    """
     return pytest.mark.parametrize(
         "n_ranks", [count if count == 2 else pytest.param(count, marks=pytest.mark.slow) for count in counts]
     )
@@ -134,8 +137,9 @@ def run(n_ranks, *args, limit_s=LIMIT_S, env=None, **options):
     return job.returncode, printed
 
 
-def run_tests(n_ranks, name, *args, limit_s=LIMIT_S, env=None):
-    """Run the tests of a file of ``ranks/`` on so many ranks, all in step, and fail if one of them fails."""
+def run_tests(n_ranks, names, *args, limit_s=LIMIT_S, env=None):
+    """Run the tests of one file of ``ranks/`` or of several on so many ranks, in step; fail if one of them fails."""
+    names = [names] if isinstance(names, str) else names
     status, printed = run(
         n_ranks,
         *(
@@ -151,11 +155,11 @@ def run_tests(n_ranks, name, *args, limit_s=LIMIT_S, env=None):
             f"timeout={limit_s - 5}",
         ),
         *args,
-        str(HERE / "ranks" / name),
+        *(str(HERE / "ranks" / name) for name in names),
         limit_s=limit_s,
         env=env,
         cwd=HERE.parent.parent,
     )
     if status:
-        pytest.fail(f"{name} on {n_ranks} ranks ended with {status}:\n{printed}", pytrace=False)
+        pytest.fail(f"{', '.join(names)} on {n_ranks} ranks ended with {status}:\n{printed}", pytrace=False)
     return printed

@@ -8,17 +8,18 @@ import sys
 import pytest
 
 from tests.mpi.launching import needs_mpi, on_ranks, run, run_tests
+from tests.profiles import few
 
 
 @needs_mpi
-@on_ranks(1, 2, 3, 4)
+@on_ranks(1, 3, 4)
 def test_on_ranks(n_ranks):
     """`ranks/test_calls.py`."""
     run_tests(n_ranks, "test_calls.py")
 
 
 @needs_mpi
-@on_ranks(1, 2, 3)
+@on_ranks(1, 3)
 def test_graphs_on_ranks(n_ranks):
     """`ranks/test_graphs.py`."""
     run_tests(n_ranks, "test_graphs.py")
@@ -45,7 +46,7 @@ def test_the_order_of_calls():
 
 
 @needs_mpi
-@on_ranks(1, 2, 3)
+@on_ranks(1, 3)
 def test_device_arrays_on_ranks(n_ranks):
     """`ranks/test_device_arrays.py`."""
     run_tests(n_ranks, "test_device_arrays.py")
@@ -53,7 +54,8 @@ def test_device_arrays_on_ranks(n_ranks):
 
 @needs_mpi
 @pytest.mark.parametrize(
-    ("value", "told"), [("0", "False"), ("1", "True"), ("yes", "OFFLOAD_MPI_GPU='yes': give 0 or 1")]
+    ("value", "told"),
+    few(2, [("1", "True"), ("yes", "OFFLOAD_MPI_GPU='yes': give 0 or 1"), ("0", "False")], are_rows=True),
 )
 def test_awareness_that_is_given(value, told):
     """`OFFLOAD_MPI_GPU` decides, and other values are refused."""

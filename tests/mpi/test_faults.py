@@ -45,7 +45,7 @@ with omp.Runtime("sim:1", num_threads=2):
 """
 
 
-@on_ranks(1, 2, 3)
+@on_ranks(1, 3)
 def test_on_ranks(n_ranks):
     """`ranks/test_faults.py`."""
     run_tests(n_ranks, "test_faults.py")

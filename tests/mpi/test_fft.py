@@ -16,7 +16,7 @@ pytestmark = needs_mpi
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fft3d_mpi.py"
 
 
-@on_ranks(1, 2, 3, 4)
+@on_ranks(1, 3, 4)
 def test_on_ranks(n_ranks):
     """`ranks/test_fft.py`."""
     run_tests(n_ranks, "test_fft.py")
@@ -49,7 +49,7 @@ def demo(n_ranks, *options, program=""):
 @pytest.mark.parametrize(
     ("n_ranks", "options"),
     [
-        (1, ()),
+        pytest.param(1, (), marks=pytest.mark.slow),
         (2, ("--inverse", "--planes", "2")),
         pytest.param(4, ("--grid", "2,2", "--pencils", "3"), marks=pytest.mark.slow),
         pytest.param(3, ("--pencils", "2", "--device-memory", "40K"), marks=pytest.mark.slow),
@@ -77,6 +77,7 @@ def test_demo(tmp_path, n_ranks, options):
     assert report["library"]
 
 
+@pytest.mark.slow
 def test_table():
     """Without --json there is one table, which rank 0 prints; beyond some elements sums are compared."""
     program = "from offload.cli.demo import fft3d_mpi\nfft3d_mpi.GATHERED_ELEMENTS = 10\n"
@@ -86,6 +87,7 @@ def test_table():
     assert "8 sums a rank" in printed
 
 
+@pytest.mark.slow
 def test_parts_of_different_size():
     """All ranks have as many pieces, where their parts alone suggest other numbers of them."""
     program = "from offload.cli.demo import fft3d_mpi\nfft3d_mpi.PIECE_NBYTES = 15 * 8 * 8\n"
@@ -94,6 +96,7 @@ def test_parts_of_different_size():
     assert json.loads(printed)["pieces"][0] == 8
 
 
+@pytest.mark.slow
 def test_options_that_mean_nothing():
     """The usage is printed by one rank."""
     status, printed = demo(3, "--plane", 3)
@@ -220,7 +223,7 @@ fft3d_mpi.load_example = load_example
 @pytest.mark.parametrize(
     ("program", "says"),
     [
-        (ONE_CANNOT_READ, "rank 1: [Errno 13] Permission denied"),
+        pytest.param(ONE_CANNOT_READ, "rank 1: [Errno 13] Permission denied", marks=pytest.mark.slow),
         pytest.param(ONE_HAS_ANOTHER, "rank 1: --input", marks=pytest.mark.slow),
         pytest.param(ONE_HAS_NO_DEVICE, "rank 1: it has gone", marks=pytest.mark.slow),
         (ONE_CANNOT_WRITE, "rank 1: [Errno 28] No space left"),

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.mpi.launching import needs_mpi, on_ranks, run, run_tests
+from tests.profiles import examples
 
 
 @needs_mpi
-@on_ranks(2, 3, 4)
+@on_ranks(3, 4)
 def test_copies_between_ranks(n_ranks):
-    """The patterns, random pairs and mistakes of `ranks/test_parray.py` hold on 2, 3 and 4 ranks."""
-    run_tests(n_ranks, "test_parray.py")
+    """The patterns, random pairs and mistakes of `ranks/test_parray.py` hold on 3 and 4 ranks."""
+    run_tests(n_ranks, "test_parray.py", env={"OFFLOAD_TESTS_PAIRS": str(examples(60))})
 
 
 @needs_mpi

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.mpi.launching import needs_mpi, on_ranks, run_tests
+from tests.profiles import examples
 
 pytestmark = needs_mpi
 
 
-@on_ranks(1, 2, 3, 4)
+@on_ranks(1, 3, 4)
 def test_programs(n_ranks):
     """Some programs on so many ranks."""
-    run_tests(n_ranks, "test_programs_rules.py", env={"OFFLOAD_TESTS_PROGRAMS": str(100 // n_ranks)})
+    run_tests(n_ranks, "test_programs_rules.py", env={"OFFLOAD_TESTS_PROGRAMS": str(examples(100) // n_ranks)})
 
 
 @pytest.mark.soak

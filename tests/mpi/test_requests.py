@@ -5,27 +5,30 @@ from __future__ import annotations
 import pytest
 
 from tests.mpi.launching import needs_mpi, on_ranks, run, run_tests
+from tests.profiles import few
 
 pytestmark = needs_mpi
 
 
-@on_ranks(1, 2, 4)
+@on_ranks(1, 4)
 def test_on_ranks(n_ranks):
     """`ranks/test_requests.py`."""
     run_tests(n_ranks, "test_requests.py")
 
 
-@on_ranks(1, 2)
+@on_ranks(1)
 def test_troubles_on_ranks(n_ranks):
     """`ranks/test_troubles.py`."""
     run_tests(n_ranks, "test_troubles.py")
 
 
+@pytest.mark.slow
 def test_on_a_rank_that_spins():
     """The same without naps."""
     run_tests(1, "test_requests.py", "-k", "not naps", env={"OFFLOAD_MPI_POLL": "spin"})
 
 
+@pytest.mark.slow
 def test_a_large_object_in_small_pieces():
     """An object of 16 MB that comes in 8 KB a poll, where memory of processes cannot be copied, takes no second."""
     program = (
@@ -65,7 +68,7 @@ comm = MPI.COMM_WORLD
 """
 
 
-@pytest.mark.parametrize("level", ["single", "funneled", "serialized"])
+@pytest.mark.parametrize("level", few(1, ["serialized", "single", "funneled"]))
 def test_a_thread_level_that_does_not_do(level):
     """The error names the level that there is, and what to write."""
     program = f"import mpi4py\nmpi4py.rc.thread_level = {level!r}" + COMMUNICATOR
@@ -149,13 +152,16 @@ threading.Timer(0.3, comm.Send, (np.ones(1), (comm.rank - 1) % comm.size)).start
 
 @pytest.mark.parametrize(
     "make",
-    [
-        "comm.irecv(source=0, tag=3)",
-        "comm.Recv_init(np.zeros(1), 0, 3)",
-        "MPI.Grequest.Start(None, None, None)",
-        "[comm.Irecv(np.zeros(1), 0, 3), MPI.REQUEST_NULL]",
-        "comm.Issend(np.zeros(1), 0, 3)",
-    ],
+    few(
+        2,
+        [
+            "comm.irecv(source=0, tag=3)",
+            "comm.Recv_init(np.zeros(1), 0, 3)",
+            "MPI.Grequest.Start(None, None, None)",
+            "[comm.Irecv(np.zeros(1), 0, 3), MPI.REQUEST_NULL]",
+            "comm.Issend(np.zeros(1), 0, 3)",
+        ],
+    ),
 )
 def test_kinds_that_nobody_waits_for(make):
     """Whatever the kind, the process ends, and says that an event waits; MPI may complain of a send besides."""

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.mpi.launching import needs_mpi, on_ranks, run_tests
+from tests.profiles import examples
 
 pytestmark = needs_mpi
 
 
-@on_ranks(1, 2, 3)
+@on_ranks(1, 3)
 def test_views(n_ranks):
     """Some calls on so many ranks."""
-    run_tests(n_ranks, "test_views_rules.py", env={"OFFLOAD_TESTS_VIEWS": "300"})
+    run_tests(n_ranks, "test_views_rules.py", env={"OFFLOAD_TESTS_VIEWS": str(examples(300))})
 
 
 @pytest.mark.soak

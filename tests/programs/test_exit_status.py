@@ -64,13 +64,15 @@ UNSEEN = {
 }
 
 
-@pytest.mark.parametrize("program", few(8, UNSEEN.values()), ids=UNSEEN)
+@pytest.mark.parametrize("program", few(4, UNSEEN.values()), ids=UNSEEN)
 def test_an_unseen_failure_ends_the_process_with_1(program):
     """A process whose task has failed unseen prints the failure once and ends with 1."""
     ends(program, 1, OFFLOAD_HANG_S="2")
 
 
-@pytest.mark.parametrize("program", ["fails()", "fails(); raise SystemExit", "Runtime('sim').__enter__(); fails()"])
+@pytest.mark.parametrize(
+    "program", few(1, ["fails()", "fails(); raise SystemExit", "Runtime('sim').__enter__(); fails()"])
+)
 def test_a_report_alone(program):
     """With ``OFFLOAD_UNSEEN=report`` it prints the failure and keeps its status."""
     ends(program, 0, OFFLOAD_UNSEEN="report")
@@ -78,15 +80,18 @@ def test_a_report_alone(program):
 
 @pytest.mark.parametrize(
     "program",
-    [
-        "fails().exception()",
-        "fails()\ntry: taskwait()\nexcept* ValueError: pass",
-        "try:\n    with Runtime('sim'): fails()\nexcept* ValueError: pass",
-        "task(lambda: None)()",
-        "fails().exception(); sys.exit()",
-        "task(detach=Event())(lambda: None)()",
-        "target_alloc(3)",
-    ],
+    few(
+        4,
+        [
+            "fails().exception(); sys.exit()",
+            "fails()\ntry: taskwait()\nexcept* ValueError: pass",
+            "task(detach=Event())(lambda: None)()",
+            "target_alloc(3)",
+            "try:\n    with Runtime('sim'): fails()\nexcept* ValueError: pass",
+            "task(lambda: None)()",
+            "fails().exception()",
+        ],
+    ),
 )
 def test_a_failure_that_was_seen_does_not_count(program):
     """A process without an unseen failure ends as ever, whatever else it leaves."""
@@ -97,17 +102,21 @@ def test_a_failure_that_was_seen_does_not_count(program):
 
 @pytest.mark.parametrize(
     ("program", "status"),
-    [
-        ("fails(); sys.exit(3)", 3),
-        ("fails(); sys.exit('a message')", 1),
-        ("fails(); 1 / 0", 1),
-        ("def main():\n    fails()\n    return 5\nsys.exit(main())", 5),
-        ("try: sys.exit(3)\nfinally: fails()", 3),
-        ("fails()\ntry: sys.exit(3)\nexcept SystemExit: raise", 3),
-        ("try: sys.exit(4)\nexcept SystemExit: pass\nfails(); sys.exit(3)", 3),
-        ("atexit.register(fails); sys.exit(3)", 3),
-        ("with Runtime('sim'): fails()", 1),
-    ],
+    few(
+        4,
+        [
+            ("fails(); sys.exit(3)", 3),
+            ("fails(); 1 / 0", 1),
+            ("try: sys.exit(4)\nexcept SystemExit: pass\nfails(); sys.exit(3)", 3),
+            ("with Runtime('sim'): fails()", 1),
+            ("fails(); sys.exit('a message')", 1),
+            ("def main():\n    fails()\n    return 5\nsys.exit(main())", 5),
+            ("try: sys.exit(3)\nfinally: fails()", 3),
+            ("fails()\ntry: sys.exit(3)\nexcept SystemExit: raise", 3),
+            ("atexit.register(fails); sys.exit(3)", 3),
+        ],
+        are_rows=True,
+    ),
 )
 def test_a_status_of_the_program_stays(program, status):
     """What the program ends with by `sys.exit`, or by an exception, it ends with."""
@@ -119,7 +128,7 @@ def test_a_process_that_ends_at_once():
     assert run("fails(); os._exit(0)") == (0, "", "")
 
 
-@pytest.mark.parametrize("way", ["script", "module", "-c"])
+@pytest.mark.parametrize("way", few(1, ["module", "script", "-c"]))
 def test_ways_to_run(way, tmp_path):
     """The status does not depend on how the program is started."""
     script = tmp_path / "program.py"
@@ -301,7 +310,7 @@ OTHER_WORK = ["regions", "loop", "own"]
 @pytest.mark.parametrize(
     "program",
     few(
-        5,
+        3,
         [program.format(work="work") for program in AT_THE_END]
         + [AT_THE_END[0].format(work=work) for work in OTHER_WORK],
     ),
@@ -316,13 +325,18 @@ def test_work_at_the_end_is_done(program):
 
 @pytest.mark.parametrize(
     "program",
-    [
-        "atexit.register(work); import offload",
-        "atexit.register(work); import offload; offload.task(int)()",
-        "some = Some(); weakref.finalize(some, work); import offload",
-        "import multiprocessing.util as u; u.Finalize(None, work, exitpriority=1); import offload",
-        *[f"atexit.register({work}); import offload" for work in OTHER_WORK],
-    ],
+    few(
+        3,
+        [
+            "atexit.register(work); import offload; offload.task(int)()",
+            "some = Some(); weakref.finalize(some, work); import offload",
+            "atexit.register(regions); import offload",
+            "atexit.register(loop); import offload",
+            "atexit.register(own); import offload",
+            "atexit.register(work); import offload",
+            "import multiprocessing.util as u; u.Finalize(None, work, exitpriority=1); import offload",
+        ],
+    ),
 )
 def test_work_after_the_end_is_refused(program):
     """Work that begins when the runtimes have been closed is refused with an error that says so."""

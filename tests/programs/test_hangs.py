@@ -11,6 +11,8 @@ import time
 
 import pytest
 
+from tests.profiles import few
+
 
 def python(program: str, *, status: int = 0, **env: str) -> tuple[str, str]:
     """Run a program in a fresh interpreter and return what it wrote to stdout and stderr."""
@@ -121,12 +123,22 @@ def test_nothing_is_printed_while_tasks_run() -> None:
 # -- the end of the process -------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("program", "status"),
-    [
-        ("task(detach=Event(), name='abandoned')(lambda: None)()", 0),
-        ("task(detach=Event(), name='abandoned', depend=[out(1)])(lambda: None)(); task(depend=[in_(1)])(print)()", 0),
-        ("task(detach=Event(), name='abandoned')(lambda: None)(); sys.exit(3)", 3),
-        ("task(lambda: task(detach=Event(), name='abandoned')(lambda: None)().result())(); time.sleep(0.1)", 0),
-    ],
+    few(
+        2,
+        [
+            ("task(detach=Event(), name='abandoned')(lambda: None)(); sys.exit(3)", 3),
+            ("task(lambda: task(detach=Event(), name='abandoned')(lambda: None)().result())(); time.sleep(0.1)", 0),
+            ("task(detach=Event(), name='abandoned')(lambda: None)()", 0),
+            (
+                """
+                task(detach=Event(), name='abandoned', depend=[out(1)])(lambda: None)()
+                task(depend=[in_(1)])(print)()
+                """,
+                0,
+            ),
+        ],
+        are_rows=True,
+    ),
 )
 def test_the_default_runtime_gives_up(program: str, status: int) -> None:
     """With tasks that nothing moves the process ends after ``OFFLOAD_HANG_S``, names them, and keeps its status."""
@@ -154,9 +166,14 @@ def test_the_default_runtime_waits_for_bodies() -> None:
     "program",
     [
         "Runtime('sim').__enter__(); task(time.sleep)(1000); time.sleep(0.1)",
-        "Runtime('sim').__enter__(); task(detach=Event())(lambda: None)()",
-        "runtime = Runtime('sim', num_threads=4)\nwith runtime: task(lambda: None)()",
-        "Runtime('sim').__enter__(); target(nowait=True)(lambda: time.sleep(1000))(); time.sleep(0.1)",
+        *few(
+            0,
+            [
+                "Runtime('sim').__enter__(); task(detach=Event())(lambda: None)()",
+                "runtime = Runtime('sim', num_threads=4)\nwith runtime: task(lambda: None)()",
+                "Runtime('sim').__enter__(); target(nowait=True)(lambda: time.sleep(1000))(); time.sleep(0.1)",
+            ],
+        ),
         """
         def produce():
             while True: task(lambda: None)()

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.profiles import few
+
 _PREAMBLE = """
 import faulthandler, itertools, os, random, signal, sys, threading, time
 import numpy as np
@@ -52,7 +54,7 @@ def python(program: str, *, status: int = 0, **env: str) -> tuple[str, str]:
 
 
 # -- bodies -----------------------------------------------------------------------------------------
-@pytest.mark.parametrize("wait", ["taskwait()", "barrier()", "struck.result()", "taskyield()"])
+@pytest.mark.parametrize("wait", few(2, ["taskwait()", "struck.result()", "barrier()", "taskyield()"]))
 def test_an_interrupt_in_a_body_ends_body_and_wait(wait: str) -> None:
     """A body that a wait runs on the main thread is interrupted, and with it the wait; its dependents do not run."""
     stdout, _ = python(f"""
@@ -351,7 +353,9 @@ _PLAYS = {
 }
 
 
-@pytest.mark.parametrize(("play", "num_threads"), [("generation", 2), ("waits", 2), ("devices", 1), ("all", 0)])
+@pytest.mark.parametrize(
+    ("play", "num_threads"), few(1, [("all", 0), ("generation", 2), ("waits", 2), ("devices", 1)], are_rows=True)
+)
 def test_a_storm_of_interrupts(play: str, num_threads: int) -> None:
     """Interrupts every few milliseconds, wherever they fall, lose no task and no dependence, and nothing hangs."""
     values: dict[str, Any] = {"seed": 1, "seconds": 1.0, "least": 50, "num_threads": num_threads, "play": _PLAYS[play]}

@@ -30,6 +30,7 @@ from offload import (
     tofrom,
 )
 from offload.devices.sim.device import SimEvent
+from tests.profiles import few
 
 
 def python(program, *, status=0, timeout_s=60, **env):
@@ -328,15 +329,18 @@ def test_fork():
 
 @pytest.mark.parametrize(
     "wait",
-    [
-        "taskwait()",
-        "held.result()",
-        "held.result(timeout=100)",
-        "task(lambda: None, if_=False, depend=[in_(('q',))])()",
-        "target(lambda: None, depend=[in_(('q',))])()",
-        "taskwait(depend=[in_(('q',))])",
-        "group()",
-    ],
+    few(
+        3,
+        [
+            "taskwait()",
+            "held.result(timeout=100)",
+            "target(lambda: None, depend=[in_(('q',))])()",
+            "held.result()",
+            "task(lambda: None, if_=False, depend=[in_(('q',))])()",
+            "taskwait(depend=[in_(('q',))])",
+            "group()",
+        ],
+    ),
 )
 def test_interrupted_waits_leave_the_runtime_usable(wait):
     """Ctrl-C ends a wait with KeyboardInterrupt; everything generated still runs, and later waits work."""
@@ -418,7 +422,7 @@ def test_finished_tasks_are_freed():
             gc.enable()
 
 
-@pytest.mark.parametrize("num_threads", [0, 1, 4])
+@pytest.mark.parametrize("num_threads", few(1, [4, 0, 1]))
 def test_launches_wait_for_memory(num_threads):
     """Deferred regions whose mappings exceed the device's memory together are put off, and all run."""
     with omp.Runtime("sim", check=True, num_threads=num_threads, env={"OFFLOAD_SIM_MEMORY": "64K"}):

@@ -49,7 +49,7 @@ def uncollected():
 
 
 # -- one task -------------------------------------------------------------------------------------
-@pytest.mark.parametrize("shape", ["independent", "chain", "fan"])
+@pytest.mark.parametrize("shape", few(1, ["fan", "independent", "chain"]))
 def test_a_live_task_costs_at_most_1_kb(uncollected, shape):
     """Tasks that wait behind an event take 1,024 bytes each, with what the runtime keeps of their dependences."""
     gate, items = np.zeros(1), [np.zeros(1) for _ in range(8)]
@@ -178,7 +178,7 @@ def growth_nbytes(program, n_tasks, num_threads):
 
 @pytest.mark.skipif(not STATM.exists(), reason="memory of the process as Linux tells it")
 @pytest.mark.parametrize("num_threads", few(1, [2, 0]))
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", few(1, PROGRAMS))
 def test_100_000_tasks_in_constant_memory(program, num_threads):
     """Chains with a wait now and then, and fresh locations without any, do not make the process grow."""
     assert growth_nbytes(program, 100_000, num_threads) < 8 << 20

@@ -15,6 +15,7 @@ import offload as omp
 from offload import in_, inout, mutexinoutset, out
 from offload.tasks.depend import Tracker
 from tests.conftest import checked
+from tests.profiles import few
 
 
 @dataclass(frozen=True)
@@ -114,14 +115,18 @@ WAITS = {
 
 @pytest.mark.parametrize(
     ("wait", "n_helpers", "step"),
-    [
-        ("taskwait", 0, 3),
-        ("taskgroup", 0, 5),
-        ("result", 0, 5),
-        ("taskwait", 7, 6),
-        ("taskgroup", 7, 6),
-        ("result", 7, 6),
-    ],
+    few(
+        1,
+        [
+            ("taskgroup", 0, 5),
+            ("result", 7, 6),
+            ("taskwait", 0, 3),
+            ("result", 0, 5),
+            ("taskwait", 7, 6),
+            ("taskgroup", 7, 6),
+        ],
+        are_rows=True,
+    ),
 )
 def test_deep_nesting_is_an_error_of_the_body(host, wait, n_helpers, step):
     """Tasks that wait for tasks end in `RecursionError` before anything is lost, wherever on the stack they began."""

@@ -23,6 +23,7 @@ import pytest
 import offload as omp
 from offload import in_, inout, inoutset, mutexinoutset, out, tofrom
 from tests.conftest import check_nothing_left
+from tests.profiles import few
 
 N_PRODUCERS, N_ARRAYS = 8, 4
 ROUND = 60  # operations between two waits
@@ -292,9 +293,10 @@ def report(producers, growth, duration_s):
     )
 
 
-def test_a_few_seconds():
+@pytest.mark.parametrize("seconds", few(1, [0.5, 2]))
+def test_a_few_seconds(seconds):
     """Nothing hangs, no task is lost, results are the serial run's, nothing is left."""
-    report(*soak(2), 2)
+    report(*soak(seconds), seconds)
 
 
 @pytest.mark.soak

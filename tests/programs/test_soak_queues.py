@@ -22,6 +22,7 @@ import offload as omp
 from offload import acc
 from offload.tasks import depend
 from tests.conftest import check_nothing_left
+from tests.profiles import few
 from tests.programs.test_soak import resident_nbytes
 
 N_THREADS, N_ROWS = 6, 3
@@ -216,7 +217,7 @@ def report(programs, growth, duration_s):
     )
 
 
-@pytest.mark.parametrize("n_workers", [0, 3])
+@pytest.mark.parametrize("n_workers", few(1, [3, 0]))
 def test_a_few_seconds(n_workers):
     """Nothing hangs, results are NumPy's, nothing is left, also where the threads themselves run what is ready."""
     report(*soak(1, n_workers=n_workers), 1)

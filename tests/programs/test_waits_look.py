@@ -15,6 +15,7 @@ import offload as omp
 from offload.devices.sim.device import SimDevice, SimEvent
 from offload.events.gate import Gate
 from tests.conftest import checked
+from tests.profiles import few
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,7 +50,7 @@ def test_waits_look_where_devices_say_so(monkeypatch, waits_look):
     assert (looks.count(threading.main_thread()) >= 3) is waits_look
 
 
-@pytest.mark.parametrize("variable", ["", "1"])
+@pytest.mark.parametrize("variable", few(1, ["1", ""]))
 def test_a_run_of_the_suite_looks_if_told_to(tmp_path, variable):
     """``OFFLOAD_TESTS_WAITS_LOOK=1`` has each runtime of the tests look, also a default one; the header says so."""
     (tmp_path / "test_inner.py").write_text(

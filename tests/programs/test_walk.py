@@ -12,6 +12,7 @@ import pytest
 
 import offload as omp
 from offload.cli.demo.examples import load_benchmark
+from tests.profiles import few
 
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "walk.py"
 MOST = {
@@ -92,14 +93,14 @@ def test_walks_do_not_grow(found):
             assert states["first"][key] <= most + more, (row, key)
 
 
-@pytest.mark.parametrize("option", [[], ["--show", "1"]])
+@pytest.mark.parametrize("option", few(1, [["--show", "1"], []]))
 def test_it_prints_for_people(option):
     """Without ``--json`` it prints a table, or the files and functions of one row."""
     shown = _run("--repeat", "1", *option).stdout
     assert ("inout" if option else "files, settled") in shown
 
 
-@pytest.mark.parametrize("option", ["--repeat", "--show"])
+@pytest.mark.parametrize("option", few(1, ["--repeat", "--show"]))
 def test_a_mistaken_number(option):
     """What cannot be measured or shown is an error that names the option."""
     done = _run("--repeat", "1", option, "0")

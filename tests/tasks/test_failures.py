@@ -11,6 +11,7 @@ import pytest
 
 import offload as omp
 from offload import acc, in_, inout, tofrom
+from tests.profiles import few
 
 N_ATTEMPTS = 12
 SOME = 1_000_000  # doubles, of which a device of 64 MB has room for eight times as many
@@ -375,7 +376,7 @@ def let_workers_end(done):
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("num_threads", [0, 2])
+@pytest.mark.parametrize("num_threads", few(1, [2, 0]))
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_a_failure_that_was_handled_keeps_nothing(uncollected, way, num_threads):
     """After a failure was handled, however it was heard of, nothing of its frames is left, without the collector."""

@@ -7,6 +7,7 @@ import pytest
 from offload.arrays.sections import HOST, overlaps, section_of
 from offload.tasks import locations
 from offload.tasks.locations import Locations
+from tests.profiles import few
 
 
 def sliced(rng, space=HOST):
@@ -56,7 +57,7 @@ def add_all(locations, known, sections):
 
 
 @pytest.mark.parametrize("make", [sliced, interleaved, wrapping])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", few(3, range(10)))
 def test_overlaps_are_those_of_all_pairs(make, seed):
     """A new section meets the earlier ones that share a byte with it, each once, whatever their strides."""
     rng = random.Random(seed)
@@ -70,7 +71,7 @@ def dense(rng, space=HOST):
 
 
 @pytest.mark.parametrize("most", [2, 3, 8, 512])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", few(3, range(10)))
 def test_dense_sections_in_pieces(seed, most, monkeypatch):
     """Dense sections are found whichever pieces they stand in, in ascending order, descending, in runs, or in none."""
     monkeypatch.setattr(locations, "_MOST", most)
@@ -88,7 +89,7 @@ def test_dense_sections_in_pieces(seed, most, monkeypatch):
 
 
 @pytest.mark.parametrize("most", [2, 8, 512])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", few(3, range(10)))
 def test_runs(seed, most, monkeypatch):
     """Sections one behind the other meet whatever begins, ends or lies between them, and what comes meets them."""
     monkeypatch.setattr(locations, "_MOST", most)
@@ -126,7 +127,7 @@ def test_kinds_of_sections_mix(seed):
 
 
 @pytest.mark.parametrize("make", [sliced, interleaved, wrapping, dense])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", few(2, range(5)))
 def test_what_is_kept_is_found(make, seed):
     """After sections have been dropped, those kept are found and the others are not."""
     rng = random.Random(seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 
 import numpy as np
@@ -13,7 +14,7 @@ from offload.errors import ClauseError, LayoutError, UsageError
 from offload.parray import ArrayType, copy, dim, disp, for_each, ranks, threads, wrap
 from tests.parray import copies, trees
 
-N_PAIRS = 60
+N_PAIRS = int(os.environ.get("OFFLOAD_TESTS_PAIRS", "60"))
 
 
 def patterns(M, P):
