@@ -16,6 +16,7 @@ from offload.runtime.current import for_finalizers, here
 from offload.runtime.keywords import takes_clauses
 
 if TYPE_CHECKING:
+    from offload.acc.signatures import Async
     from offload.runtime.place import DevicePlace
     from offload.tasks.task import Task
 
@@ -81,7 +82,7 @@ def memcpy_to_device(dst: Any, src: Any, nbytes: int | None = None) -> None:
 
 
 @takes_clauses
-def memcpy_to_device_async(dst: Any, src: Any, nbytes: int | None = None, async_: Any = True) -> Task | None:
+def memcpy_to_device_async(dst: Any, src: Any, nbytes: int | None = None, async_: Async = True) -> Task | None:
     """Do what `memcpy_to_device` does as an operation of a queue; otherwise as `copyin_async`."""
     return _memcpy("memcpy_to_device", dst, src, nbytes, async_)
 
@@ -98,7 +99,7 @@ def memcpy_from_device(dst: Any, src: Any, nbytes: int | None = None) -> None:
 
 
 @takes_clauses
-def memcpy_from_device_async(dst: Any, src: Any, nbytes: int | None = None, async_: Any = True) -> Task | None:
+def memcpy_from_device_async(dst: Any, src: Any, nbytes: int | None = None, async_: Async = True) -> Task | None:
     """Do what `memcpy_from_device` does as an operation of a queue; otherwise as `copyin_async`."""
     return _memcpy("memcpy_from_device", dst, src, nbytes, async_)
 
@@ -115,7 +116,7 @@ def memcpy_device(dst: Any, src: Any, nbytes: int | None = None) -> None:
 
 
 @takes_clauses
-def memcpy_device_async(dst: Any, src: Any, nbytes: int | None = None, async_: Any = True) -> Task | None:
+def memcpy_device_async(dst: Any, src: Any, nbytes: int | None = None, async_: Async = True) -> Task | None:
     """Do what `memcpy_device` does as an operation of a queue; otherwise as `copyin_async`."""
     return _memcpy("memcpy_device", dst, src, nbytes, async_)
 
@@ -156,7 +157,7 @@ def memcpy_d2d_async(
     nbytes: int | None = None,
     dst_device: int | None = None,
     src_device: int | None = None,
-    async_: Any = True,
+    async_: Async = True,
 ) -> Task | None:
     """Do what `memcpy_d2d` does as an operation of a queue of ``dst_device``; otherwise as `copyin_async`."""
     return _d2d(dst, src, nbytes, dst_device, src_device, async_)

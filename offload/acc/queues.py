@@ -23,6 +23,8 @@ from offload.runtime.current import current_runtime, here
 from offload.runtime.keywords import takes_clauses
 
 if TYPE_CHECKING:
+    from offload.acc.signatures import Async, Wait
+    from offload.constructs.clauses.signatures import Number, Truth
     from offload.runtime.current import Scope
     from offload.runtime.place import DevicePlace
     from offload.runtime.queues import Queue
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @takes_clauses
-def wait(*queues: Any, async_: Any = None, if_: bool = True, device: int | None = None) -> None:
+def wait(*queues: Wait, async_: Async = None, if_: Truth = True, device: int | None = None) -> None:
     """Wait for what queues hold now, on the host or in another queue.
 
     Parameters
@@ -86,7 +88,7 @@ def wait_all(*, device: int | None = None) -> None:
 
 
 @takes_clauses
-def wait_async(queue: Any, async_: Any = True, *, device: int | None = None) -> None:
+def wait_async(queue: Number, async_: Async = True, *, device: int | None = None) -> None:
     """Have later operations of the queue ``async_`` follow what ``queue`` holds; errors as for `wait`.
 
     Notes
@@ -97,7 +99,7 @@ def wait_async(queue: Any, async_: Any = True, *, device: int | None = None) -> 
 
 
 @takes_clauses
-def wait_all_async(async_: Any = True, *, device: int | None = None) -> None:
+def wait_all_async(async_: Async = True, *, device: int | None = None) -> None:
     """Have later operations of the queue ``async_`` follow what all others hold; errors as for `wait`.
 
     Notes
@@ -108,7 +110,7 @@ def wait_all_async(async_: Any = True, *, device: int | None = None) -> None:
 
 
 @takes_clauses
-def wait_any(queues: Any, *, device: int | None = None) -> int:
+def wait_any(queues: Wait, *, device: int | None = None) -> int:
     """Wait until all that one of several queues holds now is complete.
 
     Parameters
@@ -143,7 +145,7 @@ def wait_any(queues: Any, *, device: int | None = None) -> int:
 
 
 @takes_clauses
-def async_test(queue: Any = True, *, device: int | None = None) -> bool:
+def async_test(queue: Async = True, *, device: int | None = None) -> bool:
     """Tell whether all that a queue holds is complete.
 
     Parameters
@@ -186,7 +188,7 @@ def async_test_all(*, device: int | None = None) -> bool:
     return are_complete(scope, frame, scope.runtime.queues.known(place))
 
 
-def set_default_async(queue: Any) -> None:
+def set_default_async(queue: Async) -> None:
     """Set the calling host thread's default queue: what ``async_=True`` means.
 
     Parameters
@@ -222,7 +224,7 @@ def get_default_async() -> int:
 
 
 @takes_clauses
-def get_cuda_stream(queue: Any = True, *, device: int | None = None) -> Any:
+def get_cuda_stream(queue: Async = True, *, device: int | None = None) -> Any:
     """Return the native stream of a queue. What the program puts there, waits for the queue cover from now on.
 
     Parameters
@@ -250,7 +252,7 @@ def get_cuda_stream(queue: Any = True, *, device: int | None = None) -> Any:
 
 
 @takes_clauses
-def set_cuda_stream(queue: Any, stream: Any, *, device: int | None = None) -> None:
+def set_cuda_stream(queue: Async, stream: Any, *, device: int | None = None) -> None:
     """Make a stream of the program's own that of a queue, until the runtime ends.
 
     Parameters

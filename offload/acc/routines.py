@@ -21,6 +21,7 @@ from offload.runtime.keywords import takes_clauses
 from offload.runtime.works import EnterDataWork, ExitDataWork, UpdateWork
 
 if TYPE_CHECKING:
+    from offload.acc.signatures import Async
     from offload.data.items import MapItem
     from offload.tasks.task import Task
 
@@ -67,7 +68,7 @@ def create(a: Any, *, device: int | None = None) -> Any:
 
 
 @takes_clauses
-def copyin_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
+def copyin_async(a: Any, async_: Async = True, *, device: int | None = None) -> Task | None:
     """Do the same as an operation of a queue; return the operation, or None where the async-argument is synchronous.
 
     For parameters and errors see `copyin`; those of the task come from the next wait. *Blocks* never.
@@ -76,7 +77,7 @@ def copyin_async(a: Any, async_: Any = True, *, device: int | None = None) -> Ta
 
 
 @takes_clauses
-def create_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
+def create_async(a: Any, async_: Async = True, *, device: int | None = None) -> Task | None:
     """Do what `create` does as an operation of a queue; otherwise as `copyin_async`."""
     return _move("acc create", EnterDataWork, "create", a, async_, device)
 
@@ -107,7 +108,7 @@ def copyout(a: Any, *, device: int | None = None) -> None:
 
 
 @takes_clauses
-def copyout_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
+def copyout_async(a: Any, async_: Async = True, *, device: int | None = None) -> Task | None:
     """Do what `copyout` does as an operation of a queue; otherwise as `copyin_async`."""
     return _move("acc copyout", ExitDataWork, "copyout", a, async_, device)
 
@@ -119,7 +120,7 @@ def copyout_finalize(a: Any, *, device: int | None = None) -> None:
 
 
 @takes_clauses
-def copyout_finalize_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
+def copyout_finalize_async(a: Any, async_: Async = True, *, device: int | None = None) -> Task | None:
     """Do what `copyout_finalize` does as an operation of a queue; otherwise as `copyin_async`."""
     return _move("acc copyout_finalize", ExitDataWork, "copyout", a, async_, device, finalizes=True)
 
@@ -136,7 +137,7 @@ def delete(a: Any, *, device: int | None = None) -> None:
 
 
 @takes_clauses
-def delete_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
+def delete_async(a: Any, async_: Async = True, *, device: int | None = None) -> Task | None:
     """Do what `delete` does as an operation of a queue; otherwise as `copyin_async`."""
     return _move("acc delete", ExitDataWork, "delete", a, async_, device)
 
@@ -148,7 +149,7 @@ def delete_finalize(a: Any, *, device: int | None = None) -> None:
 
 
 @takes_clauses
-def delete_finalize_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
+def delete_finalize_async(a: Any, async_: Async = True, *, device: int | None = None) -> Task | None:
     """Do what `delete_finalize` does as an operation of a queue; otherwise as `copyin_async`."""
     return _move("acc delete_finalize", ExitDataWork, "delete", a, async_, device, finalizes=True)
 
@@ -165,7 +166,7 @@ def update_device(a: Any, *, device: int | None = None) -> None:
 
 
 @takes_clauses
-def update_device_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
+def update_device_async(a: Any, async_: Async = True, *, device: int | None = None) -> Task | None:
     """Do what `update_device` does as an operation of a queue; otherwise as `copyin_async`."""
     return _move("acc update_device", UpdateWork, "update device", a, async_, device)
 
@@ -182,7 +183,7 @@ def update_self(a: Any, *, device: int | None = None) -> None:
 
 
 @takes_clauses
-def update_self_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
+def update_self_async(a: Any, async_: Async = True, *, device: int | None = None) -> Task | None:
     """Do what `update_self` does as an operation of a queue; otherwise as `copyin_async`."""
     return _move("acc update_self", UpdateWork, "update self", a, async_, device)
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from offload.constructs.clauses.dependences import Dependence
+    from offload.constructs.clauses.signatures import Depends, Number
     from offload.devices.base import Device
     from offload.devices.streams import Lane, Point
     from offload.runtime.current import Scope
@@ -118,7 +119,7 @@ class Interop:
         self._frame = frame
         return self
 
-    def use(self, depend: Any = None) -> None:
+    def use(self, depend: Depends | None = None) -> None:
         """Order what the stream holds, and what it is given from now on, with the tasks generated until and from now.
 
         Parameters
@@ -219,7 +220,9 @@ class Interop:
 
 
 @takes_clauses
-def interop(targetsync: bool = True, device: int | None = None, depend: Any = (), *, stream: Any = None) -> Interop:
+def interop(
+    targetsync: bool = True, device: Number | None = None, depend: Depends = (), *, stream: Any = None
+) -> Interop:
     """Give a stream for work of the program's own, which follows and is followed by tasks as ``depend`` says.
 
     What is enqueued on ``stream`` in the block runs after the earlier siblings that the dependences name, and later

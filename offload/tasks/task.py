@@ -6,7 +6,7 @@ import threading
 from contextlib import suppress
 from itertools import count
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, Generic, SupportsIndex
 
 from offload.errors import UsageError
 from offload.interrupts.frames import calls_program
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from concurrent.futures import CancelledError, Future
     from types import CodeType
 
+    from typing_extensions import TypeVar
+
     from offload.tasks.depend import Mutex
     from offload.tasks.parker import Parker
     from offload.tasks.protocols import Runner
@@ -29,6 +31,12 @@ if TYPE_CHECKING:
     from offload.tasks.scope import Scope
     from offload.tasks.site import Call, Site
     from offload.tasks.troubles import Trouble, Troubled
+
+    Result_co = TypeVar("Result_co", covariant=True, default=Any)  # a default is for type checkers until Python 3.13
+else:
+    from typing import TypeVar
+
+    Result_co = TypeVar("Result_co", covariant=True)
 
 _serial = count(1)
 _adding_callback = threading.RLock()  # a finalizer that comes inside of it may ask for a callback too
@@ -50,7 +58,7 @@ TASK_TYPES: set[type] = set()
 """`Task` and its subclasses."""
 
 
-class Task:
+class Task(Generic[Result_co]):
     """A task that runs its body on the host, and the handle of every deferred construct.
 
     Made by constructs, never by hand. Its methods are those of `concurrent.futures.Future`; it can also be
@@ -224,7 +232,7 @@ class Task:
         """Tell whether the task is complete: body finished, event fulfilled, device work and copies done."""
         return self.finished
 
-    def result(self, timeout: float | None = None) -> Any:
+    def result(self, timeout: float | None = None) -> Result_co:
         """Wait until the task is complete and return what its body returned.
 
         Parameters
@@ -246,7 +254,7 @@ class Task:
         *Blocks* until the task is complete; without a timeout it may run other tasks meanwhile.
         """
         failure = self.exception(timeout)
-        value = self.value
+        value: Result_co = self.value
         if failure is not None:
             try:
                 raise failure
@@ -270,7 +278,7 @@ class Task:
         finally:
             del self  # as in `result`: the body may have run in the wait above
 
-    def add_done_callback(self, fn: Callable[[Task], Any]) -> None:
+    def add_done_callback(self, fn: Callable[[Task[Result_co]], Any]) -> None:
         """Call ``fn(task)`` when the task is complete, at once if it is; on whichever thread completes it.
 
         Raises
@@ -293,7 +301,7 @@ class Task:
             with Shield():
                 run_callbacks(self)
 
-    def as_future(self) -> Future[Any]:
+    def as_future(self) -> Future[Result_co]:
         """Return a `concurrent.futures.Future` that ends as this task does."""
         from offload.tasks.futures import future_of  # 10 ms of the time of `import offload`
 
@@ -330,7 +338,7 @@ class Task:
         if event is not None:  # else it has passed
             lane.device.wait_event(lane.stream, event)
 
-    def __await__(self) -> Generator[Any, None, Any]:
+    def __await__(self) -> Generator[Any, None, Result_co]:
         from offload.tasks.aio.wait import outcome  # asyncio is a third of the time of `import offload`
 
         return outcome(self).__await__()
