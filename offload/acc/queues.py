@@ -145,7 +145,7 @@ def wait_any(queues: Wait, *, device: int | None = None) -> int:
 
 
 @takes_clauses
-def async_test(queue: Async = True, *, device: int | None = None) -> bool:
+def async_test(queue: Number = True, *, device: int | None = None) -> bool:
     """Tell whether all that a queue holds is complete.
 
     Parameters
@@ -188,7 +188,7 @@ def async_test_all(*, device: int | None = None) -> bool:
     return are_complete(scope, frame, scope.runtime.queues.known(place))
 
 
-def set_default_async(queue: Async) -> None:
+def set_default_async(queue: Number) -> None:
     """Set the calling host thread's default queue: what ``async_=True`` means.
 
     Parameters
@@ -224,7 +224,7 @@ def get_default_async() -> int:
 
 
 @takes_clauses
-def get_cuda_stream(queue: Async = True, *, device: int | None = None) -> Any:
+def get_cuda_stream(queue: Number = True, *, device: int | None = None) -> Any:
     """Return the native stream of a queue. What the program puts there, waits for the queue cover from now on.
 
     Parameters
@@ -252,7 +252,7 @@ def get_cuda_stream(queue: Async = True, *, device: int | None = None) -> Any:
 
 
 @takes_clauses
-def set_cuda_stream(queue: Async, stream: Any, *, device: int | None = None) -> None:
+def set_cuda_stream(queue: Number, stream: Any, *, device: int | None = None) -> None:
     """Make a stream of the program's own that of a queue, until the runtime ends.
 
     Parameters

@@ -92,15 +92,17 @@ class ClauseSignature(inspect.Signature):
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:  # type: ignore[override]  # typeshed promises more
         """The parameters, with one for each clause."""
-        *plain, last = super().parameters.values()
-        if last.kind is inspect.Parameter.VAR_KEYWORD and hasattr(self, "module"):
-            module = importlib.import_module(self.module)
-            types = getattr(module, last.annotation.removeprefix("Unpack[").removesuffix("]")).__annotations__
+        shown = [*super().parameters.values()]
+        if hasattr(self, "module") and shown[-1].kind is inspect.Parameter.VAR_KEYWORD:  # copies have no module
+            module, clauses = importlib.import_module(self.module), shown.pop()
+            types = getattr(module, clauses.annotation.removeprefix("Unpack[").removesuffix("]")).__annotations__
             for name, default in module.DEFAULTS.items():
                 if name in types:
                     type_ = types[name].__forward_arg__
-                    plain.append(inspect.Parameter(name, last.KEYWORD_ONLY, default=default, annotation=type_))
-            self.__init__(plain, return_annotation=self.return_annotation)  # type: ignore[misc]  # it is the same class
+                    shown.append(
+                        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=type_)
+                    )
+            self.__init__(shown, return_annotation=self.return_annotation)  # type: ignore[misc]  # of this class
         return super().parameters
 
 

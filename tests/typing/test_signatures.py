@@ -188,6 +188,7 @@ def test_signatures_are_like_others() -> None:
         shown.bind(body, nowiat=True)
     assert pickle.loads(pickle.dumps(shown)) == shown == shown.replace()
     assert hash(shown) == hash(shown.replace())
+    assert str(shown.replace(parameters=())) == "() -> 'Any'"
     assert inspect.signature(functools.partial(omp.target, nowait=True)).parameters["nowait"].default is True
 
 
