@@ -24,6 +24,7 @@ from offload.tasks.states import TaskState
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from offload.constructs.clauses.signatures import ListItems, Number, Truth
     from offload.data.entries import Entry
     from offload.runtime.current import Scope
     from offload.runtime.place import DevicePlace
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 @block("acc.host_data")
 def host_data(
-    use_device: Any, *, if_present: bool = False, if_: bool = True, device: int | None = None
+    use_device: ListItems, *, if_present: bool = False, if_: Truth = True, device: Number | None = None
 ) -> Iterator[tuple[Any, ...]]:
     """Give the device arrays of host arrays, for a library that works on device arrays.
 

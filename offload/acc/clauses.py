@@ -145,7 +145,7 @@ def data_clauses(
         word = spellings.get(spelling)
         if word is None:
             others = keywords_of(function) if function is not None else ()
-            raise unknown_clause(construct, spelling, (*spellings, *others))
+            raise unknown_clause(construct, spelling, {*spellings, *others})
         plain: list[Any] = []
         zeroed: list[Any] = []
         for item in as_tuple(value):

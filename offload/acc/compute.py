@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -42,20 +42,25 @@ from offload.constructs.receiving import check_known, refuse_host_arrays
 from offload.constructs.target import TargetClauses, TargetFunction
 from offload.data.entries import Counter
 from offload.errors import ClauseError
+from offload.runtime.keywords import shows_clauses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Unpack
 
     from offload.acc.clauses import Needs
+    from offload.acc.signatures import AllComputeClauses, Async, ComputeCall, ComputeKeywords, NoQueue
     from offload.arrays.sections import Section
     from offload.constructs.call import Clauses
     from offload.constructs.clauses.mappers import Expansion
     from offload.constructs.clauses.operators import Operator
+    from offload.constructs.clauses.signatures import P, R
     from offload.constructs.receiving import LateItem
     from offload.data.items import MapItem
     from offload.runtime.current import Scope
     from offload.runtime.place import DevicePlace
     from offload.tasks.region import Region
+    from offload.tasks.task import Task
     from offload.tasks.values import Values
 
 
@@ -267,7 +272,24 @@ class SerialFunction(ComputeFunction):
     __slots__ = ()
 
 
-def parallel(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
+@overload
+def parallel(
+    function: Callable[P, R], /, *, async_: NoQueue = None, **clauses: Unpack[ComputeKeywords]
+) -> ComputeCall[P, R, R]: ...
+@overload
+def parallel(
+    function: Callable[P, R], /, *, async_: Async, **clauses: Unpack[ComputeKeywords]
+) -> ComputeCall[P, R, Task[R]]: ...
+@overload
+def parallel(
+    function: None = None, /, *, async_: NoQueue = None, **clauses: Unpack[ComputeKeywords]
+) -> Callable[[Callable[P, R]], ComputeCall[P, R, R]]: ...
+@overload
+def parallel(
+    function: None = None, /, *, async_: Async, **clauses: Unpack[ComputeKeywords]
+) -> Callable[[Callable[P, R]], ComputeCall[P, R, Task[R]]]: ...
+@shows_clauses("offload.acc.signatures")
+def parallel(function: Callable[..., Any] | None = None, /, **clauses: Unpack[AllComputeClauses]) -> Any:
     """Make each call of a function an OpenACC compute region: its array arguments are device arrays there.
 
     Parameters
@@ -328,7 +350,24 @@ def parallel(function: Callable[..., Any] | None = None, /, **clauses: Any) -> A
     return decorate(ParallelFunction, function, clauses)
 
 
-def kernels(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
+@overload
+def kernels(
+    function: Callable[P, R], /, *, async_: NoQueue = None, **clauses: Unpack[ComputeKeywords]
+) -> ComputeCall[P, R, R]: ...
+@overload
+def kernels(
+    function: Callable[P, R], /, *, async_: Async, **clauses: Unpack[ComputeKeywords]
+) -> ComputeCall[P, R, Task[R]]: ...
+@overload
+def kernels(
+    function: None = None, /, *, async_: NoQueue = None, **clauses: Unpack[ComputeKeywords]
+) -> Callable[[Callable[P, R]], ComputeCall[P, R, R]]: ...
+@overload
+def kernels(
+    function: None = None, /, *, async_: Async, **clauses: Unpack[ComputeKeywords]
+) -> Callable[[Callable[P, R]], ComputeCall[P, R, Task[R]]]: ...
+@shows_clauses("offload.acc.signatures")
+def kernels(function: Callable[..., Any] | None = None, /, **clauses: Unpack[AllComputeClauses]) -> Any:
     """Make each call of a function an OpenACC kernels region.
 
     Parameters, returns, errors and blocking as for `parallel`.
@@ -351,7 +390,24 @@ def kernels(function: Callable[..., Any] | None = None, /, **clauses: Any) -> An
     return decorate(KernelsFunction, function, clauses)
 
 
-def serial(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
+@overload
+def serial(
+    function: Callable[P, R], /, *, async_: NoQueue = None, **clauses: Unpack[ComputeKeywords]
+) -> ComputeCall[P, R, R]: ...
+@overload
+def serial(
+    function: Callable[P, R], /, *, async_: Async, **clauses: Unpack[ComputeKeywords]
+) -> ComputeCall[P, R, Task[R]]: ...
+@overload
+def serial(
+    function: None = None, /, *, async_: NoQueue = None, **clauses: Unpack[ComputeKeywords]
+) -> Callable[[Callable[P, R]], ComputeCall[P, R, R]]: ...
+@overload
+def serial(
+    function: None = None, /, *, async_: Async, **clauses: Unpack[ComputeKeywords]
+) -> Callable[[Callable[P, R]], ComputeCall[P, R, Task[R]]]: ...
+@shows_clauses("offload.acc.signatures")
+def serial(function: Callable[..., Any] | None = None, /, **clauses: Unpack[AllComputeClauses]) -> Any:
     """Make each call of a function an OpenACC serial region.
 
     Parameters, returns, errors and blocking as for `parallel`.

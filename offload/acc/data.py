@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -32,30 +32,45 @@ from offload.errors import ClauseError, MapError
 from offload.interrupts.finalizers import refuse_inside
 from offload.interrupts.frames import caller
 from offload.runtime.current import for_finalizers, here
+from offload.runtime.keywords import shows_clauses
 from offload.runtime.managers import block
 from offload.runtime.works import EndRegionWork, EnterDataWork, EnterRegionWork, ExitDataWork, UndoEntryWork, UpdateWork
 from offload.tasks.blocks import Block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Unpack
 
+    from offload.acc.signatures import (
+        Async,
+        CopyinClauses,
+        EnterKeywords,
+        ExitClauses,
+        ExitKeywords,
+        MoveKeywords,
+        NoQueue,
+        RegionClauses,
+        Wait,
+    )
+    from offload.constructs.clauses.signatures import Depends, Devices, ListItems, Number, Truth
     from offload.data.items import MapItem
     from offload.tasks.task import Task
 
 _NONE: tuple[Any, ...] = ()
 
 
+@shows_clauses("offload.acc.signatures")
 @block("acc.data")
 def data(
     *,
-    deviceptr: Any = (),
-    if_: bool = True,
-    async_: Any = None,
-    wait: Any = None,
-    device: int | None = None,
-    devices: Any = None,
-    depend: Any = (),
-    **clauses: Any,
+    deviceptr: ListItems = (),
+    if_: Truth = True,
+    async_: Async = None,
+    wait: Wait = None,
+    device: Number | None = None,
+    devices: Devices = None,
+    depend: Depends = (),
+    **clauses: Unpack[RegionClauses],
 ) -> Iterator[None]:
     """Keep data on a device for the duration of a block.
 
@@ -160,17 +175,22 @@ def _leave(operation: QueueOperation, entry: Task, items: list[MapItem]) -> None
         operation.end_run(EndRegionWork([], Counter.STRUCTURED), items, entry)
 
 
+@overload
+def enter_data(*, async_: NoQueue = None, **clauses: Unpack[EnterKeywords]) -> None: ...
+@overload
+def enter_data(*, async_: Async, **clauses: Unpack[EnterKeywords]) -> Task[None]: ...
+@shows_clauses("offload.acc.signatures")
 @for_finalizers
 def enter_data(
     *,
-    async_: Any = None,
-    wait: Any = None,
-    if_: bool = True,
-    device: int | None = None,
-    devices: Any = None,
-    depend: Any = (),
-    **clauses: Any,
-) -> Task | None:
+    async_: Async = None,
+    wait: Wait = None,
+    if_: Truth = True,
+    device: Number | None = None,
+    devices: Devices = None,
+    depend: Depends = (),
+    **clauses: Unpack[CopyinClauses],
+) -> Task[None] | None:
     """Map data until `exit_data`; present data is only counted.
 
     Parameters
@@ -216,18 +236,23 @@ def enter_data(
     return task if operation.queue is not None else None
 
 
+@overload
+def exit_data(*, async_: NoQueue = None, **clauses: Unpack[ExitKeywords]) -> None: ...
+@overload
+def exit_data(*, async_: Async, **clauses: Unpack[ExitKeywords]) -> Task[None]: ...
+@shows_clauses("offload.acc.signatures")
 @for_finalizers
 def exit_data(
     *,
     finalize: bool = False,
-    async_: Any = None,
-    wait: Any = None,
-    if_: bool = True,
-    device: int | None = None,
-    devices: Any = None,
-    depend: Any = (),
-    **clauses: Any,
-) -> Task | None:
+    async_: Async = None,
+    wait: Wait = None,
+    if_: Truth = True,
+    device: Number | None = None,
+    devices: Devices = None,
+    depend: Depends = (),
+    **clauses: Unpack[ExitClauses],
+) -> Task[None] | None:
     """Undo one `enter_data`; data that nothing holds any more is removed.
 
     Parameters
@@ -274,20 +299,24 @@ def exit_data(
     return task if operation.queue is not None else None
 
 
+@overload
+def update(*, async_: NoQueue = None, **clauses: Unpack[MoveKeywords]) -> None: ...
+@overload
+def update(*, async_: Async, **clauses: Unpack[MoveKeywords]) -> Task[None]: ...
 @for_finalizers
 def update(
     *,
-    self_: Any = _NONE,
-    host: Any = _NONE,
-    device: Any = (),
+    self_: ListItems = _NONE,
+    host: ListItems = _NONE,
+    device: ListItems = (),
     if_present: bool = False,
-    if_: bool = True,
-    async_: Any = None,
-    wait: Any = None,
-    device_num: int | None = None,
-    devices: Any = None,
-    depend: Any = (),
-) -> Task | None:
+    if_: Truth = True,
+    async_: Async = None,
+    wait: Wait = None,
+    device_num: Number | None = None,
+    devices: Devices = None,
+    depend: Depends = (),
+) -> Task[None] | None:
     """Copy between host arrays and their data on the device; the counters do not matter.
 
     Parameters
@@ -446,7 +475,7 @@ def _construct(spellings: Mapping[str, str]) -> MapConstruct:
     return MapConstruct.TARGET_ENTER_DATA if spellings is ENTER_SPELLINGS else MapConstruct.TARGET_EXIT_DATA
 
 
-def _check_device_arrays(construct: str, deviceptr: Any, device: int | None, devices: Any) -> None:
+def _check_device_arrays(construct: str, deviceptr: Any, device: Any, devices: Any) -> None:
     """Refuse what is in a ``deviceptr`` clause and no device array of the construct's device; the host's are arrays."""
     items = as_tuple(deviceptr)
     if not items:

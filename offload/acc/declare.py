@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from offload.acc.clauses import SPELLINGS, host_arrays
 from offload.acc.data import data
@@ -11,16 +11,27 @@ from offload.constructs.call import Clauses, DirectiveFunction, decorate
 from offload.constructs.clauses.maps import as_tuple, symbolic
 from offload.constructs.clauses.names import parse_item, unseen
 from offload.errors import ClauseError
-from offload.runtime.keywords import unknown_clause
+from offload.runtime.keywords import shows_clauses, unknown_clause
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Unpack
+
+    from offload.acc.signatures import DeclareClauses, DeclaredCall, NamedClauses
+    from offload.constructs.clauses.signatures import P, R
 
 
 _STATIC = ("create", "copyin", "device_resident", "link")
 
 
-def declare(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
+@overload
+def declare(
+    function: None = None, /, **clauses: Unpack[NamedClauses]
+) -> Callable[[Callable[P, R]], DeclaredCall[P, R]]: ...
+@overload
+def declare(function: None = None, /, **clauses: Unpack[DeclareClauses]) -> None: ...
+@shows_clauses("offload.acc.signatures")
+def declare(function: Callable[..., Any] | None = None, /, **clauses: Unpack[DeclareClauses]) -> Any:
     """Declare data for the whole run of the program, or for each call of a function.
 
     Parameters

@@ -7,7 +7,7 @@ in a body is read with the text, and gives the range back when Python runs it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from offload.acc.compute import ComputeFunction
 from offload.constructs.call import decorate
@@ -16,13 +16,19 @@ from offload.errors import ClauseError
 from offload.loops.functions import DeviceLoop
 from offload.loops.running.clauses import COMMON_CHECKS, DEVICE_CHECKS, check_order
 from offload.loops.words import check_called
-from offload.runtime.keywords import takes_clauses
+from offload.runtime.keywords import shows_clauses, takes_clauses
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from types import FunctionType
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import TypeVar, Unpack
 
+    from offload.acc.signatures import Async, ComputeLoopCall, ComputeLoopClauses, ComputeLoopKeywords, NoQueue
+    from offload.constructs.clauses.signatures import Number, P, R
     from offload.loops.running.clauses import LoopWords
+    from offload.loops.signatures import Level, LoopReductions, Names
+    from offload.tasks.task import Task
+
+    Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class ComputeLoop(DeviceLoop, ComputeFunction):
@@ -51,7 +57,24 @@ class KernelsLoop(ComputeLoop):
         return words._replace(several=True, order=words.order or "auto")
 
 
-def parallel_loop(function: Any = None, /, **clauses: Any) -> Any:
+@overload
+def parallel_loop(
+    function: Callable[P, R], /, *, async_: NoQueue = None, **clauses: Unpack[ComputeLoopKeywords]
+) -> ComputeLoopCall[P, R, R]: ...
+@overload
+def parallel_loop(
+    function: Callable[P, R], /, *, async_: Async, **clauses: Unpack[ComputeLoopKeywords]
+) -> ComputeLoopCall[P, R, Task[R]]: ...
+@overload
+def parallel_loop(
+    function: None = None, /, *, async_: NoQueue = None, **clauses: Unpack[ComputeLoopKeywords]
+) -> Callable[[Callable[P, R]], ComputeLoopCall[P, R, R]]: ...
+@overload
+def parallel_loop(
+    function: None = None, /, *, async_: Async, **clauses: Unpack[ComputeLoopKeywords]
+) -> Callable[[Callable[P, R]], ComputeLoopCall[P, R, Task[R]]]: ...
+@shows_clauses("offload.acc.signatures")
+def parallel_loop(function: Callable[..., Any] | None = None, /, **clauses: Unpack[ComputeLoopClauses]) -> Any:
     """Make each call of a function a loop on the device: its iterations are independent.
 
     The function is a nest of ``for … in range(…)``, as for `offload.target_loop`. Write `acc.loop` around a range to
@@ -118,7 +141,24 @@ def parallel_loop(function: Any = None, /, **clauses: Any) -> Any:
     return decorate(ParallelLoop, function, clauses)
 
 
-def kernels_loop(function: Any = None, /, **clauses: Any) -> Any:
+@overload
+def kernels_loop(
+    function: Callable[P, R], /, *, async_: NoQueue = None, **clauses: Unpack[ComputeLoopKeywords]
+) -> ComputeLoopCall[P, R, R]: ...
+@overload
+def kernels_loop(
+    function: Callable[P, R], /, *, async_: Async, **clauses: Unpack[ComputeLoopKeywords]
+) -> ComputeLoopCall[P, R, Task[R]]: ...
+@overload
+def kernels_loop(
+    function: None = None, /, *, async_: NoQueue = None, **clauses: Unpack[ComputeLoopKeywords]
+) -> Callable[[Callable[P, R]], ComputeLoopCall[P, R, R]]: ...
+@overload
+def kernels_loop(
+    function: None = None, /, *, async_: Async, **clauses: Unpack[ComputeLoopKeywords]
+) -> Callable[[Callable[P, R]], ComputeLoopCall[P, R, Task[R]]]: ...
+@shows_clauses("offload.acc.signatures")
+def kernels_loop(function: Callable[..., Any] | None = None, /, **clauses: Unpack[ComputeLoopClauses]) -> Any:
     """Make each call of a function loops on the device, one after another, each parallel where that is proved.
 
     The function has one or more nests, with scalar statements before and between them. Each nest is one kernel. It is
@@ -152,16 +192,16 @@ def kernels_loop(function: Any = None, /, **clauses: Any) -> Any:
 def loop(
     iterations: range,
     *,
-    gang: bool | int = False,
-    worker: bool | int = False,
-    vector: bool | int = False,
+    gang: Level = False,
+    worker: Level = False,
+    vector: Level = False,
     seq: bool = False,
     independent: bool = False,
     auto: bool = False,
-    collapse: int = 1,
-    tile: tuple[int, ...] | None = None,
-    reduction: Mapping[str, Sequence[str]] | None = None,
-    private: Sequence[str] = (),
+    collapse: Number = 1,
+    tile: Sequence[int] | None = None,
+    reduction: LoopReductions = None,
+    private: Names = (),
 ) -> range:
     """Say how the iterations of a loop in a loop function run: ``for k in acc.loop(range(n), vector=True)``.
 
@@ -216,7 +256,7 @@ def loop(
     return iterations
 
 
-def routine(function: FunctionType) -> FunctionType:
+def routine(function: Function) -> Function:
     """Mark a plain function as one that loops call, as a decorator, too.
 
     The function is checked at once. Unmarked functions are checked when a loop that calls them is made.
@@ -255,5 +295,5 @@ def routine(function: FunctionType) -> FunctionType:
     >>> x
     array([0., 1., 4., 9.])
     """
-    check_called(function)
+    check_called(function)  # type: ignore[arg-type]  # it refuses others
     return function

@@ -16,6 +16,7 @@ from offload.runtime.current import for_finalizers, here
 from offload.runtime.keywords import takes_clauses
 
 if TYPE_CHECKING:
+    from offload.acc.signatures import Async
     from offload.runtime.place import DevicePlace
     from offload.tasks.task import Task
 
@@ -108,7 +109,7 @@ def memcpy_to_device(dst: Any, src: Any, nbytes: int | None = None) -> None:
 
 
 @takes_clauses
-def memcpy_to_device_async(dst: Any, src: Any, nbytes: int | None = None, async_: Any = True) -> Task | None:
+def memcpy_to_device_async(dst: Any, src: Any, nbytes: int | None = None, async_: Async = True) -> Task | None:
     """Run `memcpy_to_device` as an operation of a queue; otherwise as `copyin_async`.
 
     Examples
@@ -142,7 +143,7 @@ def memcpy_from_device(dst: Any, src: Any, nbytes: int | None = None) -> None:
 
 
 @takes_clauses
-def memcpy_from_device_async(dst: Any, src: Any, nbytes: int | None = None, async_: Any = True) -> Task | None:
+def memcpy_from_device_async(dst: Any, src: Any, nbytes: int | None = None, async_: Async = True) -> Task | None:
     """Run `memcpy_from_device` as an operation of a queue; otherwise as `copyin_async`.
 
     Examples
@@ -180,7 +181,7 @@ def memcpy_device(dst: Any, src: Any, nbytes: int | None = None) -> None:
 
 
 @takes_clauses
-def memcpy_device_async(dst: Any, src: Any, nbytes: int | None = None, async_: Any = True) -> Task | None:
+def memcpy_device_async(dst: Any, src: Any, nbytes: int | None = None, async_: Async = True) -> Task | None:
     """Run `memcpy_device` as an operation of a queue; otherwise as `copyin_async`.
 
     Examples
@@ -241,7 +242,7 @@ def memcpy_d2d_async(
     nbytes: int | None = None,
     dst_device: int | None = None,
     src_device: int | None = None,
-    async_: Any = True,
+    async_: Async = True,
 ) -> Task | None:
     """Run `memcpy_d2d` as an operation of a queue of ``dst_device``; otherwise as `copyin_async`.
 

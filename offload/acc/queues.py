@@ -23,6 +23,8 @@ from offload.runtime.current import current_runtime, here
 from offload.runtime.keywords import takes_clauses
 
 if TYPE_CHECKING:
+    from offload.acc.signatures import Async, Wait
+    from offload.constructs.clauses.signatures import Number, Truth
     from offload.runtime.current import Scope
     from offload.runtime.place import DevicePlace
     from offload.runtime.queues import Queue
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @takes_clauses
-def wait(*queues: Any, async_: Any = None, if_: bool = True, device: int | None = None) -> None:
+def wait(*queues: Wait, async_: Async = None, if_: Truth = True, device: int | None = None) -> None:
     """Wait for the current operations of queues, on the host or in another queue.
 
     Parameters
@@ -103,7 +105,7 @@ def wait_all(*, device: int | None = None) -> None:
 
 
 @takes_clauses
-def wait_async(queue: Any, async_: Any = True, *, device: int | None = None) -> None:
+def wait_async(queue: Number, async_: Async = True, *, device: int | None = None) -> None:
     """Have later operations of the queue ``async_`` run after the operations of ``queue``; errors as for `wait`.
 
     Parameters
@@ -137,7 +139,7 @@ def wait_async(queue: Any, async_: Any = True, *, device: int | None = None) -> 
 
 
 @takes_clauses
-def wait_all_async(async_: Any = True, *, device: int | None = None) -> None:
+def wait_all_async(async_: Async = True, *, device: int | None = None) -> None:
     """Have later operations of the queue ``async_`` run after the operations of all other queues; errors as for `wait`.
 
     Parameters
@@ -169,7 +171,7 @@ def wait_all_async(async_: Any = True, *, device: int | None = None) -> None:
 
 
 @takes_clauses
-def wait_any(queues: Any, *, device: int | None = None) -> int:
+def wait_any(queues: Wait, *, device: int | None = None) -> int:
     """Wait until the current operations of one of several queues are complete.
 
     Parameters
@@ -211,7 +213,7 @@ def wait_any(queues: Any, *, device: int | None = None) -> int:
 
 
 @takes_clauses
-def async_test(queue: Any = True, *, device: int | None = None) -> bool:
+def async_test(queue: Number = True, *, device: int | None = None) -> bool:
     """Tell whether all operations of a queue are complete.
 
     Parameters
@@ -268,7 +270,7 @@ def async_test_all(*, device: int | None = None) -> bool:
     return are_complete(scope, frame, scope.runtime.queues.known(place))
 
 
-def set_default_async(queue: Any) -> None:
+def set_default_async(queue: Number) -> None:
     """Set the calling host thread's default queue: the meaning of ``async_=True``.
 
     Parameters
@@ -316,7 +318,7 @@ def get_default_async() -> int:
 
 
 @takes_clauses
-def get_cuda_stream(queue: Any = True, *, device: int | None = None) -> Any:
+def get_cuda_stream(queue: Number = True, *, device: int | None = None) -> Any:
     """Return the native stream of a queue. From now on, waits for the queue include your work on the stream.
 
     Parameters
@@ -350,7 +352,7 @@ def get_cuda_stream(queue: Any = True, *, device: int | None = None) -> Any:
 
 
 @takes_clauses
-def set_cuda_stream(queue: Any, stream: Any, *, device: int | None = None) -> None:
+def set_cuda_stream(queue: Number, stream: Any, *, device: int | None = None) -> None:
     """Make your own stream the stream of a queue, until the runtime ends.
 
     Parameters

@@ -21,6 +21,7 @@ from offload.runtime.keywords import takes_clauses
 from offload.runtime.works import EnterDataWork, ExitDataWork, UpdateWork
 
 if TYPE_CHECKING:
+    from offload.acc.signatures import Async
     from offload.data.items import MapItem
     from offload.tasks.task import Task
 
@@ -84,7 +85,7 @@ def create(a: Any, *, device: int | None = None) -> Any:
 
 
 @takes_clauses
-def copyin_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
+def copyin_async(a: Any, async_: Async = True, *, device: int | None = None) -> Task | None:
     """Run `copyin` as an operation of a queue.
 
     The call never blocks. The next wait raises the operation's errors.
@@ -125,7 +126,7 @@ def copyin_async(a: Any, async_: Any = True, *, device: int | None = None) -> Ta
 
 
 @takes_clauses
-def create_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
+def create_async(a: Any, async_: Async = True, *, device: int | None = None) -> Task | None:
     """Run `create` as an operation of a queue; otherwise as `copyin_async`.
 
     Examples
@@ -175,7 +176,7 @@ def copyout(a: Any, *, device: int | None = None) -> None:
 
 
 @takes_clauses
-def copyout_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
+def copyout_async(a: Any, async_: Async = True, *, device: int | None = None) -> Task | None:
     """Run `copyout` as an operation of a queue; otherwise as `copyin_async`.
 
     Examples
@@ -211,7 +212,7 @@ def copyout_finalize(a: Any, *, device: int | None = None) -> None:
 
 
 @takes_clauses
-def copyout_finalize_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
+def copyout_finalize_async(a: Any, async_: Async = True, *, device: int | None = None) -> Task | None:
     """Run `copyout_finalize` as an operation of a queue; otherwise as `copyin_async`.
 
     Examples
@@ -246,7 +247,7 @@ def delete(a: Any, *, device: int | None = None) -> None:
 
 
 @takes_clauses
-def delete_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
+def delete_async(a: Any, async_: Async = True, *, device: int | None = None) -> Task | None:
     """Run `delete` as an operation of a queue; otherwise as `copyin_async`.
 
     Examples
@@ -281,7 +282,7 @@ def delete_finalize(a: Any, *, device: int | None = None) -> None:
 
 
 @takes_clauses
-def delete_finalize_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
+def delete_finalize_async(a: Any, async_: Async = True, *, device: int | None = None) -> Task | None:
     """Run `delete_finalize` as an operation of a queue; otherwise as `copyin_async`.
 
     Examples
@@ -317,7 +318,7 @@ def update_device(a: Any, *, device: int | None = None) -> None:
 
 
 @takes_clauses
-def update_device_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
+def update_device_async(a: Any, async_: Async = True, *, device: int | None = None) -> Task | None:
     """Run `update_device` as an operation of a queue; otherwise as `copyin_async`.
 
     Examples
@@ -354,7 +355,7 @@ def update_self(a: Any, *, device: int | None = None) -> None:
 
 
 @takes_clauses
-def update_self_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
+def update_self_async(a: Any, async_: Async = True, *, device: int | None = None) -> Task | None:
     """Run `update_self` as an operation of a queue; otherwise as `copyin_async`.
 
     Examples

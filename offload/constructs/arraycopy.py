@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -13,13 +13,22 @@ from offload.runtime.current import for_finalizers, here
 from offload.runtime.sites import call_site
 
 if TYPE_CHECKING:
+    from typing import Literal
+
+    from offload.constructs.clauses.signatures import Depends
     from offload.runtime.place import DevicePlace
     from offload.runtime.runtime import Runtime
     from offload.tasks.task import Task
 
 
+@overload
+def copy(dst: Any, src: Any, *, depend: Depends | None = (), nowait: Literal[True]) -> Task[None]: ...
+@overload
+def copy(dst: Any, src: Any, *, depend: Depends | None = (), nowait: Literal[False] = False) -> None: ...
+@overload
+def copy(dst: Any, src: Any, *, depend: Depends | None = (), nowait: bool) -> Task[None] | None: ...
 @for_finalizers
-def copy(dst: Any, src: Any, *, depend: Any = (), nowait: bool = False) -> Task | None:
+def copy(dst: Any, src: Any, *, depend: Depends | None = (), nowait: bool = False) -> Task[None] | None:
     """Copy all elements of an array to another, each on the host or any device.
 
     Parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ContextDecorator
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
@@ -34,7 +34,17 @@ from offload.tasks.values import Values
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+    from typing import Literal, Unpack
 
+    from offload.constructs.clauses.signatures import (
+        DataKeywords,
+        Depends,
+        Devices,
+        ListItems,
+        Maps,
+        Number,
+        Truth,
+    )
     from offload.data.items import MapItem
     from offload.runtime.current import Scope
     from offload.tasks.region import Region
@@ -131,21 +141,27 @@ class _DataConstruct:
         return tuple([array if device is None else device for array, device in zip(arrays, found, strict=True)])
 
 
-def _clauses(map: Any, depend: Any, *, nowait: bool, device: int | None, devices: Any, if_: bool) -> dict[str, Any]:
+def _clauses(map: Any, depend: Any, *, nowait: bool, device: Any, devices: Any, if_: Any) -> dict[str, Any]:
     """Return the clauses that all data constructs have, by name."""
     return {"map": map, "depend": depend, "nowait": nowait, "device": device, "devices": devices, "if_": if_}
 
 
+@overload
+def target_enter_data(map: Maps, *, nowait: Literal[True], **clauses: Unpack[DataKeywords]) -> Task[None]: ...
+@overload
+def target_enter_data(map: Maps, *, nowait: Literal[False] = False, **clauses: Unpack[DataKeywords]) -> None: ...
+@overload
+def target_enter_data(map: Maps, *, nowait: bool, **clauses: Unpack[DataKeywords]) -> Task[None] | None: ...
 @for_finalizers
 def target_enter_data(
-    map: Any,
+    map: Maps,
     *,
-    depend: Any = (),
+    depend: Depends = (),
     nowait: bool = False,
-    device: int | None = None,
-    devices: Any = None,
-    if_: bool = True,
-) -> Task | None:
+    device: Number | None = None,
+    devices: Devices = None,
+    if_: Truth = True,
+) -> Task[None] | None:
     """Map items to a device until they are unmapped by `target_exit_data`.
 
     Parameters
@@ -203,16 +219,22 @@ def target_enter_data(
     return task if nowait else None
 
 
+@overload
+def target_exit_data(map: Maps, *, nowait: Literal[True], **clauses: Unpack[DataKeywords]) -> Task[None]: ...
+@overload
+def target_exit_data(map: Maps, *, nowait: Literal[False] = False, **clauses: Unpack[DataKeywords]) -> None: ...
+@overload
+def target_exit_data(map: Maps, *, nowait: bool, **clauses: Unpack[DataKeywords]) -> Task[None] | None: ...
 @for_finalizers
 def target_exit_data(
-    map: Any,
+    map: Maps,
     *,
-    depend: Any = (),
+    depend: Depends = (),
     nowait: bool = False,
-    device: int | None = None,
-    devices: Any = None,
-    if_: bool = True,
-) -> Task | None:
+    device: Number | None = None,
+    devices: Devices = None,
+    if_: Truth = True,
+) -> Task[None] | None:
     """Unmap items from a device; `from_` copies back if nothing else maps them, as does a bare array.
 
     Items that are absent, or present in part, are ignored. If you entered an item with ``devices``, exit with the same
@@ -426,15 +448,15 @@ def _first(error: BaseException | None, later: BaseException) -> BaseException:
 
 @takes_clauses
 def target_data(
-    map: Any = (),
+    map: Maps = (),
     *,
-    use_device_ptr: Any = (),
-    use_device_addr: Any = (),
-    device: int | None = None,
-    devices: Any = None,
-    if_: bool = True,
+    use_device_ptr: ListItems = (),
+    use_device_addr: ListItems = (),
+    device: Number | None = None,
+    devices: Devices = None,
+    if_: Truth = True,
     nowait: bool = False,
-    depend: Any = (),
+    depend: Depends = (),
     nogroup: bool = False,
 ) -> TargetData:
     """Map items to a device for the duration of a block, and give the device arrays of others.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from offload.constructs.clauses.reductions import check_reduction, end_reductions, reductions_of
 from offload.errors import UsageError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from offload.constructs.clauses.reductions import Reduction
+    from offload.constructs.clauses.signatures import Reductions
     from offload.runtime.current import Scope
     from offload.tasks.region import Region
 
@@ -200,7 +201,7 @@ def _leaves(error: BaseException | None, group: Group) -> bool:
 
 
 @takes_clauses
-def taskgroup(task_reduction: Any = None) -> Taskgroup:
+def taskgroup(task_reduction: Reductions = None) -> Taskgroup:
     """Wait, at the end of the block, for the tasks generated in it and all their descendants.
 
     Parameters

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from offload.constructs.clauses.dependences import Dependence
+    from offload.constructs.clauses.signatures import Depends, Number
     from offload.devices.base import Device
     from offload.devices.streams import Lane, Point
     from offload.runtime.current import Scope
@@ -126,7 +127,7 @@ class Interop:
         self._frame = frame
         return self
 
-    def use(self, depend: Any = None) -> None:
+    def use(self, depend: Depends | None = None) -> None:
         """Order the stream with tasks in the middle of the block.
 
         Work that is on the stream now ends before later tasks with conflicting dependences begin. Work that you enqueue
@@ -239,7 +240,9 @@ class Interop:
 
 
 @takes_clauses
-def interop(targetsync: bool = True, device: int | None = None, depend: Any = (), *, stream: Any = None) -> Interop:
+def interop(
+    targetsync: bool = True, device: Number | None = None, depend: Depends = (), *, stream: Any = None
+) -> Interop:
     """Give a stream for your own work, ordered with tasks as ``depend`` says.
 
     Work that you enqueue on ``stream`` in the block runs after the earlier siblings that the dependences name. Later

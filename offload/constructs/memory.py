@@ -31,6 +31,7 @@ from offload.tasks.site import Site
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from offload.constructs.clauses.signatures import Depends
     from offload.runtime.place import DevicePlace
     from offload.runtime.runtime import Runtime
     from offload.tasks.task import Task
@@ -234,7 +235,7 @@ def target_memcpy_async(
     dst_device: int | None = None,
     src_device: int | None = None,
     *,
-    depend: Any = (),
+    depend: Depends = (),
 ) -> Task:
     """Copy bytes as `target_memcpy` does, in a deferred task with dependences; return the task.
 
@@ -364,7 +365,7 @@ def target_memcpy_rect_async(
     dst_device: int | None = None,
     src_device: int | None = None,
     *,
-    depend: Any = (),
+    depend: Depends = (),
 ) -> Any:
     """Copy a box as `target_memcpy_rect` does, in a deferred task with dependences; return the task.
 
@@ -461,7 +462,7 @@ def target_memset(d: Any, value: int, nbytes: int | None = None, device: int | N
 
 @for_finalizers
 def target_memset_async(
-    d: Any, value: int, nbytes: int | None = None, device: int | None = None, *, depend: Any = ()
+    d: Any, value: int, nbytes: int | None = None, device: int | None = None, *, depend: Depends = ()
 ) -> Task:
     """Set bytes as `target_memset` does, in a deferred task with dependences; return the task.
 

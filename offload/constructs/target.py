@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -33,15 +33,18 @@ from offload.data.memo import Layouts
 from offload.errors import ClauseError
 from offload.runtime.current import put_off_here
 from offload.runtime.generate import generate
+from offload.runtime.keywords import shows_clauses
 from offload.runtime.recipe import DeviceRecipe
 from offload.tasks.values import Values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Literal, Unpack
 
     from offload.arrays.sections import Section
     from offload.constructs.clauses.binding import Slot
     from offload.constructs.clauses.mappers import Expansion
+    from offload.constructs.clauses.signatures import P, R, TargetCall, TargetKeywords, TargetRegionClauses
     from offload.constructs.receiving import LateItem
     from offload.data.items import MapItem
     from offload.runtime.current import Scope
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
     from offload.runtime.runtime import Runtime
     from offload.tasks.recipe import Recipe
     from offload.tasks.region import Region
+    from offload.tasks.task import Task
 
 
 class TargetClauses(Clauses):
@@ -411,7 +415,32 @@ class TargetFunction(DirectiveFunction):
         return list(items)
 
 
-def target(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
+@overload
+def target(
+    function: Callable[P, R], /, *, nowait: Literal[True], **clauses: Unpack[TargetKeywords]
+) -> TargetCall[P, R, Task[R]]: ...
+@overload
+def target(
+    function: Callable[P, R], /, *, nowait: Literal[False] = False, **clauses: Unpack[TargetKeywords]
+) -> TargetCall[P, R, R]: ...
+@overload
+def target(
+    function: None = None, /, *, nowait: Literal[True], **clauses: Unpack[TargetKeywords]
+) -> Callable[[Callable[P, R]], TargetCall[P, R, Task[R]]]: ...
+@overload
+def target(
+    function: None = None, /, *, nowait: Literal[False] = False, **clauses: Unpack[TargetKeywords]
+) -> Callable[[Callable[P, R]], TargetCall[P, R, R]]: ...
+@overload
+def target(
+    function: Callable[P, R], /, *, nowait: bool, **clauses: Unpack[TargetKeywords]
+) -> TargetCall[P, R, Any]: ...
+@overload
+def target(
+    function: None = None, /, *, nowait: bool, **clauses: Unpack[TargetKeywords]
+) -> Callable[[Callable[P, R]], TargetCall[P, R, Any]]: ...
+@shows_clauses("offload.constructs.clauses.signatures")
+def target(function: Callable[..., Any] | None = None, /, **clauses: Unpack[TargetRegionClauses]) -> Any:
     """Make a function a target function: each call runs the body with its array arguments on a device.
 
     Parameters

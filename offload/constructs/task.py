@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from offload.constructs.arguments import dependence_on
 from offload.constructs.call import (
@@ -22,14 +22,19 @@ from offload.errors import ClauseError, UnsupportedError
 from offload.events.event import check_event
 from offload.runtime.current import put_off_here
 from offload.runtime.generate import generate, generate_host
+from offload.runtime.keywords import shows_clauses
 from offload.tasks.recipe import ClauseRecipe, Recipe
 from offload.tasks.task import TASK_TYPES
 from offload.tasks.values import Values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
+    from typing import Unpack
+
+    import numpy as np
 
     from offload.constructs.clauses.reductions import ReducedPart
+    from offload.constructs.clauses.signatures import P, R, TaskCall, TaskClauses, TaskDecorator
     from offload.runtime.current import Scope
     from offload.tasks.region import Region
     from offload.tasks.task import Task
@@ -137,7 +142,16 @@ class TaskFunction(DirectiveFunction):
         return generate(scope, region, recipe, depend, wait=waits)
 
 
-def task(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
+@overload
+def task(function: np.ufunc, /, **clauses: Unpack[TaskClauses]) -> TaskCall[..., Any]: ...
+@overload
+def task(function: Callable[P, Coroutine[Any, Any, R]], /, **clauses: Unpack[TaskClauses]) -> TaskCall[P, R]: ...
+@overload
+def task(function: Callable[P, R], /, **clauses: Unpack[TaskClauses]) -> TaskCall[P, R]: ...
+@overload
+def task(function: None = None, /, **clauses: Unpack[TaskClauses]) -> TaskDecorator: ...
+@shows_clauses("offload.constructs.clauses.signatures")
+def task(function: Callable[..., Any] | None = None, /, **clauses: Unpack[TaskClauses]) -> Any:
     """Make a function a task function: each call generates a task that runs the body on the host.
 
     The body of an ``async def`` runs on the event loop that runs at the call. Without one, it runs on a loop in a

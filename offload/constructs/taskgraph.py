@@ -7,7 +7,7 @@ import inspect
 import threading
 from contextlib import contextmanager, nullcontext
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from offload.arrays.containers import MOST_PARTS
 from offload.constructs.call import DirectiveFunction, decorate
@@ -21,10 +21,13 @@ from offload.graphs.recording import Recorder
 from offload.graphs.taskgraph import TaskGraph
 from offload.interrupts.frames import warn
 from offload.runtime.current import for_finalizers, here
+from offload.runtime.keywords import shows_clauses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
+    from typing import Unpack
 
+    from offload.constructs.clauses.signatures import P, TaskgraphCall, TaskgraphClauses
     from offload.graphs.replay import Replay
     from offload.runtime.current import Scope
     from offload.runtime.runtime import Runtime
@@ -275,7 +278,14 @@ class Record(NamedTuple):
     nbytes: int  # device memory that belongs to the graph
 
 
-def taskgraph(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
+@overload
+def taskgraph(function: Callable[P, Any], /, **clauses: Unpack[TaskgraphClauses]) -> TaskgraphCall[P]: ...
+@overload
+def taskgraph(
+    function: None = None, /, **clauses: Unpack[TaskgraphClauses]
+) -> Callable[[Callable[P, Any]], TaskgraphCall[P]]: ...
+@shows_clauses("offload.constructs.clauses.signatures")
+def taskgraph(function: Callable[..., Any] | None = None, /, **clauses: Unpack[TaskgraphClauses]) -> Any:
     """Make a function a task graph: the first call records the tasks of its body, later calls replay them.
 
     A replay generates the same tasks with the same arguments and dependences, and does not run the body. Put values

@@ -11,7 +11,7 @@ import types
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -32,10 +32,20 @@ from offload.constructs.groups import Taskgroup
 from offload.constructs.task import TaskFunction
 from offload.errors import ClauseError
 from offload.runtime.current import for_finalizers, here
+from offload.runtime.keywords import shows_clauses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import Concatenate, Literal, Unpack
 
+    from offload.constructs.clauses.signatures import (
+        P,
+        R,
+        SplitKeywords,
+        TaskloopCall,
+        TaskloopClauses,
+        TaskloopKeywords,
+    )
     from offload.tasks.region import Group
     from offload.tasks.task import Task
 
@@ -302,7 +312,56 @@ _OF_TASKS = ("if_", "final", "priority", "name")
 _NOTHING: Any = object()
 
 
-def taskloop(iterable: Any = _NOTHING, body: Callable[..., Any] | None = None, **clauses: Any) -> Any:
+@overload
+def taskloop(
+    iterable: Iterable[Any],
+    body: Callable[..., R],
+    *,
+    nogroup: Literal[True],
+    **clauses: Unpack[TaskloopKeywords],
+) -> list[Task[R]]: ...
+@overload
+def taskloop(
+    iterable: Iterable[Any],
+    body: Callable[..., Any],
+    *,
+    nogroup: Literal[False] = False,
+    **clauses: Unpack[TaskloopKeywords],
+) -> None: ...
+@overload
+def taskloop(
+    iterable: Iterable[Any], *, nogroup: Literal[True], **clauses: Unpack[TaskloopKeywords]
+) -> Callable[[Callable[..., R]], list[Task[R]]]: ...
+@overload
+def taskloop(
+    iterable: Iterable[Any], *, nogroup: Literal[False] = False, **clauses: Unpack[TaskloopKeywords]
+) -> Callable[[Callable[..., Any]], None]: ...
+@overload
+def taskloop(
+    iterable: Callable[Concatenate[Any, P], R], /, **clauses: Unpack[SplitKeywords]
+) -> TaskloopCall[P, R, None]: ...
+@overload
+def taskloop(
+    *, nogroup: Literal[True], **clauses: Unpack[SplitKeywords]
+) -> Callable[[Callable[Concatenate[Any, P], R]], TaskloopCall[P, R, list[Task[R]]]]: ...
+@overload
+def taskloop(
+    *, nogroup: Literal[False] = False, **clauses: Unpack[SplitKeywords]
+) -> Callable[[Callable[Concatenate[Any, P], R]], TaskloopCall[P, R, None]]: ...
+@overload  # with reductions, the body has more parameters than a call gives
+def taskloop(
+    *, nogroup: bool = False, **clauses: Unpack[TaskloopKeywords]
+) -> Callable[[Callable[..., R]], TaskloopCall[..., R, Any]]: ...
+@overload
+def taskloop(
+    iterable: Iterable[Any] | Callable[..., Any],
+    body: Callable[..., Any] | None = None,
+    **clauses: Unpack[TaskloopClauses],
+) -> Any: ...
+@shows_clauses("offload.constructs.clauses.signatures")
+def taskloop(
+    iterable: Any = _NOTHING, body: Callable[..., Any] | None = None, **clauses: Unpack[TaskloopClauses]
+) -> Any:
     """Split a range into tasks, each of which calls the body with a part of it.
 
     ``taskloop(range(n), body)`` runs the loop at once, and so does ``@taskloop(range(n))`` above the body. Without a

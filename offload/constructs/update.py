@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -28,23 +28,31 @@ from offload.tasks.stack import owned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Literal, Unpack
 
+    from offload.constructs.clauses.signatures import Depends, Devices, ListItems, Number, Truth, UpdateKeywords
     from offload.data.items import MapItem
     from offload.tasks.task import Task
 
 
+@overload
+def target_update(*, nowait: Literal[True], **clauses: Unpack[UpdateKeywords]) -> Task[None]: ...
+@overload
+def target_update(*, nowait: Literal[False] = False, **clauses: Unpack[UpdateKeywords]) -> None: ...
+@overload
+def target_update(*, nowait: bool, **clauses: Unpack[UpdateKeywords]) -> Task[None] | None: ...
 @for_finalizers
 def target_update(
     *,
-    to: Any = (),
-    from_: Any = (),
+    to: ListItems = (),
+    from_: ListItems = (),
     present: bool = False,
-    depend: Any = (),
+    depend: Depends = (),
     nowait: bool = False,
-    device: int | None = None,
-    devices: Any = None,
-    if_: bool = True,
-) -> Task | None:
+    device: Number | None = None,
+    devices: Devices = None,
+    if_: Truth = True,
+) -> Task[None] | None:
     """Copy between host arrays and their corresponding storage on a device; counts do not change.
 
     Parameters

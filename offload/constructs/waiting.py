@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any, Never, overload
 
 from offload.constructs.clauses.dependences import Dependence, check_depend_now
 from offload.constructs.clauses.following import awaited
@@ -22,7 +22,9 @@ from offload.tasks.recipe import Recipe
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import FrameType
+    from typing import Literal
 
+    from offload.constructs.clauses.signatures import Depends
     from offload.runtime.current import Scope
     from offload.tasks.region import Region
     from offload.tasks.task import Task
@@ -32,7 +34,11 @@ _ALL = ()
 """The ``depend`` of a `taskwait` that waits for all."""
 
 
-def taskwait(depend: Any = _ALL, nowait: bool = False, **unknown: Never) -> Any:
+@overload
+def taskwait(depend: Depends, nowait: Literal[True]) -> Task[None]: ...
+@overload
+def taskwait(depend: Depends = ..., nowait: bool = False) -> Any: ...
+def taskwait(depend: Depends = _ALL, nowait: bool = False, **unknown: Never) -> Any:
     """Wait for the tasks that the current task, or host thread, has generated.
 
     Parameters

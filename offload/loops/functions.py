@@ -7,7 +7,7 @@ target region, on several devices, and where it speculates, one of its own.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -21,21 +21,26 @@ from offload.loops.proofs.dependences import DependenceProfile
 from offload.loops.running.clauses import DEVICE_CHECKS, SetWords
 from offload.runtime.current import here
 from offload.runtime.generate import generate
+from offload.runtime.keywords import shows_clauses
 from offload.tasks.recipe import Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import ModuleType
+    from typing import Literal, Unpack
 
     from offload.constructs.clauses.binding import Binding
+    from offload.constructs.clauses.signatures import P, R
     from offload.constructs.target_work import Known, TargetWork
     from offload.data.items import MapItem
     from offload.devices.base import Device
     from offload.loops.launch import Launcher
+    from offload.loops.signatures import TargetLoopCall, TargetLoopClauses, TargetLoopKeywords
     from offload.runtime.current import Scope
     from offload.runtime.place import DevicePlace
     from offload.runtime.runtime import Runtime
     from offload.tasks.region import Region
+    from offload.tasks.task import Task
 
 
 class DeviceLoop(LoopFunction, TargetFunction):
@@ -211,7 +216,32 @@ def on_sets() -> ModuleType:
     return set_work
 
 
-def target_loop(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
+@overload
+def target_loop(
+    function: Callable[P, R], /, *, nowait: Literal[True], **clauses: Unpack[TargetLoopKeywords]
+) -> TargetLoopCall[P, R, Task[R]]: ...
+@overload
+def target_loop(
+    function: Callable[P, R], /, *, nowait: Literal[False] = False, **clauses: Unpack[TargetLoopKeywords]
+) -> TargetLoopCall[P, R, R]: ...
+@overload
+def target_loop(
+    function: None = None, /, *, nowait: Literal[True], **clauses: Unpack[TargetLoopKeywords]
+) -> Callable[[Callable[P, R]], TargetLoopCall[P, R, Task[R]]]: ...
+@overload
+def target_loop(
+    function: None = None, /, *, nowait: Literal[False] = False, **clauses: Unpack[TargetLoopKeywords]
+) -> Callable[[Callable[P, R]], TargetLoopCall[P, R, R]]: ...
+@overload
+def target_loop(
+    function: Callable[P, R], /, *, nowait: bool, **clauses: Unpack[TargetLoopKeywords]
+) -> TargetLoopCall[P, R, Any]: ...
+@overload
+def target_loop(
+    function: None = None, /, *, nowait: bool, **clauses: Unpack[TargetLoopKeywords]
+) -> Callable[[Callable[P, R]], TargetLoopCall[P, R, Any]]: ...
+@shows_clauses("offload.loops.signatures")
+def target_loop(function: Callable[..., Any] | None = None, /, **clauses: Unpack[TargetLoopClauses]) -> Any:
     """Make each call of a function a loop on a device: its iterations run in parallel.
 
     The function is a nest of ``for … in range(…)``. Scalar statements may precede the nest, and a ``return`` of scalars

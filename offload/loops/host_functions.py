@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -14,14 +14,18 @@ from offload.loops.common import LoopFunction, launching
 from offload.loops.running.clauses import COMMON_CHECKS
 from offload.runtime.current import put_off_here
 from offload.runtime.generate import generate
+from offload.runtime.keywords import shows_clauses
 from offload.tasks.recipe import Recipe
 from offload.tasks.task import TASK_TYPES, Task
 from offload.tasks.values import Receiver, Values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Literal, Unpack
 
+    from offload.constructs.clauses.signatures import P, R
     from offload.loops.launch import Launcher
+    from offload.loops.signatures import HostLoopCall, HostLoopClauses, HostLoopKeywords
     from offload.runtime.current import Scope
     from offload.tasks.region import Region
 
@@ -114,7 +118,32 @@ class _HostLoopRecipe(Recipe):
         return task
 
 
-def parallel_loop(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
+@overload
+def parallel_loop(
+    function: Callable[P, R], /, *, nowait: Literal[True], **clauses: Unpack[HostLoopKeywords]
+) -> HostLoopCall[P, R, Task[R]]: ...
+@overload
+def parallel_loop(
+    function: Callable[P, R], /, *, nowait: Literal[False] = False, **clauses: Unpack[HostLoopKeywords]
+) -> HostLoopCall[P, R, R]: ...
+@overload
+def parallel_loop(
+    function: None = None, /, *, nowait: Literal[True], **clauses: Unpack[HostLoopKeywords]
+) -> Callable[[Callable[P, R]], HostLoopCall[P, R, Task[R]]]: ...
+@overload
+def parallel_loop(
+    function: None = None, /, *, nowait: Literal[False] = False, **clauses: Unpack[HostLoopKeywords]
+) -> Callable[[Callable[P, R]], HostLoopCall[P, R, R]]: ...
+@overload
+def parallel_loop(
+    function: Callable[P, R], /, *, nowait: bool, **clauses: Unpack[HostLoopKeywords]
+) -> HostLoopCall[P, R, Any]: ...
+@overload
+def parallel_loop(
+    function: None = None, /, *, nowait: bool, **clauses: Unpack[HostLoopKeywords]
+) -> Callable[[Callable[P, R]], HostLoopCall[P, R, Any]]: ...
+@shows_clauses("offload.loops.signatures")
+def parallel_loop(function: Callable[..., Any] | None = None, /, **clauses: Unpack[HostLoopClauses]) -> Any:
     """Make each call of a function a loop on the host's threads: its iterations run in parallel.
 
     Parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from offload.constructs import associations
 from offload.constructs.clauses.maps import check_count
@@ -12,12 +12,21 @@ from offload.loops.running.clauses import check_loop_reduction
 from offload.runtime.keywords import takes_clauses
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable
+    from typing import Literal, TypeVar
+
+    from offload.constructs.clauses.signatures import Number
+    from offload.loops.signatures import LoopReductions
+
+    Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @takes_clauses
 def loop(
-    iterations: range, bind: str | None = None, collapse: int = 1, reduction: Mapping[str, Sequence[str]] | None = None
+    iterations: range,
+    bind: Literal["teams", "parallel", "thread"] | None = None,
+    collapse: Number = 1,
+    reduction: LoopReductions = None,
 ) -> range:
     """Say how the iterations of a loop inside of a loop function run: ``for k in omp.loop(range(n), …)``.
 
@@ -72,8 +81,12 @@ def loop(
 _BINDS = (None, "teams", "parallel", "thread")
 
 
+@overload
+def declare_target(array: Function) -> Function: ...
+@overload
+def declare_target(array: Any, link: bool = False, device_type: Literal["any", "nohost", "host"] = "any") -> None: ...
 @takes_clauses
-def declare_target(array: Any, link: bool = False, device_type: str = "any") -> Any:
+def declare_target(array: Any, link: bool = False, device_type: Literal["any", "nohost", "host"] = "any") -> Any:
     """Give an array storage on every device that lasts until the runtime closes; or mark a function that loops call.
 
     Each device gets the storage at its first use, of this runtime and of later ones, with the values that the host has

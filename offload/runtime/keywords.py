@@ -1,15 +1,16 @@
-"""Keywords that a construct or routine does not have: a `ClauseError`, with the clause that was probably meant."""
+"""Keywords of constructs and routines: how signatures show them, and the error of one that does not exist."""
 
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from offload.errors import ClauseError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -72,3 +73,53 @@ def takes_clauses(function: Function) -> Function:
             raise
 
     return call  # type: ignore[return-value]  # it has the signature of what it wraps
+
+
+# -- what a signature shows ------------------------------------------------------------------------
+
+
+class ClauseSignature(inspect.Signature):
+    """The signature of a construct that takes its clauses by ``**clauses: Unpack[…]``; it shows each of them.
+
+    The `TypedDict` of the clauses is in a module that is for type checkers. The first question imports it.
+    """
+
+    __slots__ = ("module",)
+
+    module: str
+    """Where the `TypedDict` is."""
+
+    @property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:  # type: ignore[override]  # typeshed promises more
+        """The parameters, with one for each clause."""
+        shown = [*super().parameters.values()]
+        if hasattr(self, "module") and shown[-1].kind is inspect.Parameter.VAR_KEYWORD:  # copies have no module
+            module, clauses = importlib.import_module(self.module), shown.pop()
+            types = getattr(module, clauses.annotation.removeprefix("Unpack[").removesuffix("]")).__annotations__
+            for name, default in module.DEFAULTS.items():
+                if name in types:
+                    type_ = types[name].__forward_arg__
+                    shown.append(
+                        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=type_)
+                    )
+            self.__init__(shown, return_annotation=self.return_annotation)  # type: ignore[misc]  # of this class
+        return super().parameters
+
+
+def shows_clauses(module: str) -> Callable[[Function], Function]:
+    """Have `inspect.signature` and `help` show the clauses of a function whose last parameter takes them.
+
+    Parameters
+    ----------
+    module : str
+        The module with the `TypedDict` of the clauses, and with ``DEFAULTS`` for them.
+    """
+
+    def shown(function: Function) -> Function:
+        plain = inspect.signature(function)
+        signature = ClauseSignature([*plain.parameters.values()], return_annotation=plain.return_annotation)
+        signature.module = module
+        function.__signature__ = signature  # type: ignore[attr-defined]  # where `inspect` looks
+        return function
+
+    return shown

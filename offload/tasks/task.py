@@ -6,7 +6,7 @@ import threading
 from contextlib import suppress
 from itertools import count
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, Generic, SupportsIndex
 
 from offload.errors import UsageError
 from offload.interrupts.frames import calls_program
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from concurrent.futures import CancelledError, Future
     from types import CodeType
 
+    from typing_extensions import TypeVar
+
     from offload.tasks.depend import Mutex
     from offload.tasks.parker import Parker
     from offload.tasks.protocols import Runner
@@ -29,6 +31,12 @@ if TYPE_CHECKING:
     from offload.tasks.scope import Scope
     from offload.tasks.site import Call, Site
     from offload.tasks.troubles import Trouble, Troubled
+
+    Result_co = TypeVar("Result_co", covariant=True, default=Any)  # a default is for type checkers until Python 3.13
+else:
+    from typing import TypeVar
+
+    Result_co = TypeVar("Result_co", covariant=True)
 
 _serial = count(1)
 _adding_callback = threading.RLock()  # a finalizer that comes inside of it may ask for a callback too
@@ -50,7 +58,7 @@ TASK_TYPES: set[type] = set()
 """`Task` and its subclasses."""
 
 
-class Task:
+class Task(Generic[Result_co]):
     """A host task, and the handle of every deferred construct.
 
     Constructs make tasks; do not make one yourself. The methods have the meaning that they have in
@@ -299,7 +307,7 @@ class Task:
         """
         return self.finished
 
-    def result(self, timeout: float | None = None) -> Any:
+    def result(self, timeout: float | None = None) -> Result_co:
         """Wait until the task is complete and return the result of its body.
 
         Parameters
@@ -327,7 +335,7 @@ class Task:
         6
         """
         failure = self.exception(timeout)
-        value = self.value
+        value: Result_co = self.value
         if failure is not None:
             try:
                 raise failure
@@ -361,7 +369,7 @@ class Task:
         finally:
             del self  # as in `result`: the body may have run in the wait above
 
-    def add_done_callback(self, fn: Callable[[Task], Any]) -> None:
+    def add_done_callback(self, fn: Callable[[Task[Result_co]], Any]) -> None:
         """Call ``fn(task)`` when the task is complete, or at once if it already is.
 
         The thread that completes the task calls ``fn``.
@@ -398,7 +406,7 @@ class Task:
             with Shield():
                 run_callbacks(self)
 
-    def as_future(self) -> Future[Any]:
+    def as_future(self) -> Future[Result_co]:
         """Return a `concurrent.futures.Future` that completes with the task.
 
         Examples
@@ -453,7 +461,7 @@ class Task:
         if event is not None:  # else it has passed
             lane.device.wait_event(lane.stream, event)
 
-    def __await__(self) -> Generator[Any, None, Any]:
+    def __await__(self) -> Generator[Any, None, Result_co]:
         from offload.tasks.aio.wait import outcome  # asyncio is a third of the time of `import offload`
 
         return outcome(self).__await__()
