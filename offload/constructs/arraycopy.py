@@ -59,8 +59,8 @@ def copy(dst: Any, src: Any, *, depend: Any = (), nowait: bool = False) -> Task 
     if dst.shape != src.shape or dst.dtype != src.dtype:
         what, do = ("dtypes", "convert one") if dst.shape == src.shape else ("shapes", "name the parts that fit")
         raise ClauseError(
-            f"copy: dst is {label(dst)} and src {label(src)}; the {what} must be equal; "
-            f"{do}, or use target_memcpy, which counts bytes"
+            f"copy: dst is {label(dst)} and src is {label(src)}; the {what} must be equal; {do}, or use target_memcpy, "
+            "which counts bytes"
         )
     dst, src = copying.uninterpreted(dst, src)
     task = copying.copy("copy", dst, src, () if depend is None else depend, deferred=bool(nowait), places=(to, at))
