@@ -59,7 +59,7 @@ class SimLane(ABC):
             return
         with self._lock:
             if self.fate.closed:
-                raise RuntimeClosedError(f"device {self.fate.name} is closed; nothing can be enqueued there any more")
+                raise RuntimeClosedError(f"device {self.fate.name} is closed; no more work can be enqueued there")
             self.tail += 1  # first: an operation that looks must find its stream busy
             self._send((function, args))
         if late.is_due:
@@ -145,7 +145,7 @@ class ThreadLane(SimLane):
         with self.fate.lock:  # so that a close sees the thread, or the thread the close
             if self.fate.closed:
                 self.tail -= 1
-                raise RuntimeClosedError(f"device {self.fate.name} is closed; nothing can be enqueued there any more")
+                raise RuntimeClosedError(f"device {self.fate.name} is closed; no more work can be enqueued there")
             name = f"offload-{self.fate.name}-stream-{self.number}"
             thread = threading.Thread(target=Shield.around(self._serve), name=name, daemon=True)
             thread.start()
