@@ -47,7 +47,7 @@ def loop(
     OpenMP 5.2, 11.7 "loop Construct" (section numbers unchecked).
     """
     if not isinstance(iterations, range):
-        raise ClauseError(f"loop: {type(iterations).__name__} {iterations!r:.40} is no range; write loop(range(…))")
+        raise ClauseError(f"loop: {type(iterations).__name__} {iterations!r:.40} is not a range; write loop(range(…))")
     if bind not in _BINDS:
         raise ClauseError(f"loop bind: {bind!r:.40} is not allowed; use 'teams', 'parallel' or 'thread'")
     check_count("collapse", collapse)

@@ -233,12 +233,11 @@ def check_profile(program: LoopProgram, profile: DependenceProfile) -> None:
     """Raise `ClauseError` if a profile is another function's."""
     if profile.function != program.name:
         raise ClauseError(
-            f"speculate: the profile is of {profile.function!r}, and the loop is {program.name!r}; profile that"
+            f"speculate: the profile is of {profile.function!r}, but the loop is {program.name!r}; profile this loop"
         )
     if profile.source_sha256 != source_sha256(program):
         raise ClauseError(
-            f"speculate: {program.name!r} has another text than when it was profiled; profile it again, with"
-            " profile_dependences"
+            f"speculate: {program.name!r} was changed after it was profiled; profile it again, with profile_dependences"
         )
 
 
