@@ -129,9 +129,9 @@ class TypeProperties(Reference):
         reference, where = leaves.reference, "".join(f"_{j}" for j in reversed(leaves.path))
         size = reference.length or 0
         return LayoutError(
-            f"index {leaves.index} leaves {abridged('#' + reference.as_reference())}, which has {size} elements, "
-            f"in {f'dimension {where}' if where else 'the root'} of {abridged(str(self))}; "
-            f"indices are 0 to {size - 1}: let the dimension have fewer elements, or take them round with wrap({size})"
+            f"index {leaves.index} leaves {abridged('#' + reference.as_reference())}, which has {size} elements, in "
+            f"{f'dimension {where}' if where else 'the root'} of {abridged(str(self))}; indices are 0 to {size - 1}: "
+            f"let the dimension have fewer elements, or wrap the indices with wrap({size})"
         )
 
     # -- the form ---------------------------------------------------------------------------------
@@ -293,5 +293,5 @@ class TypeProperties(Reference):
         if self.counts == BOTH:
             raise LayoutError(
                 f"{what} is not defined for the distributed type {abridged(str(self))}; its elements are in several "
-                "memories: ask a sub-dimension that counts memory alone"
+                "memories: ask a sub-dimension that counts only memory"
             )

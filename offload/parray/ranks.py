@@ -44,13 +44,11 @@ def ranks(tree: object, comm: Any = None) -> ArrayType:
         ) from error
     found = exchanges.communicator(comm)
     if found is None:
-        raise ClauseError(
-            f"ranks: comm={comm!r:.60} is no communicator of mpi4py within one group; give one that is not null"
-        )
+        raise ClauseError(f"ranks: comm={comm!r:.60} is not an intracommunicator of mpi4py; pass one that is not null")
     made = thread_array(tree, found)
     if made.size > found.Get_size():
         raise LayoutError(
-            f"ranks: {abridged(str(made))} has {made.size} threads, the communicator {found.Get_size()} ranks; start "
-            "more processes, or take fewer"
+            f"ranks: {abridged(str(made))} has {made.size} threads, but the communicator has {found.Get_size()} ranks; "
+            "start more processes, or use fewer threads"
         )
     return made

@@ -68,7 +68,8 @@ class ArrayType(TypeProperties):
         form = self.find_form()
         if self.counts == BOTH and form is not None and max(map(abs, self.bounds[1])) >= MOST_MEMORY:
             raise LayoutError(
-                f"{abridged(str(self))} has offsets of 2**200 and more in the memory of a thread; that is too much"
+                f"{abridged(str(self))} has offsets of 2**200 and more in the memory of a thread; offsets must be "
+                "smaller"
             )
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -278,8 +279,8 @@ class ArrayType(TypeProperties):
         except TypeError:
             if getattr(getattr(index, "dtype", None), "kind", "") not in {"i", "u"}:
                 raise TypeError(
-                    f"an index of {abridged(str(self))} is {index!r}, {type(index).__name__}; "
-                    "it has to be an integer or an array of integers"
+                    f"an index of {abridged(str(self))} is {index!r}, {type(index).__name__}; it must be an integer or "
+                    "an array of integers"
                 ) from None
             low, high = (int(index.min()), int(index.max())) if index.size else (0, -1)
             at = index.astype(seams.namespace.int64)
@@ -317,7 +318,7 @@ class ArrayType(TypeProperties):
 
     def _wrong_number(self, indices: tuple[Any, ...]) -> IndexError:
         dims = self.dims
-        wanted = f"{len(dims)} indices, one for each sub-dimension" if dims else "one index, which is no tuple"
+        wanted = f"{len(dims)} indices, one for each sub-dimension" if dims else "one index, not a tuple"
         return IndexError(f"{abridged(str(self))} takes {wanted}; these are {len(indices)}: {indices}")
 
     def unravel(self, index: Any) -> Any:
