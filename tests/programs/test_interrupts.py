@@ -77,9 +77,12 @@ def test_an_interrupt_in_a_body_ends_body_and_wait(wait: str) -> None:
 def test_an_interrupt_in_a_nested_wait_ends_all_of_them() -> None:
     """A wait inside of a body is interrupted, which ends the body and the waits around it."""
     stdout, _ = python("""
+        def leaf():
+            print("x")
+            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
         def outer(depth):
             if depth: task(outer)(depth - 1)
-            else: threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start(); task(detach=event)(print)("x")
+            else: task(leaf, detach=event)()
             taskwait()
             print("not reached")
         with Runtime("none", num_threads=0) as runtime:
