@@ -57,8 +57,13 @@ def few(quick: int | Collection[Any], values: Iterable[Any], *, are_rows: bool =
         Whether each value is a tuple, for a parametrisation of several names.
     """
     return [
-        value
-        if (number < quick if isinstance(quick, int) else value in quick)
-        else pytest.param(*(value if are_rows else (value,)), marks=pytest.mark.slow)
+        value if (number < quick if isinstance(quick, int) else value in quick) else _slow(value, is_row=are_rows)
         for number, value in enumerate(values)
     ]
+
+
+def _slow(value: Any, *, is_row: bool) -> Any:
+    """Return a value, or one that has marks already, with the mark ``slow``."""
+    if isinstance(value, type(pytest.param())):
+        return pytest.param(*value.values, marks=[*value.marks, pytest.mark.slow], id=value.id)
+    return pytest.param(*(value if is_row else (value,)), marks=pytest.mark.slow)

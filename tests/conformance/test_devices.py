@@ -656,8 +656,9 @@ CASES = ["test_data.py", "test_update.py", "test_use_device.py", "openacc/test_d
 def test_cases_with_every_construct_on_all_devices():
     """The cases of the suites pass where ``OFFLOAD_LOOP_DEVICES`` has every data construct make and use replicas."""
     here = Path(__file__).parent
+    pytest_ = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "sim", *[here / name for name in CASES]],
+        [*pytest_, "-m", "not (bench or mutants or soak)", "-k", "sim", *[here / name for name in CASES]],
         env={**os.environ, "OFFLOAD_LOOP_DEVICES": "all"},
         cwd=here.parents[1],
         capture_output=True,

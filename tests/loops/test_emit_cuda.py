@@ -323,6 +323,7 @@ def test_what_is_read_of_an_empty_array_is_reported(bits):
 # -- nvcc ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @by_nvcc
 @pytest.mark.parametrize("seed", few(1, range(4000, 4004)))
 def test_nvcc_takes_what_is_generated(seed):

@@ -561,6 +561,7 @@ def test_nvcc_makes_shuffles_of_a_row(cuda):
     assert not re.search(r"bar\.sync|barrier\.sync|\.shared", kernel)
 
 
+@pytest.mark.slow
 @by_nvcc
 @pytest.mark.parametrize("seed", few(1, [3, 14]))
 def test_nvcc_takes_programs_with_levels(cuda, seed):

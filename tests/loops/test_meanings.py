@@ -249,7 +249,7 @@ def is_in_the_subset(call, x):
     return True
 
 
-@pytest.mark.parametrize("dtype", few(2, ["uint8", "float32", "bool", "int8", "int32", "uint64", "int64", "float64"]))
+@pytest.mark.parametrize("dtype", few(1, ["uint8", "float32", "bool", "int8", "int32", "uint64", "int64", "float64"]))
 def test_a_function_of_any_type_is_what_it_is_in_python(dtype):
     """Or it is a `LoopError`: it is never one of the compiler."""
     x = np.array([1, 0, 1], dtype)

@@ -17,6 +17,7 @@ from offload.loops.running.plan import numbers_of
 from offload.loops.running.preparation import view_at
 from offload.loops.tree.uses import numbered
 from tests.conftest import checked
+from tests.profiles import few
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no C compiler:offload.PerformanceWarning")
 
@@ -76,7 +77,11 @@ VECTORS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "index", "first", "expected"), VECTORS, ids=[vector[0] for vector in VECTORS])
+@pytest.mark.parametrize(
+    ("text", "index", "first", "expected"),
+    few(9, VECTORS, are_rows=True),
+    ids=[vector[0] for vector in VECTORS],
+)
 def test_what_is_seen(text, index, first, expected):
     """Each loop shows the kinds, counts and distances that a profile of it has; arguments keep what they hold."""
     names = [name for name in ("a", "t", "x", "y") if f"{name}[" in text]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,6 +80,7 @@ def test_what_is_seen_is_what_all_pairs_say(plan):
     assert all((again[name] == values[name]).all() for name in again)
 
 
+@pytest.mark.slow
 @given(PLANS, st.integers(1, 600), st.booleans())
 def test_a_beginning_sees_what_it_has_carried_out(plan, most, is_slice):
     """So many iterations as are told were looked at, in order, and what is found is between them; as many each time."""
@@ -110,6 +112,7 @@ def test_a_beginning_sees_what_it_has_carried_out(plan, most, is_slice):
     assert (seen[0] == TRIPS) or most < 600 or found.found
 
 
+@pytest.mark.slow
 @given(PLANS, st.integers(0, 100))
 def test_what_passes_a_check_is_right_in_any_order(plan, seed):
     """A checked call either raises and changes nothing, or leaves what the serial run leaves, in any order."""

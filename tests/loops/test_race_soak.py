@@ -65,6 +65,7 @@ def soak(duration_s):
     assert not running
 
 
+@pytest.mark.slow
 def test_four_host_threads_race():
     """Whatever races at the same time, each result is the serial one."""
     soak(3)

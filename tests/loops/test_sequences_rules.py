@@ -41,6 +41,7 @@ def one_device(monkeypatch):
     monkeypatch.setattr(Chooser, "__init__", init)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_device")
 @pytest.mark.parametrize("first", few(1, range(IN_CI, IN_CI + 16, 8)))
 def test_values_of_calls_that_are_one_devices(first):

@@ -18,12 +18,13 @@ from offload.devices.sim.device import SimDevice
 from offload.loops.running.build import builder
 from tests.loops.cuda_device import HostCuda
 from tests.loops.facts import AWAY, KINDS, N, facts, gather
+from tests.profiles import few
 
 FALSE = np.arange(N)
 FALSE[7] = AWAY
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=few(1, KINDS))
 def at(request, monkeypatch):
     """A runtime on a simulated device, whose kernels are C or CUDA."""
     with facts(request.param, monkeypatch) as found:

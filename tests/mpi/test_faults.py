@@ -62,6 +62,7 @@ def killed_at_random(n_times, rng):
         finish(job, 30)
 
 
+@pytest.mark.slow
 def test_ranks_that_are_killed():
     """The launcher ends the other ranks, whatever they were doing."""
     killed_at_random(3, random.Random())

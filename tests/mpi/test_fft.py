@@ -156,6 +156,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.slow
 def test_refused():
     """What cannot be done is told once, by rank 0, and is the status of all ranks, which may go on."""
     program = f"""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.mpi.launching import needs_mpi, on_ranks, run
 from tests.test_docs import listings
 
@@ -19,6 +21,7 @@ def test_halo(n_ranks):
     assert (status, printed) == (0, f"40 x 40 points, 20 steps on {n_ranks} ranks: the same bits as by one\n")
 
 
+@pytest.mark.slow
 def test_halo_with_more_ranks_than_rows():
     """It is refused by all ranks, and ends."""
     status, printed = run(4, str(ROOT / "examples" / "halo_mpi.py"), "--size", "8")
