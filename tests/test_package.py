@@ -16,7 +16,7 @@ import offload
 
 HEAVY = {"cupy", "dask", "distributed", "mpi4py", "rich"}
 LIMIT_S = 0.1  # beyond the interpreter's own start-up; NumPy is about 60 ms of it
-LIMIT_IN_NUMPYS = 0.75  # for machines on which NumPy takes longer: the package itself, in times of NumPy
+LIMIT_IN_NUMPYS = 1  # for machines on which NumPy takes longer: the package itself, in times of NumPy
 
 PROGRAM = """
 import json, sys, time

@@ -106,8 +106,8 @@ class DataEnvironment:
     ) -> Plan | None:
         """Map the items of one construct and enqueue their copies-in. What is staged goes to ``staged``, empty yet.
 
-        The plan's ``point`` is where the copies end, unless they are staged, or it ``is_region``, which this launch
-        will end: then the end is marked when somebody asks (`DuePoint`).
+        The plan's ``point`` is where the copies end, unless they are staged, or there are none. Where it ``is_region``,
+        which this launch will end, and its body only enqueues, the end is marked when somebody asks (`DuePoint`).
 
         Parameters
         ----------
@@ -340,10 +340,12 @@ class DataEnvironment:
                 raise_first(plan.failures)
             if staged:
                 return None
-            if is_region:
+            if is_region and not self.device.bodies_block:
                 self.settle(lane, DuePoint(lane))  # type: ignore[arg-type]  # a point too
                 return None
-            return self.settle(lane) or plan.point
+            # A body that blocks may put work on the lane before others ask: they follow the copies only.
+            point = self.settle(lane) or plan.point
+            return point if plan.copies_in or plan.zeroed or not is_region else None
         except BaseException:
             if plan.failures is None and plan.counter is not None:
                 with self.lock:  # while it is open: what has not been copied to is for nobody to find

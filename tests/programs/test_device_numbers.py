@@ -24,6 +24,11 @@ def _entered(region):
         pass
 
 
+def _add_one(a):
+    for i in range(a.size):
+        a[i] += 1
+
+
 def _calls(a, d):
     """Return, for each construct and routine that takes a device number, a call with one."""
 
@@ -32,6 +37,7 @@ def _calls(a, d):
 
     calls = {
         "omp.target.device": lambda n: omp.target(device=n)(body)(a),
+        "omp.target_loop.device": lambda n: omp.target_loop(device=n)(_add_one)(a),
         "omp.target_data.device": lambda n: _entered(omp.target_data(map=[tofrom(a)], device=n)),
         "omp.target_enter_data.device": lambda n: omp.target_enter_data(map=[to(a)], device=n),
         "omp.target_exit_data.device": lambda n: omp.target_exit_data(map=[release(a)], device=n),
@@ -51,6 +57,8 @@ def _calls(a, d):
         "acc.parallel.device": lambda n: acc.parallel(device=n)(body)(a),
         "acc.kernels.device": lambda n: acc.kernels(device=n)(body)(a),
         "acc.serial.device": lambda n: acc.serial(device=n)(body)(a),
+        "acc.parallel_loop.device": lambda n: acc.parallel_loop(device=n)(_add_one)(a),
+        "acc.kernels_loop.device": lambda n: acc.kernels_loop(device=n)(_add_one)(a),
         "acc.data.device": lambda n: _entered(acc.data(copy=[a], device=n)),
         "acc.host_data.device": lambda n: _entered(acc.host_data([a], if_present=True, device=n)),
         "acc.enter_data.device": lambda n: acc.enter_data(copyin=[a], device=n),
@@ -94,7 +102,7 @@ def test_the_table_is_complete():
     """Every public function with an argument that is a device number is tried here."""
     found = set()
     for module, short in ((omp, "omp"), (acc, "acc")):
-        for name in vars(module):
+        for name in dir(module):  # a signature may import a module, which becomes a name
             function = getattr(module, name)
             if not name.startswith("_") and callable(function) and not isinstance(function, type):
                 parameters = inspect.signature(function).parameters
