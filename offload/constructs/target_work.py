@@ -177,7 +177,7 @@ class TargetWork(Work):
             place.keep(lane, [array for *_, array in own])
             raise
         launch.plan, launch.args, launch.kwargs = plan, args, kwargs
-        return None if own else plan.point  # type: ignore[no-any-return]  # private copies have been put behind that
+        return None if own else plan.point  # private copies have been put behind that
 
     def settle(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
         place.settle(lane)
