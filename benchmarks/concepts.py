@@ -34,7 +34,7 @@ can be compared. ``--list NAME`` prints where the counted things stand. The rule
     Names of classes, wherever they are defined, that are defined in more than one file.
 *layers*
     Classes of which one other class of the package alone is derived, and that nothing else uses but annotations: one
-    object in several pieces. Protocols, exceptions and classes with an abstract method do not count.
+    object in several pieces. Protocols, exceptions, and classes with an abstract method or with no method do not count.
 *lines*
     Lines of the Python files of the package without ``cli/bench``.
 *files a nowait target call visits*
@@ -358,6 +358,7 @@ class Package:
             and names[one.name] == 1
             and one.name not in used
             and not {"Protocol", "ABC", "Exception", "BaseException", "Warning"} & set(one.bases)
+            and any(isinstance(node, ast.FunctionDef) for node in one.node.body)
             and not any(is_abstract(node) for node in ast.walk(one.node))
         ]
 
