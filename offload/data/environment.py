@@ -104,7 +104,7 @@ class DataEnvironment:
         changed: Callable[[], Sequence[int]] | None = None,
         is_region: bool = False,
     ) -> Plan | None:
-        """Map the items of one construct and enqueue their copies-in. What is staged goes to ``staged``, empty yet.
+        """Map the items of one construct and enqueue their copies-in. Staged copies go to ``staged``, empty yet.
 
         The plan's ``point`` is where the copies end, unless they are staged, or there are none. Where it ``is_region``,
         which this launch will end, and its body only enqueues, the end is marked when somebody asks (`DuePoint`).
@@ -112,8 +112,8 @@ class DataEnvironment:
         Parameters
         ----------
         before : Plan, optional
-            What an entry of the same items has returned that only counted. It is carried out once more, and returned,
-            unless the entry would do more now.
+            The plan of an earlier entry of the same items, which only counted. It is carried out once more, and
+            returned, unless the entry would do more now.
         states : sequence, optional
             The items are in replica sets whose tables are to be in these states, and the region leaves them so. Where
             they are not, or where the entry would do more than to count, nothing changes, and None is returned.
@@ -171,7 +171,7 @@ class DataEnvironment:
         Returns
         -------
         list
-            What must live until the copies are done. What is unmapped comes first, as `Released`, if there is anything.
+            Objects that must live until the copies are done. Unmapped entries come first, as `Released`.
         Point or None
             Where they end, or the use of what stays; None if they are staged, or nothing is in use any more.
 

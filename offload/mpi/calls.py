@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class CallRecipe(Recipe):
-    """What the tasks of a call of MPI are made of: each calls once more, in its turn."""
+    """A recipe for the tasks of a call of MPI: each task makes the call once more, in its turn."""
 
     # Under Dask, which starts nodes in an order of its own, all turns are reserved before the first node is started.
 

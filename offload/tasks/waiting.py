@@ -45,11 +45,11 @@ class Wait:
     Parameters
     ----------
     engine : Engine
-        Whose tasks it waits for.
+        The engine of the tasks.
     scope : Scope
-        What the calling thread does.
+        The scope of the calling thread.
     goal : Goal
-        What it waits for; where nothing has moved for ``hang_s`` seconds, a message tells of it.
+        The goal. If no task has moved for ``hang_s`` seconds, a message reports the wait.
     thread : Shielded
         The calling thread, as far as interruptions concern it.
     helps : bool

@@ -269,7 +269,7 @@ class TaskCall(Encountered[P, "Task[R_co]"], Generic[P, R_co]):
 
 
 class TaskDecorator(Protocol):
-    """What `offload.task` with clauses returns; of an ``async def`` the task has what is awaited."""
+    """The decorator that `offload.task` with clauses returns; the task of an ``async def`` has the awaited value."""
 
     @overload
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> TaskCall[P, R]: ...

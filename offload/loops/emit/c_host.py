@@ -1,7 +1,7 @@
 """The host's part of generated C: the entry, how trips are numbered, where results of chunks go.
 
 A chunk of the outermost loop is one call; inner associated loops stay loops. The text relies on ``-fwrapv`` and on
-``-fno-strict-aliasing``. What is CUDA's own is in `offload.loops.emit.emit_cuda`.
+``-fno-strict-aliasing``. `offload.loops.emit.emit_cuda` has the part for CUDA.
 """
 
 from __future__ import annotations
