@@ -612,7 +612,7 @@ class DataEnvironment:
         """Drop all mappings, as the device is closed."""
         for replicas in [*self.sets]:
             replicas.leave()
-        self.table = PresentTable(self.device.number)
+        self.table, self.ledger = PresentTable(self.device.number), Ledger()  # a point holds an event of the device
 
 
 def _is_overwritten(item: MapItem, entry: Entry) -> bool:

@@ -1,12 +1,16 @@
 """The ledger: whom an access of storage has to follow, and when it is over."""
 
+import gc
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+import offload as omp
 from offload.arrays.sections import HOST, section_of
 from offload.data.entries import Entry
 from offload.data.ledger import OPEN, DuePoint, Ledger, PutOffError, is_open
+from offload.devices.streams import Point
 
 
 class Lane:
@@ -210,3 +214,17 @@ def test_accesses_do_not_pile_up(entry, may_query):
         accessed(ledger, lane, uses=[(entry, RIGHT)]).event.done = True
     assert (len(entry.uses) < 140) == may_query
     assert running in ledger.acquire(ended=[entry])
+
+
+def test_a_closed_runtime_keeps_no_points():
+    """Functions keep the runtime of their last call; a point would keep an event of its device."""
+    bump = omp.target(lambda x: x.fill(1))
+    x = np.zeros(10)
+    with omp.Runtime("sim:1") as runtime:
+        for _ in range(3):
+            bump(x)
+            bump.options(nowait=True)(x)
+            omp.taskwait()
+        device = runtime.places[0].device
+    gc.collect()
+    assert not [thing for thing in gc.get_objects() if type(thing) is Point and thing.lane.device is device]
