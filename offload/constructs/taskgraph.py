@@ -249,10 +249,10 @@ class _Records:
                 Record(
                     key.graph_id,
                     record.n_tasks,
-                    (work := record.capture.work) is not None,
-                    record.capture.why_not,
-                    record.capture.n_captured,
-                    work.graph.nbytes if work is not None else 0,
+                    record.cut.is_captured,
+                    record.cut.why_not,
+                    record.n_captured,
+                    sum(work.graph.nbytes for capture in record.cut.captures if (work := capture.work) is not None),
                 )
                 for key, record in self._found
             )
@@ -272,10 +272,10 @@ class Record(NamedTuple):
 
     graph_id: Hashable
     n_tasks: int  # tasks of a replay, if they go to streams and workers one by one
-    is_captured: bool  # whether the last replay was one graph of the device
-    why_not: str  # why the last replay was not a graph; empty if it was, and before the first
-    n_captured: int  # how often the region has been captured: once, and again when its storage has moved
-    nbytes: int  # device memory that belongs to the graph
+    is_captured: bool  # whether the last replay launched graphs
+    why_not: str  # why device work of the last replay was in no graph; empty if all was, and before the first
+    n_captured: int  # captures so far: one for each graph, and another one when its storage has moved
+    nbytes: int  # device memory that belongs to the graphs
 
 
 @overload

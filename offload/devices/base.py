@@ -68,10 +68,10 @@ class GraphCapture(Protocol):
     Between `begin` and the end nothing may wait for, or ask about, these streams and the events recorded there.
     """
 
-    def begin(self, n_streams: int) -> list[Any]:
-        """Return new streams, all captured from now on, and let what libraries allocate belong to the graph.
+    def begin(self, devices: Sequence[Device]) -> list[Any]:
+        """Return a new stream of each device, all captured from now on, as the first is, on the device of the capture.
 
-        Raises `DeviceError`.
+        What libraries allocate meanwhile belongs to the graph. Raises `DeviceError`.
         """
 
     def record(self, stream: Any) -> Any:

@@ -1,9 +1,9 @@
-"""Capture: a recorded region whose tasks are all work of one device, as one graph of that device.
+"""Capture: a piece of a recorded region, as one graph of the devices that it is work of.
 
 At the first replay the bodies run once, while their streams are captured, in a rehearsal (`offload.graphs.rehearsal`).
-From then on a replay is one task, which launches the graph. The region is captured again if its storage has moved, and
-replayed on streams while that happens too often (`_WORTH`), or if it cannot be captured (`Capture.why_not`). A capture
-that fails has enqueued nothing. See docs/design/theory.md, "Capture".
+From then on the piece is one task of each replay, which launches the graph. It is captured again if its storage has
+moved, and replayed on streams while that happens too often (`_WORTH`), or if it cannot be captured (`Capture.refusal`).
+A capture that fails has enqueued nothing. See docs/design/theory.md, "Capture".
 """
 
 from __future__ import annotations
@@ -15,16 +15,14 @@ import numpy as np
 
 from offload.arrays.items import label, mapper_of
 from offload.data.environment import DataEnvironment
-from offload.data.replicas import numbers_of
 from offload.devices.streams import Lane, Point, using
 from offload.errors import DeviceError
 from offload.graphs.branches import branches
 from offload.graphs.reach import reached
 from offload.graphs.rehearsal import NotCapturableError, ShadowTable
-from offload.graphs.work import GraphWork, section_of_entry
+from offload.graphs.work import GraphStorage, GraphWork, section_of_entry
 from offload.interrupts.frames import calls_program
 from offload.runtime.launch import DeviceTask
-from offload.runtime.recipe import DeviceRecipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,11 +30,9 @@ if TYPE_CHECKING:
     from offload.data.plans import Plan
     from offload.data.protocols import AnyUpdate
     from offload.devices.base import GraphCapture
-    from offload.graphs.rehearsal import Noted
     from offload.runtime.current import Scope
     from offload.runtime.place import DevicePlace
-    from offload.runtime.queues import Queue
-    from offload.tasks.recipe import Recipe
+    from offload.tasks.site import Site
     from offload.tasks.task import Task
 
 # Branches of a graph that run at the same time at most. To launch a graph costs 1.6 µs for each on an H200.
@@ -57,62 +53,32 @@ _MOVES = (
 )
 
 
-def obstacle(recipes: Sequence[Recipe]) -> str:
-    """Return why tasks of these recipes can never be one graph; nothing if they may be."""
-    if any(recipe.event is not None for recipe in recipes):
-        return "an event is in it"
-    place: DevicePlace | None = None
-    for recipe in recipes:
-        if isinstance(recipe, DeviceRecipe):
-            if place is None:
-                place = recipe.place
-            elif recipe.place is not place:
-                return f"it is on several devices, {place.device.number} and {recipe.place.device.number}"
-            if recipe.work.places:
-                return f"{recipe.name} is on several devices, {numbers_of(recipe.work.places)}"
-            if recipe.work.blocks:
-                return f"{recipe.name} speculates: each call decides anew where it runs"
-        elif recipe.site.directive != "taskwait":  # else an empty task, for its edges
-            return f"{recipe.name} runs on the host"
-    if place is None:
-        return "no device work is in it"
-    if place.device.graph_capture() is None:
-        return f"{place.device.name} has no graphs"
-    for recipe in recipes:
-        if recipe.values is not None and recipe.values.slots:
-            return f"{recipe.name} is passed the value of a task"
-        why_not: str = getattr(recipe.body, "why_not_captured", "")
-        if why_not:
-            return f"{recipe.name} {why_not}"
-    return ""
-
-
 class Capture:
-    """The graph of a record: made at the first replay, and again if its storage has moved.
+    """The graph of a piece: made at the first replay, and again if its storage has moved.
 
-    ``before`` has for each task the positions of its predecessors; ``steps`` holds the recipes, whose host arrays a
-    graph in flight needs.
+    ``before`` has for each task the positions of its predecessors in the piece; ``made_of`` holds the recipes, whose
+    host arrays a graph in flight needs.
     """
 
     __slots__ = (
-        "_before", "_lock", "_n_disturbed", "_n_in_vain", "_n_launched", "_n_steady", "_noted", "_places", "_steps",
-        "n_captured", "place", "queues", "refusal", "work",
+        "_before", "_lock", "_made_of", "_n_disturbed", "_n_in_vain", "_n_launched", "_n_steady", "_noted", "_places",
+        "_site", "n_captured", "refusal", "refused_at", "work",
     )  # fmt: skip
 
-    def __init__(self, before: Sequence[Sequence[int]], refusal: str, steps: object, queues: set[Queue]) -> None:
+    def __init__(self, before: Sequence[Sequence[int]], made_of: object, site: Site) -> None:
         self._before = before
         self._lock = threading.Lock()
+        self._made_of = made_of
         self._n_disturbed = 0
         self._n_in_vain = 0
         self._n_launched = 0  # replays that the present graph has served
         self._n_steady = 0  # replays, one by one, for which what the last graph used
-        self._noted: Noted | None = None
-        self._places: tuple[object, ...] = ()  # has been where it is
-        self._steps = steps
-        self.n_captured = 0  # how often the region has been captured
-        self.place: DevicePlace | None = None
-        self.queues = queues  # the async queues of operations in it: a replay belongs to them all
-        self.refusal = refusal  # why replays will never be a graph; empty while no reason is known
+        self._noted: Sequence[GraphStorage] = ()
+        self._places: list[object] = []  # has been where it is
+        self._site = site  # of the region
+        self.n_captured = 0  # how often the piece has been captured
+        self.refusal = ""  # why the piece will never be a graph; empty while no reason is known
+        self.refused_at: int | None = None  # the position in the piece of the task that is to blame, if one is
         self.work: GraphWork | None = None
 
     @property
@@ -139,7 +105,7 @@ class Capture:
 
     def _discard(self) -> None:
         """Let go of a graph for which something has changed."""
-        self._noted = self.work.noted  # type: ignore[union-attr]  # there is one
+        self._noted = self.work.storage  # type: ignore[union-attr]  # there is one
         self.work = None
         self._n_in_vain = self._n_in_vain + 1 if self._n_launched < _WORTH else 0
 
@@ -147,23 +113,21 @@ class Capture:
         """Tell whether a capture may serve as many replays as it takes the time of; called at each that has none."""
         if self._n_in_vain < _IN_VAIN:
             return True
-        place: Any = self.place  # there was a capture
-        with place.lock:
-            places = self._noted.places(place.table, section_of_entry(place.device))  # type: ignore[union-attr]  # the same
+        places = [found for storage in self._noted for found in storage.places()]
         if places != self._places:
             self._places, self._n_steady = places, 0
         self._n_steady += 1
         return self._n_steady > _WORTH
 
     def _capture(self, scope: Scope, tasks: Sequence[Task]) -> None:
-        launched = [task for task in tasks if isinstance(task, DeviceTask)]
-        self.place = launched[0].place
         try:
-            self.work = _captured(scope, self.place, tasks, self._before, self._steps)
+            self.work = _captured(scope, self._site, tasks, self._before, self._made_of)
         except NotCapturableError as error:
             self._n_disturbed += error.is_passing
             if not error.is_passing or self._n_disturbed == _DISTURBED:
                 self.refusal = str(error)
+                self.refused_at = next((at for at, task in enumerate(tasks) if task is error.task), None)
+                error.task = None
         else:
             self.n_captured += 1
             self._n_launched = self._n_steady = 0
@@ -173,30 +137,28 @@ class Capture:
 
 
 def _captured(
-    scope: Scope, place: DevicePlace, tasks: Sequence[Task], before: Sequence[Sequence[int]], made_of: object
+    scope: Scope, site: Site, tasks: Sequence[Task], before: Sequence[Sequence[int]], made_of: object
 ) -> GraphWork:
     """Carry tasks out under capture, and return the work that launches the graph."""
     launched = [task for task in tasks if isinstance(task, DeviceTask)]
     kept = [made_of, *(value for task in launched for value in _reached(task))]
     takes_device_arrays = any(task.work is None or task.work.takes_device_arrays for task in launched)
-    steps = branches(_with_exclusions(tasks, before), MOST_STREAMS)
-    capture = place.device.graph_capture()
-    device: Any = _CapturedDevice(place, capture)  # the methods of a device
-    with place.lock:
-        table = ShadowTable(place.table, section_of_entry(place.device))
-    environment: Any = _CapturedEnvironment(device, table)  # what a work needs of a place
+    places = list(dict.fromkeys(task.place for task in launched))
+    capture: GraphCapture = places[0].device.graph_capture()  # type: ignore[assignment]  # `obstacles` looked
+    captured = _CapturedPlaces(places, capture)
+    steps = branches(_with_exclusions(tasks, before), MOST_STREAMS, [_number_of(places, task) for task in tasks])
     awaited = {other for step in steps for other in step.waits}
     points: dict[int, Point] = {}
     findings: list[Callable[[Any], Any]] = []
     held: list[object] = []  # what must not be allocated again on another branch
     try:
-        streams = capture.begin(1 + max(step.stream for step in steps))  # type: ignore[union-attr]  # `obstacle` looked
-        lanes = [Lane(device, stream, number) for number, stream in enumerate(streams)]
+        lanes = captured.begin([step.kind for step in sorted({step.stream: step for step in steps}.values())])
         for at, (task, step) in enumerate(zip(tasks, steps, strict=True)):
             lane = lanes[step.stream]
             lane.wait_for([points[other] for other in step.waits])
             if isinstance(task, DeviceTask):
-                _carry_out(scope, task, environment, lane)
+                task.other_after = None  # the launch of the graph follows the calling thread
+                _carry_out(scope, task, captured.environments[step.kind], lane)
                 held.append((task.work, task.args, task.kwargs, task.held))
                 findings += task.findings or ()
                 task.work = task.plan = task.held = task.body = task.value = None
@@ -205,15 +167,47 @@ def _captured(
                     held.clear()
             if at in awaited:
                 points[at] = lane.mark()
-        noted = table.noted()
-        graph = capture.end()  # type: ignore[union-attr]  # the same
+        storage = captured.storage()
+        graph = capture.end()
     except BaseException as error:
-        capture.cancel()  # type: ignore[union-attr]  # the same
+        capture.cancel()
         if isinstance(error, DeviceError):
             why = f"the device made no graph of it: {error}"
-            raise NotCapturableError(why, is_passing=device.was_disturbed(error)) from None
+            raise NotCapturableError(why, is_passing=capture.was_disturbed(error)) from None
         raise
-    return GraphWork(graph, place, noted, kept, findings, takes_device_arrays=takes_device_arrays)
+    return GraphWork(graph, site, storage, kept, findings, takes_device_arrays=takes_device_arrays)
+
+
+def _number_of(places: Sequence[DevicePlace], task: Task) -> int:
+    """Return which of the places a task is carried out on: the first for one that is empty."""
+    return places.index(task.place) if isinstance(task, DeviceTask) else 0
+
+
+class _CapturedPlaces:
+    """The places of a piece while it is captured."""
+
+    def __init__(self, places: Sequence[DevicePlace], capture: GraphCapture) -> None:
+        self._capture = capture
+        self._places = places
+        self._tables = []
+        self.environments: list[Any] = []  # what the works need of each place
+        for place in places:
+            with place.lock:
+                table = ShadowTable(place.table, section_of_entry(place.device))
+            self._tables.append(table)
+            self.environments.append(_CapturedEnvironment(_CapturedDevice(place, capture, places), table))
+
+    def begin(self, numbers: Sequence[int]) -> list[Lane]:
+        """Return a lane at each of these places, all captured from now on."""
+        streams = self._capture.begin([self._places[number].device for number in numbers])
+        return [
+            Lane(self.environments[number].device, stream, at)
+            for at, (number, stream) in enumerate(zip(numbers, streams, strict=True))
+        ]
+
+    def storage(self) -> list[GraphStorage]:
+        """Return what the graph depends on at each place."""
+        return [GraphStorage(place, table.noted()) for place, table in zip(self._places, self._tables, strict=True)]
 
 
 def _with_exclusions(tasks: Sequence[Task], before: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
@@ -261,16 +255,18 @@ def _carry_out(scope: Scope, task: DeviceTask, place: Any, lane: Lane) -> None:
     finally:
         scope.task, scope.region = outer
         task.lane = None
-    raise NotCapturableError(f"{task.name}: {why}", is_passing=is_passing)  # not from one whose frames hold arrays
+    # not from one whose frames hold arrays
+    raise NotCapturableError(f"{task.name}: {why}", task=task, is_passing=is_passing)
 
 
 class _CapturedDevice:
     """A device while its work is captured."""
 
-    def __init__(self, place: DevicePlace, capture: GraphCapture | None) -> None:
+    def __init__(self, place: DevicePlace, capture: GraphCapture, places: Sequence[DevicePlace]) -> None:
         self._device = place.device
         self._place = place
         self._capture: Any = capture
+        self._places = places  # all that are captured
         self.why_not = ""  # the operation that it has refused
 
     def __getattr__(self, name: str) -> Any:
@@ -299,10 +295,11 @@ class _CapturedDevice:
         """
         for array in (dst, src):
             if not isinstance(array, np.ndarray):
-                if not self._device.is_array(array):
+                where = next((place for place in self._places if place.device.is_array(array)), None)
+                if where is None:
                     self.why_not = f"it copies {label(array)}, which is on another device"
                 else:
-                    self._refuse_replicas(array)
+                    self._refuse_replicas(array, where)
             elif not self._device.copies_async(array):
                 self.why_not = f"it copies {label(array)}, which is in pageable memory; pin it, or map it outside"
             if self.why_not:
@@ -311,11 +308,10 @@ class _CapturedDevice:
 
     def fill(self, array: Any, value: int, stream: Any) -> None:
         """Set what a graph can set again and again; raise `NotCapturableError` for what has replicas."""
-        self._refuse_replicas(array)
+        self._refuse_replicas(array, self._place)
         self._device.fill(array, value, stream)
 
-    def _refuse_replicas(self, array: Any) -> None:
-        place = self._place
+    def _refuse_replicas(self, array: Any, place: DevicePlace) -> None:
         for replicas in place.sets:
             if replicas.box_on(replicas.number_of(place), array) is not None:
                 self.why_not = f"{replicas.label} has replicas on several devices, {replicas.devices}"
@@ -342,4 +338,4 @@ def _reached(task: DeviceTask) -> list[object]:
     try:
         return reached(task.body, [value for value in args if mapper_of(value) is None])
     except NotCapturableError as error:
-        raise NotCapturableError(f"{task.name}: {error}") from None
+        raise NotCapturableError(f"{task.name}: {error}", task=task) from None

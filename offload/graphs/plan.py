@@ -1,14 +1,17 @@
 """The compilation of a recorded region into the data that `offload.graphs.replay` needs to make its tasks again.
 
-Positions of nodes stand for tasks. A *plain* node, a host task with nothing but a body, is wired by its position; the
-engine wires any other. Waits become edges. A taskgroup is a group of each replay, and its end a task, if there is
+A `ReplayPlan` has a unit for each task: what makes it, and what it follows. A `Wiring` is what a replay needs of some
+units. Positions of units stand for tasks. A *plain* unit, a host task with nothing but a body, is wired by its position;
+the engine wires any other. Waits become edges. A taskgroup is a group of each replay, and its end a task, if there is
 something to do at its end. See docs/design/theory.md, "Plans and replays".
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from offload.runtime.recipe import DeviceRecipe
 from offload.tasks.recipe import Recipe, nothing
 from offload.tasks.site import Site
 from offload.tasks.task import Task
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from offload.graphs.taskgraph import Again, TaskGraph
+    from offload.graphs.work import GraphWork
     from offload.runtime.queues import Queue
     from offload.tasks.depend import Mutex
     from offload.tasks.graph import Node
@@ -26,27 +30,32 @@ if TYPE_CHECKING:
     from offload.tasks.scope import Scope
 
 
+class Unit(NamedTuple):
+    """One task of each replay."""
+
+    step: Any  # what makes the task: a `Recipe`, for a plain one, or a `UnitMaker`
+    before: tuple[int, ...]  # the positions of the units that it follows
+    region: int  # the number of the group and the default device that it inherits
+    queues: tuple[Queue, ...] = ()  # the async queues that it is an operation of
+
+
+class ReplayRun(NamedTuple):
+    """What the tasks of one replay are made with."""
+
+    groups: Sequence[Group | None]  # its taskgroups
+    works: Sequence[GraphWork] = ()  # what launches its pieces
+
+
 class ReplayPlan:
-    """The data from which a recorded graph's tasks are made again. Tasks are named by their positions."""
+    """The units of a recorded graph, in the order of generation."""
 
     def __init__(self, graph: TaskGraph, group: Group | None) -> None:
         self._graph = graph
-        # for each task the function that makes it in a region; `_made_later` if it needs more
-        self.makers: list[Callable[[Region], Task]] = []
-        self.steps: list[tuple[int, Any]] = []  # tasks that need more than a region, each with its maker
-        # tasks with predecessors that the engine does not wire, each with the first values of its counters
-        self.counters: list[tuple[int, bytearray]] = []
-        self.after: list[list[int]] = []  # for each task the tasks that it releases, except those that the engine wires
-        self.special: list[tuple[int, tuple[int, ...]]] = []  # tasks that the engine wires, each with its predecessors
-        self.sources: list[int] = []  # tasks without predecessors, except those that the engine wires
-        self.queued: list[tuple[int, Queue]] = []  # tasks that are operations of async queues, each with its queue
+        self.units: list[Unit] = []
         # number of a group and default device, which tasks inherit -> number of the pair
         self.regions: dict[tuple[int, int], int] = {}
-        self.regions_of: list[int] = []  # the number of the pair that each task inherits
         self.outer_groups: list[int] = []  # for each group but the first the number of the group around it
-        self._is_plain: list[bool] = []
         self._default_device = 0
-        self._counters_for: dict[int, bytearray] = {}
         self._position_of: dict[Node | None, int] = {}
         before = _essential(graph)
         n_after = [0] * len(before)
@@ -83,51 +92,68 @@ class ReplayPlan:
         return ended is not None and self._groups[ended] != self._groups[ended.outer]
 
     def _add(self, node: Node, before: tuple[int, ...]) -> int:
-        """Add the task of a node and what it follows; return its position."""
-        at = self._position_of[node] = len(self.makers)
-        step: Any = self._wait_step(node) if node.spec is None else self._task_step(node.spec)  # type: ignore[arg-type]  # the recorder's
-        is_plain = not isinstance(step, _Step)
-        if isinstance(step, Recipe):
-            self.makers.append(step.make)
-        else:
-            self.makers.append(_made_later)
-            self.steps.append((at, step))
-        if not (is_plain and all(self._is_plain[other] for other in before)):
-            self.special.append((at, before))
-        elif before:
-            n = len(before)
-            self.counters.append((at, self._counters_for.setdefault(n, bytearray(b"\1" + bytes(n - 1)))))
-            for other in before:
-                self.after[other].append(at)
-        else:
-            self.sources.append(at)
-        self.after.append([])
-        self._is_plain.append(is_plain)
+        """Add the unit of a node; return its position."""
+        at = self._position_of[node] = len(self.units)
+        again: Again | None = node.spec  # type: ignore[assignment]  # the recorder's
+        self.units.append(self._wait_unit(node, before) if again is None else self._task_unit(again, before))
         return at
 
-    def _wait_step(self, node: Node) -> Recipe | _EndStep:
+    def _wait_unit(self, node: Node, before: tuple[int, ...]) -> Unit:
         site = Site(node.directive, node.name, str(node.location), self._graph.runtime)
         ended = self._graph.group_ends.get(node)
         if ended is None:
-            self._enter(0)
-            return Recipe(site)
-        self._enter(self._groups[ended.outer])
-        return _EndStep(site, self._groups[ended])
+            return Unit(Recipe(site), before, self._region(0))
+        return Unit(GroupEndMaker(site, self._groups[ended]), before, self._region(self._groups[ended.outer]))
 
-    def _task_step(self, again: Again) -> Recipe | _Step:
+    def _task_unit(self, again: Again, before: tuple[int, ...]) -> Unit:
         recipe, inherited = again.recipe, again.inherited
         self._default_device = inherited.default_device
-        self._enter(self._groups[inherited.group])
-        if not recipe.is_plain or again.mutexes:
-            if recipe.queue is not None:
-                self.queued.append((len(self.makers), recipe.queue))
-            sources = [self._position_of.get(source) for source in again.sources]
-            return _Step(recipe, again.mutexes, sources)
-        return recipe
+        region = self._region(self._groups[inherited.group])
+        if recipe.is_plain and not again.mutexes:
+            return Unit(recipe, before, region)
+        sources = tuple(self._position_of.get(source) for source in again.sources)
+        queues = () if recipe.queue is None else (recipe.queue,)
+        return Unit(TaskMaker(recipe, again.mutexes, sources), before, region, queues)
 
-    def _enter(self, group: int) -> None:
+    def _region(self, group: int) -> int:
         region = group, self._default_device
-        self.regions_of.append(self.regions.setdefault(region, len(self.regions)))
+        return self.regions.setdefault(region, len(self.regions))
+
+
+class Wiring:
+    """The data with which a replay makes and orders the tasks of some units. Each follows earlier ones."""
+
+    def __init__(self, units: Sequence[Unit]) -> None:
+        # for each task the function that makes it in a region; `_made_later` if it needs more
+        self.makers: list[Callable[[Region], Task]] = []
+        self.steps: list[tuple[int, UnitMaker]] = []  # tasks that need more than a region, each with its maker
+        # tasks with predecessors that the engine does not wire, each with the first values of its counters
+        self.counters: list[tuple[int, bytearray]] = []
+        self.special: list[tuple[int, tuple[int, ...]]] = []  # tasks that the engine wires, each with its predecessors
+        self.sources: list[int] = []  # tasks without predecessors, except those that the engine wires
+        self.queued = [(at, queue) for at, unit in enumerate(units) for queue in unit.queues]
+        self.regions_of = [unit.region for unit in units]
+        counters_for: dict[int, bytearray] = {}
+        after: list[list[int]] = [[] for _ in units]  # the tasks that each releases, except those that the engine wires
+        is_plain: list[bool] = []
+        for at, (step, before, _, _) in enumerate(units):
+            is_plain.append(isinstance(step, Recipe))
+            if is_plain[at]:
+                self.makers.append(step.make)
+            else:
+                self.makers.append(_made_later)
+                self.steps.append((at, step))
+            if not (is_plain[at] and all(is_plain[other] for other in before)):
+                self.special.append((at, before))
+            elif before:
+                n = len(before)
+                self.counters.append((at, counters_for.setdefault(n, bytearray(b"\1" + bytes(n - 1)))))
+                for other in before:
+                    after[other].append(at)
+            else:
+                self.sources.append(at)
+        self.single = [(at, found[0]) for at, found in enumerate(after) if len(found) == 1]
+        self.several = [(at, itemgetter(*found)) for at, found in enumerate(after) if len(found) > 1]
 
 
 def _essential(graph: TaskGraph) -> list[list[int]]:
@@ -160,11 +186,6 @@ def is_replayable(graph: TaskGraph, group: Group | None) -> bool:
     )
 
 
-def recipes_of(graph: TaskGraph) -> list[Recipe]:
-    """Return what the tasks that a recorded region has generated are made of."""
-    return [node.spec.recipe for node in graph.nodes if node.spec is not None]  # type: ignore[attr-defined]  # the recorder's
-
-
 def tasks_of(graph: TaskGraph) -> list[Task]:
     """Return the tasks that a recorded region has generated, but those whose failures have been seen."""
     runs: Any = [node.run for node in graph.nodes if node.spec is not None]
@@ -175,30 +196,36 @@ def _made_later(_: Region) -> Any:
     """Make no task yet: it needs the others, or the taskgroups of the replay."""
 
 
-class _Step:
-    """Makes the task of a node that is not plain; it knows no node, since those have the recorded tasks.
+class UnitMaker:
+    """Makes the task of a unit that is not plain. It knows no node, since those have the recorded tasks."""
 
-    ``sources`` are the positions of the tasks that it receives values of; None for one that is no node.
-    """
+    __slots__ = ()
 
-    __slots__ = ("_mutexes", "_recipe", "_sources")
+    def make(self, frame: Region, run: ReplayRun, tasks: Sequence[Task]) -> Task:
+        """Make the task of a replay; ``tasks`` are those before it."""
+        raise NotImplementedError
 
-    def __init__(self, recipe: Recipe, mutexes: tuple[Mutex, ...], sources: Sequence[int | None]) -> None:
-        self._recipe = recipe
-        self._mutexes = mutexes
-        self._sources = sources
 
-    def make(self, frame: Region, _groups: Any, tasks: Sequence[Task]) -> Task:
-        """Make the task; ``tasks`` are those before it."""
-        sources = [None if at is None else tasks[at] for at in self._sources] if self._sources else ()
-        task = self._recipe.make(frame, sources)
-        if self._mutexes:
-            task.mutexes = self._mutexes
+class TaskMaker(UnitMaker):
+    """Makes a task of its recipe."""
+
+    __slots__ = ("mutexes", "recipe", "sources")
+
+    def __init__(self, recipe: Recipe, mutexes: tuple[Mutex, ...], sources: tuple[int | None, ...]) -> None:
+        self.recipe = recipe
+        self.mutexes = mutexes
+        self.sources = sources  # the positions of the tasks whose values it receives; None for one that is no unit
+
+    def make(self, frame: Region, run: ReplayRun, tasks: Sequence[Task]) -> Task:
+        sources = [None if at is None else tasks[at] for at in self.sources] if self.sources else ()
+        task = self.recipe.make(frame, sources)
+        if self.mutexes:
+            task.mutexes = self.mutexes
             task.special = True
         return task
 
 
-class _EndStep:
+class GroupEndMaker(UnitMaker):
     """Makes the end of a taskgroup, known by its number."""
 
     __slots__ = ("_number", "_site")
@@ -207,9 +234,22 @@ class _EndStep:
         self._site = site
         self._number = number
 
-    def make(self, frame: Region, groups: Sequence[Any], _tasks: Any) -> Task:
-        """Make the task; ``groups`` are the taskgroups of the replay."""
-        return _GroupEnd(self._site, frame, groups[self._number])
+    def make(self, frame: Region, run: ReplayRun, tasks: Sequence[Task]) -> Task:
+        return _GroupEnd(self._site, frame, run.groups[self._number])  # type: ignore[arg-type]  # not the first
+
+
+class PieceMaker(UnitMaker):
+    """Makes the task that launches a piece, known by its number."""
+
+    __slots__ = ("_name", "_number")
+
+    def __init__(self, number: int, name: str | None) -> None:
+        self._number = number
+        self._name = name
+
+    def make(self, frame: Region, run: ReplayRun, tasks: Sequence[Task]) -> Task:
+        work = run.works[self._number]
+        return DeviceRecipe(work.site, work.place, work, self._name).make(frame)
 
 
 class _GroupEnd(Task):

@@ -2,8 +2,8 @@
 
 Nothing runs while a replay is wired, so a task has one counter for each predecessor and none for a producer. The engine
 wires only special tasks (on a stream, or with an event). A replay with events first waits until the previous run has no
-task left. A region that is work of one device is one task, which launches its graph (`offload.graphs.capture`). See
-docs/design/theory.md, "Plans and replays".
+task left. Pieces of the region that are device work only are one task each, which launches a graph
+(`offload.graphs.pieces`). See docs/design/theory.md, "Plans and replays".
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 import gc
 import threading
 from contextlib import nullcontext
-from operator import itemgetter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from offload.errors import RuntimeClosedError, UsageError
-from offload.graphs.capture import Capture, obstacle
-from offload.graphs.plan import ReplayPlan, recipes_of
+from offload.graphs.pieces import Cut, obstacles
+from offload.graphs.plan import ReplayPlan, ReplayRun, UnitMaker, Wiring
 from offload.interrupts.shields import Shield
 from offload.runtime.generate import begin
 from offload.runtime.recipe import DeviceRecipe
@@ -30,13 +30,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from offload.events.event import Event
+    from offload.graphs.capture import Capture
     from offload.graphs.taskgraph import TaskGraph
+    from offload.graphs.work import GraphWork
     from offload.runtime.current import Scope
     from offload.tasks.engine import Engine
     from offload.tasks.region import Region
     from offload.tasks.site import Site
     from offload.tasks.task import Task
 
+
+# Tasks that are left out of pieces one at a time, since they cannot be captured: each costs another try.
+_MOST_CUTS = 8
 
 _MANY = 1024  # Tasks from which on the cyclic collector is held while they are made
 
@@ -54,25 +59,21 @@ class Replay:
         plan = ReplayPlan(graph, group)
         self._outer_groups = plan.outer_groups
         self._regions = list(plan.regions)
-        self._makers = plan.makers
-        self._steps = plan.steps
-        self._counters = plan.counters
-        self._single = [(at, after[0]) for at, after in enumerate(plan.after) if len(after) == 1]
-        self._several = [(at, itemgetter(*after)) for at, after in enumerate(plan.after) if len(after) > 1]
-        self._special = plan.special
-        self._sources = plan.sources
-        self._queued = plan.queued
-        self._regions_of = plan.regions_of if len(self._regions) > 1 else None
+        self._units = plan.units
+        self._wiring = Wiring(plan.units)  # of all tasks one by one
         self._site = site
         self._name = name
-        refusal = obstacle(recipes_of(graph))
-        queues = {queue for _, queue in plan.queued}
-        # the device's graph of the region, or why there is none
-        self.capture = Capture(() if refusal else _predecessors(plan), refusal, (self._makers, self._steps), queues)
+        self._queues = dict.fromkeys(queue for unit in plan.units for queue in unit.queues)
+        self._n_cuts = self._n_captured_before = 0  # the second: of pieces that are none any more
+        self.cut = Cut(plan.units, obstacles(plan.units), site, name)
 
     @property
     def n_tasks(self) -> int:
-        return len(self._makers)
+        return len(self._units)
+
+    @property
+    def n_captured(self) -> int:
+        return self._n_captured_before + sum(capture.n_captured for capture in self.cut.captures)
 
     # -- the recording, while its tasks are not complete -----------------------------------------------
     def follow(self, tasks: Sequence[Task]) -> None:
@@ -102,19 +103,20 @@ class Replay:
         """Launch the region as a graph of its device, if it is one; return whether it is."""
         # The graph is one task, the only one of its taskgroup, so no region has to be begun and ended. ``waits`` tells
         # whether there is a taskgroup, and the calling thread waits for it.
-        if self.capture.refusal:
+        if not self.cut.is_whole:
             return False
         engine = self.runtime.engine
         with Shield(scope):
-            work = self.capture.ready(scope, lambda: self._make(*self._regions_in(frame)))
-            if work is None:
+            cut, works = self._ready(scope, frame)
+            if not (works and cut.is_whole):
                 return False
-            task = DeviceRecipe(self._site, self.capture.place, work, self._name).make(frame)  # type: ignore[arg-type]  # known then
+            (work,) = works
+            task = DeviceRecipe(self._site, work.place, work, self._name).make(frame)
             group = Group(frame.inherited.group) if waits else None
             if group is not None:
                 task.inherited = frame.inherited.within(group)
             try:
-                for queue in self.capture.queues:
+                for queue in self._queues:
                     queue.count(task)
                 if engine.submit(task, ()):
                     begin(scope, task)
@@ -139,15 +141,44 @@ class Replay:
             if self._events and (running := self._running()):
                 self._wait_for(running, scope)
             with Shield(scope):
+                wiring, works = self._wiring, []
+                if not self.cut.is_whole:  # else `start_graph` has asked
+                    cut, works = self._ready(scope, frame)
+                    wiring = cut.wiring if works and cut.wiring is not None else wiring
                 if not self._events:
-                    made = self._generate(frame, engine)
+                    made = self._generate(frame, engine, wiring, works)
                 else:
                     with self._lock:
                         if self._running():
                             continue  # another thread was quicker
-                        made = self._generate_armed(frame, engine)
+                        made = self._generate_armed(frame, engine, wiring, works)
                 self._hand_out(scope, *made, helps=waits)
                 is_started = True
+
+    def _ready(self, scope: Scope, frame: Region) -> tuple[Cut, list[GraphWork]]:
+        """Return the pieces, and what launches each; nothing if the tasks of this replay go to streams one by one."""
+        while True:
+            cut, works = self.cut, []
+            for part, capture in zip(cut.parts, cut.captures, strict=True):
+                work = capture.ready(scope, partial(self._make_some, part, frame))
+                if work is not None:
+                    works.append(work)
+                elif capture.refusal:
+                    self._cut_again(cut, part, capture)
+                    break
+                else:
+                    return cut, []
+            else:
+                return cut, works
+
+    def _cut_again(self, cut: Cut, part: Sequence[int], capture: Capture) -> None:
+        """Leave out of all pieces what has kept one from being captured."""
+        with self._lock:
+            if self.cut is cut:  # else another thread was quicker
+                self._n_cuts += 1
+                self._n_captured_before = self.n_captured
+                others = cut.without(part, capture, wholly=self._n_cuts > _MOST_CUTS)
+                self.cut = Cut(self._units, others, self._site, self._name)
 
     def _throttle(self, scope: Scope, frame: Region) -> None:
         """Let tasks get on while very many are live, as long as any does: who waits for nothing may replay for ever."""
@@ -172,31 +203,35 @@ class Replay:
             ancestor = ancestor.frame.task
         self.runtime.engine.wait(scope, Goal("a replay with events", running))
 
-    def _generate_armed(self, frame: Region, engine: Engine) -> tuple[list[Task], list[Task]]:
+    def _generate_armed(
+        self, frame: Region, engine: Engine, wiring: Wiring, works: Sequence[GraphWork]
+    ) -> tuple[list[Task], list[Task]]:
         for event in self._events:
             event.rearm()
         try:
-            return self._generate(frame, engine)
+            return self._generate(frame, engine, wiring, works)
         except BaseException:
             for event in self._events:
                 event.rearm()
             raise
 
-    def _generate(self, frame: Region, engine: Engine) -> tuple[list[Task], list[Task]]:
+    def _generate(
+        self, frame: Region, engine: Engine, wiring: Wiring, works: Sequence[GraphWork]
+    ) -> tuple[list[Task], list[Task]]:
         """Return the tasks that are ready, of the plain ones and of the others; all of them exist then."""
         frames, groups = self._regions_in(frame)
-        with _no_collection if len(self._makers) >= _MANY else nullcontext():
-            tasks = self._make(frames, groups)
-        for at, queue in self._queued:
+        with _no_collection if len(wiring.makers) >= _MANY else nullcontext():
+            tasks = self._make(frames, wiring, ReplayRun(groups, works))
+        for at, queue in wiring.queued:
             queue.count(tasks[at])
         special = []
-        for at, before in self._special:
+        for at, before in wiring.special:
             if follow(engine, tasks[at], [ref(tasks[other]) for other in before]):
                 special.append(tasks[at])
         if self._events:
             self._run = [ref(task) for task in tasks]
         frame.children.live.update(tasks)
-        if self._regions_of is None:
+        if len(frames) <= 1:
             for part in frames:  # one, or none at all
                 if part.inherited.group is not None:
                     part.inherited.group.live.update(tasks)
@@ -204,7 +239,7 @@ class Replay:
             for task in tasks:
                 if task.inherited.group is not None:
                     task.inherited.group.live.add(task)
-        return [tasks[at] for at in self._sources], special
+        return [tasks[at] for at in wiring.sources], special
 
     def _regions_in(self, frame: Region) -> tuple[list[Region], list[Group | None]]:
         """Return what the tasks inherit that are generated in a region, and the taskgroups that end there."""
@@ -218,37 +253,37 @@ class Replay:
         for task in special:
             begin(scope, task)
 
-    def _make(self, frames: Sequence[Region], groups: Sequence[Group | None]) -> list[Task]:
+    def _make(self, frames: Sequence[Region], wiring: Wiring, run: ReplayRun) -> list[Task]:
         """Return the tasks; those that the engine does not wire follow each other already."""
-        regions_of = self._regions_of
-        if regions_of is None:
-            frame: Any = frames[0] if frames else None
-            tasks = [make(frame) for make in self._makers]
+        regions_of = wiring.regions_of
+        if len(frames) == 1:
+            (frame,) = frames
+            tasks = [make(frame) for make in wiring.makers]
         else:
-            tasks = [make(frames[region]) for make, region in zip(self._makers, regions_of, strict=True)]
-        for at, step in self._steps:
-            tasks[at] = step.make(frames[0 if regions_of is None else regions_of[at]], groups, tasks)
-        for at, counters in self._counters:
+            tasks = [make(frames[region]) for make, region in zip(wiring.makers, regions_of, strict=True)]
+        for at, step in wiring.steps:
+            tasks[at] = step.make(frames[regions_of[at]], run, tasks)
+        for at, counters in wiring.counters:
             tasks[at].counters = counters.copy()
-        for at, successor in self._single:
+        for at, successor in wiring.single:
             tasks[at].successors = [tasks[successor]]
-        for at, successors in self._several:
+        for at, successors in wiring.several:
             tasks[at].successors = [*successors(tasks)]
+        return tasks
+
+    def _make_some(self, positions: Sequence[int], frame: Region) -> list[Task]:
+        """Return tasks of a piece, which are to be captured and never entered."""
+        frames, groups = self._regions_in(frame)
+        run, tasks = ReplayRun(groups), []
+        for at in positions:
+            step, _, region, _ = self._units[at]
+            tasks.append(
+                step.make(frames[region], run, ()) if isinstance(step, UnitMaker) else step.make(frames[region])
+            )
         return tasks
 
 
 _END = "the end of the taskgraph"
-
-
-def _predecessors(plan: ReplayPlan) -> list[tuple[int, ...]]:
-    """Return the predecessors of each task, whoever wires it."""
-    found: list[tuple[int, ...]] = [()] * len(plan.makers)
-    for at, after in enumerate(plan.after):
-        for other in after:
-            found[other] += (at,)
-    for at, before in plan.special:
-        found[at] = before
-    return found
 
 
 class _NoCollection:

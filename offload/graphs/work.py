@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+from offload.data.replicas import locked
 from offload.errors import UsageError
 from offload.runtime.works import Work
 
@@ -14,58 +15,122 @@ if TYPE_CHECKING:
     from offload.arrays.sections import Section
     from offload.data.entries import Entry
     from offload.devices.base import Device, DeviceGraph
-    from offload.devices.streams import Lane
+    from offload.devices.streams import Lane, Point
     from offload.graphs.rehearsal import Noted
     from offload.runtime.place import DevicePlace
     from offload.runtime.works import Launch
+    from offload.tasks.site import Site
+
+
+class GraphStorage:
+    """The storage of one place that a graph uses."""
+
+    __slots__ = ("_entries", "_noted", "_section_of", "_version", "place")
+
+    def __init__(self, place: DevicePlace, noted: Noted) -> None:
+        self.place = place
+        self._section_of = section_of_entry(place.device)
+        self._noted = noted
+        self._entries: list[ref[Entry]] = []  # of its uses, whose memory is not kept by that,
+        self._version = -1  # in this state of the table
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether nothing has been mapped or removed there since the last launch; needs no lock."""
+        return self._version == self.place.table.version
+
+    def find(self) -> bool:
+        """Find the entries of what the graph uses; return whether all is where it was. Under the lock of the place."""
+        table = self.place.table
+        if self._version == table.version:
+            return True
+        if not self._noted.holds(table, self._section_of):
+            return False
+        at: Any = table.at  # it holds, so that there is an entry for each use
+        self._entries = [ref(at(use.section)) for use in self._noted.uses]
+        self._version = table.version
+        return True
+
+    def places(self) -> tuple[object, ...]:
+        """Return where what was looked up is now; see `Noted.places`."""
+        with self.place.lock:
+            return self._noted.places(self.place.table, self._section_of)
+
+    def acquire(self, lane: Lane) -> tuple[list[Any], list[Any]]:
+        """Have a lane follow what the graph has to; return what it uses and what it writes. Under the lock."""
+        noted = self._noted
+        entries: list[Any] = [reference() for reference in self._entries]  # the table has them all
+        uses = [(entry, entry.section) for entry in entries]
+        pairs = list(zip(noted.uses, uses, strict=True))
+        reads = [part for use, part in pairs if not use.follows_users]
+        writes = [part for use, part in pairs if use.follows_users]
+        lane.wait_for(self.place.ledger.acquire(reads, writes, noted.absent))
+        for use, entry in zip(noted.uses, entries, strict=True):
+            if use.changes:
+                entry.change(lane)
+        return uses, [part for use, part in pairs if use.writes]
+
+    def release(self, lane: Lane, uses: list[Any], writes: list[Any], point: Point | None) -> Point | None:
+        """Enter the accesses of a graph that has been launched; return where they end, if there are any."""
+        copied_back = self._noted.copied_back
+        if uses or copied_back:
+            point = point or lane.mark()
+            self.place.ledger.release((lane, uses, writes, copied_back), point)
+        return point
+
+
+class _Others:
+    """The devices of a graph besides the first, as far as a task that is launched later follows the calling thread."""
+
+    __slots__ = ("_devices",)
+
+    def __init__(self, devices: Sequence[Device]) -> None:
+        self._devices = devices
+
+    def caller_event(self) -> list[Any]:
+        """Return an event for each whose current stream is not idle."""
+        found = [device.caller_event() for device in self._devices]
+        return [event for event in found if event is not None]
 
 
 class GraphWork(Work):
-    """Launch a graph on a lane: a work which any number of tasks share."""
+    """Launch a graph on a lane of its first place: a work which any number of tasks share."""
 
-    __slots__ = (
-        "_entries", "_findings", "_kept", "_place", "_place_of", "_version", "graph", "noted", "takes_device_arrays",
-    )  # fmt: skip
+    __slots__ = ("_findings", "_kept", "graph", "others", "place", "second", "site", "storage", "takes_device_arrays")
 
     def __init__(
         self,
         graph: DeviceGraph,
-        place: DevicePlace,
-        noted: Noted,
+        site: Site,
+        storage: Sequence[GraphStorage],
         kept: object,
         findings: Sequence[Callable[[Any], Any]] = (),
         *,
         takes_device_arrays: bool,
     ) -> None:
         self.graph = graph
-        self._place = place
-        self._place_of = section_of_entry(place.device)
-        self.noted = noted
+        self.site = site
+        self.place = storage[0].place
+        self.others = tuple(one.place for one in storage[1:])
+        self.storage = storage  # at each place
         self._kept = kept  # arrays and kernels whose addresses are in the graph
         self._findings = findings  # of its tasks; they keep what its kernels write to
-        self._entries: list[ref[Entry]] = []  # of its uses, whose memory is not kept by that,
-        self._version = -1  # in this state of the table
         self.takes_device_arrays = takes_device_arrays
+        self.second = _Others([place.device for place in self.others]) if self.others else None
 
     def is_unchanged(self) -> bool:
         """Tell whether nothing has been mapped or removed since the last launch; needs no lock."""
-        return self._version == self._place.table.version
+        for storage in self.storage:
+            if not storage.is_unchanged:
+                return False
+        return True
 
     def is_current(self) -> bool:
         """Tell whether all that the graph uses is where it was."""
-        with self._place.lock:
-            return self._find()
-
-    def _find(self) -> bool:
-        """Find the entries of what the graph uses; return whether all is where it was. Under the lock of the place."""
-        table = self._place.table
-        if self._version == table.version:
-            return True
-        if not self.noted.holds(table, self._place_of):
-            return False
-        at: Any = table.at  # it holds, so that there is an entry for each use
-        self._entries = [ref(at(use.section)) for use in self.noted.uses]
-        self._version = table.version
+        for storage in self.storage:
+            with storage.place.lock:
+                if not storage.find():
+                    return False
         return True
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
@@ -74,29 +139,25 @@ class GraphWork(Work):
         Raise `PutOffError` if another thread is enqueuing a copy to storage that the graph uses, on the device or the
         host, and `UsageError` if another thread has ended a mapping since the replay began.
         """
-        ledger = place.ledger
-        with place.lock:  # also, a graph is launched by one thread at a time
-            if not self._find():
+        with locked([storage.place for storage in self.storage]):  # also, one thread at a time launches a graph
+            if not all([storage.find() for storage in self.storage]):
                 raise UsageError(
                     "a mapping that a taskgraph uses was ended by another thread while it was being replayed; "
                     "end it after the replay"
                 )
-            noted = self.noted
-            entries: list[Any] = [reference() for reference in self._entries]  # the table has them all
-            uses = [(entry, entry.section) for entry in entries]
-            pairs = list(zip(noted.uses, uses, strict=True))
-            reads = [part for use, part in pairs if not use.follows_users]
-            lane.wait_for(ledger.acquire(reads, [part for use, part in pairs if use.follows_users], noted.absent))
-            for use, entry in zip(noted.uses, entries, strict=True):
-                if use.changes:
-                    entry.change(lane)
+            accesses = [storage.acquire(lane) for storage in self.storage]
+            for event in launch.other_after or ():
+                place.device.wait_event(lane.stream, event)
             self.graph.launch(lane.stream)
             if self._findings:
                 launch.findings = [self._look]
-            if uses or noted.copied_back:
-                writes = [part for use, part in pairs if use.writes]
-                launch.point = lane.mark()
-                ledger.release((lane, uses, writes, noted.copied_back), launch.point)
+            point = None
+            for storage, (uses, writes) in zip(self.storage, accesses, strict=True):
+                point = storage.release(lane, uses, writes, point)
+            if point is not None:
+                launch.point = point
+        if self.others:
+            launch.spread(self.others)
 
     def _look(self, value: Any) -> Any:
         """Look at what each task's work has found wrong, all of it, so that the next replay starts anew."""

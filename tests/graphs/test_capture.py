@@ -200,11 +200,11 @@ class GraphCapture:
         self.device = device
         self.streams = []
 
-    def begin(self, n_streams):
+    def begin(self, devices):
         assert not self.device.capturing
         self.device.capturing.append(self)
         self.first = len(self.device.calls)
-        self.streams = [self.device.new_stream() for _ in range(n_streams)]
+        self.streams = [device.new_stream() for device in devices]
         return self.streams
 
     def record(self, stream):

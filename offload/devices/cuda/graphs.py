@@ -23,7 +23,7 @@ from offload.errors import DeviceError, DeviceLostError
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _BYTE = np.dtype("u1")
 _GRANULE_NBYTES = 512  # that of CuPy's pools
@@ -37,60 +37,74 @@ class CapturedDevice(Device, Protocol):
 
 
 class CudaGraphCapture:
-    """A capture on a CUDA device; see `offload.devices.base.GraphCapture`."""
+    """A capture whose first stream is on a CUDA device; see `offload.devices.base.GraphCapture`."""
 
     def __init__(self, device: CapturedDevice) -> None:
         self._device = device
-        self._memory = _GraphMemory(device)
-        self._streams: list[Any] = []
+        self._memory: dict[int, _GraphMemory] = {}  # by ordinal
+        self._streams: list[tuple[Any, Any]] = []  # each with its device
         self._entered = ExitStack()
 
-    def begin(self, n_streams: int) -> list[Any]:
+    def begin(self, devices: Sequence[Any]) -> list[Any]:
         """Capture what is enqueued on new streams from now on; see the contract."""
-        self._entered.enter_context(self._device.capturing)
+        by_index = {device.index: device for device in devices}
+        for index in sorted(by_index):
+            self._entered.enter_context(by_index[index].capturing)
+        self._memory = {index: _GraphMemory(device) for index, device in by_index.items()}
         with self._errors():
-            self._streams = [self._device.new_stream() for _ in range(n_streams)]
-            origin = self._streams[0]
+            self._streams = [(device, device.new_stream()) for device in devices]
+            (_, origin), *others = self._streams
             with using(self._device, origin):
                 cuda.streamBeginCapture(origin.ptr, cuda.streamCaptureModeRelaxed)
                 fork = self.record(origin)
-                for stream in self._streams[1:]:
+            for device, stream in others:
+                with using(device, stream):
                     stream.wait_event(fork)
-                self._entered.enter_context(_all_plans_cached())
-        self._entered.enter_context(cupy.cuda.using_allocator(self._memory.alloc))
-        return self._streams
+            for index in by_index:
+                self._entered.enter_context(_all_plans_cached(index))
+        self._entered.enter_context(cupy.cuda.using_allocator(self._alloc))
+        return [stream for _, stream in self._streams]
 
     def record(self, stream: Any) -> Any:
         """Record and return an event inside of the capture."""
-        with self._errors(), using(self._device, stream):  # an event is of the device that is current when it is made
+        device = next(device for device, known in self._streams if known is stream)
+        with self._errors(), using(device, stream):  # an event is of the device that is current when it is made
             return stream.record(cupy.cuda.Event(disable_timing=True))
+
+    def _alloc(self, nbytes: int) -> Any:
+        """Return memory of the graph on the current device: an allocator, as CuPy asks for it."""
+        return self._memory[cuda.getDevice()].alloc(nbytes)
 
     def alloc(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> Any:
         """Return an array in the memory of the graph; see the contract."""
-        with using(self._device, stream):
+        device = next(device for device, known in self._streams if known is stream)
+        with using(device, stream):
             return cupy.ndarray(shape, dtype)
 
     def end(self) -> CudaGraph:
         """End the capture and return the graph; see the contract."""
-        origin, *others = self._streams
+        (_, origin), *others = self._streams
         with self._errors(), using(self._device, origin):
-            for stream in others:
+            for _, stream in others:
                 origin.wait_event(self.record(stream))
             address, self._streams = cuda.streamEndCapture(origin.ptr), []
             try:
                 executable = cuda.graphInstantiate(address)
             finally:
                 cuda.graphDestroy(address)
-            plans = [node.plan for _, node in cupy.fft.config.get_plan_cache()]
+        plans = []
+        for index in self._memory:
+            with cupy.cuda.Device(index):
+                plans += [node.plan for _, node in cupy.fft.config.get_plan_cache()]
         self._entered.close()
-        return CudaGraph(self._device, executable, self._memory, plans)
+        return CudaGraph(self._device, executable, [*self._memory.values()], plans)
 
     def cancel(self) -> None:
         """End the capture, whatever state it is in, and forget what was captured."""
         streams, self._streams = self._streams, []
         if streams:
             with suppress(RuntimeError):  # CUDA's: it was invalid, or branches of it are open
-                cuda.graphDestroy(cuda.streamEndCapture(streams[0].ptr))
+                cuda.graphDestroy(cuda.streamEndCapture(streams[0][1].ptr))
         self._entered.close()
 
     def was_disturbed(self, error: Exception) -> bool:
@@ -107,9 +121,10 @@ class CudaGraphCapture:
 
 
 @contextmanager
-def _all_plans_cached() -> Iterator[None]:
-    """Let no FFT plan leave the cache of the calling thread and current device, however small or disabled that is."""
-    cache = cupy.fft.config.get_plan_cache()
+def _all_plans_cached(index: int) -> Iterator[None]:
+    """Let no FFT plan leave the calling thread's cache of a device, however small or disabled that is."""
+    with cupy.cuda.Device(index):
+        cache = cupy.fft.config.get_plan_cache()
     size, memsize = cache.get_size(), cache.get_memsize()
     cache.set_size(-1)
     cache.set_memsize(-1)
@@ -125,7 +140,7 @@ class CudaGraph:
 
     __slots__ = ("_device", "_executable", "_memory", "_plans")
 
-    def __init__(self, device: CapturedDevice, executable: int, memory: _GraphMemory, plans: list[Any]) -> None:
+    def __init__(self, device: CapturedDevice, executable: int, memory: list[_GraphMemory], plans: list[Any]) -> None:
         self._device = device
         self._executable = executable
         self._memory = memory
@@ -139,7 +154,7 @@ class CudaGraph:
     @property
     def nbytes(self) -> int:
         """The size of the graph's own memory."""
-        return self._memory.nbytes
+        return sum(memory.nbytes for memory in self._memory)
 
     def launch(self, stream: Any) -> None:
         """Enqueue the graph; CUDA orders its launches among each other."""

@@ -1,0 +1,284 @@
+"""Pieces of a recorded region: which tasks are in one, what a graph of several devices is, and what runs between."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import offload as omp
+from offload import in_, inout, mutexinoutset, out, tofrom
+from offload.graphs.branches import branches
+from offload.graphs.pieces import contracted, parts_of
+from offload.graphs.plan import Unit
+from tests.graphs.test_capture import GraphDevice, closure, kernel, kernels, orders
+
+# -- which tasks are in a piece ----------------------------------------------------------------------
+
+
+@st.composite
+def regions(draw):
+    """Return units, and for each whether it may be in a piece."""
+    before = draw(orders)
+    units = [Unit(f"step {at}", tuple(sorted(found)), draw(st.integers(0, 1))) for at, found in enumerate(before)]
+    return units, [draw(st.booleans()) for _ in units]
+
+
+@given(regions())
+def test_a_contraction_keeps_every_order(drawn):
+    """What stands for the parts follows all that its units followed, and never itself."""
+    units, is_inside = drawn
+    parts = parts_of(units, is_inside)
+    assert sorted(at for part in parts for at in part) == [at for at, inside in enumerate(is_inside) if inside]
+    assert all(units[at].region == units[part[0]].region for part in parts for at in part)
+    found = contracted(units, parts, None)
+    assert len(found) == len(units) - sum(map(len, parts)) + len(parts)
+    assert all(other < at for at, unit in enumerate(found) for other in unit.before)
+    where = {}
+    for at, unit in enumerate(found):
+        step = unit.step
+        for inner in [int(step.split()[1])] if isinstance(step, str) else parts[step._number]:
+            where[inner] = at
+    assert where.keys() == set(range(len(units)))
+    ordered = closure([set(unit.before) for unit in found])
+    for at, unit in enumerate(units):
+        for other in unit.before:
+            assert where[other] == where[at] or where[other] in ordered[where[at]]
+
+
+@given(regions())
+def test_a_task_between_waits_for_no_later_work(drawn):
+    """Nothing in a piece follows a unit of it that a task outside follows."""
+    units, is_inside = drawn
+    part_of = {at: number for number, part in enumerate(parts_of(units, is_inside)) for at in part}
+    ends = {other for at, unit in enumerate(units) if not is_inside[at] for other in unit.before if is_inside[other]}
+    for at, unit in enumerate(units):
+        for other in unit.before:
+            if other in ends and is_inside[at]:
+                assert part_of[at] != part_of[other]
+
+
+@given(orders, st.integers(1, 4), st.data())
+def test_streams_are_of_one_device_each(before, limit, data):
+    """Each stream has tasks of one device, and every dependence holds."""
+    kinds = [data.draw(st.integers(0, 2)) for _ in before]
+    steps = branches(before, limit, kinds)
+    assert [step.kind for step in steps] == kinds
+    assert len({step.stream for step in steps}) == len({(step.stream, step.kind) for step in steps})
+    assert len({step.stream for step in steps}) <= limit + len(set(kinds)) - 1
+    tails, imposed = {}, []
+    for at, step in enumerate(steps):
+        imposed.append({*step.waits, *([tails[step.stream]] if step.stream in tails else [])})
+        tails[step.stream] = at
+    assert all(direct <= found for direct, found in zip(before, closure(imposed), strict=True))
+
+
+# -- replays -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two(monkeypatch):
+    """The two devices of a current runtime, at whose end nothing may be left."""
+    devices = [GraphDevice(0), GraphDevice(1)]
+    monkeypatch.setattr("offload.runtime.runtime.open_devices", lambda *_, **__: devices)
+    with omp.Runtime("null:2", num_threads=2, check=True):
+        yield devices
+    for device in devices:
+        assert not device.capturing
+        device.calls.clear()
+    gc.collect()
+    assert all(device.live_nbytes() == 0 for device in devices)
+
+
+def test_a_host_task_stands_between_two_graphs(two):
+    """Each replay launches a graph, runs the host task, and launches the other one."""
+    first = two[0]
+    y, seen = np.zeros(4), []
+
+    @omp.taskgraph
+    def region(y):
+        for what in "ab":
+            kernel(what, y)
+        omp.task(depend=[inout(y)])(lambda: seen.append(len(first.launches)))()
+        for what in "cd":
+            kernel(what, y)
+
+    with omp.target_data(map=[tofrom(y)]):
+        for _ in range(4):
+            region(y)
+        (record,) = region.records
+        assert (record.is_captured, record.why_not, record.n_captured, record.n_tasks) == (True, "", 2, 5)
+    assert seen == [0, 1, 3, 5]
+    graphs = [graph for _, graph, _ in first.launches]
+    assert [kernels(graph.calls) for graph in graphs] == [["a", "b"], ["c", "d"]] * 3
+
+
+def test_device_work_does_not_hold_a_host_task_up(two):
+    """A host task follows the graph that it depends on, and not the work behind that."""
+    first = two[0]
+    y, z, launched = np.zeros(4), np.zeros(4), []
+
+    @omp.taskgraph
+    def region(y, z):
+        for what in "ab":
+            kernel(what, y)
+        omp.task(depend=[in_(y)])(lambda: launched.append([kernels(call[1].calls) for call in first.launches]))()
+        for what in "cd":
+            kernel.options(depend=[inout(z)])(what, z)
+        kernel.options(depend=[in_(z), inout(y)])("e", y)
+        kernel("f", y)
+
+    with omp.target_data(map=[tofrom(y, z)]):
+        region(y, z)
+        region(y, z)
+    assert ["e", "f"] not in launched[-1]
+    assert [kernels(call[1].calls) for call in first.launches][-1] == ["e", "f"]
+
+
+def test_several_devices_are_one_graph(two):
+    """Work of two devices with a copy between them is one launch, on the first; its events order the devices."""
+    x, y = (omp.target_alloc(8, dtype="f8", device=number) for number in (0, 1))
+    for what in two:
+        what.calls.clear()
+
+    @omp.taskgraph
+    def region():
+        kernel.options(depend=[inout(x)], device=0)("a", x)
+        kernel.options(depend=[inout(y)], device=1)("b", y)
+        omp.target_memcpy_async(y, x, depend=[in_(x), inout(y)])
+        kernel.options(depend=[inout(y)], device=1)("c", y)
+
+    for _ in range(3):
+        region()
+    (record,) = region.records
+    assert (record.is_captured, record.why_not, record.n_captured) == (True, "", 1)
+    assert len(two[0].launches) == 2
+    assert not two[1].launches
+    omp.target_free(x)
+    omp.target_free(y)
+
+
+def test_a_graph_of_two_devices_orders_what_uses_its_storage(two):
+    """A later use of storage on the second device waits for the graph's end on the first one's stream."""
+    y, z = np.zeros(4), np.zeros(4)
+    region = omp.taskgraph(lambda y, z: (kernel("a", y), kernel.options(device=1, depend=[inout(z)])("b", z)))
+    with omp.target_data(map=[tofrom(y)], device=0), omp.target_data(map=[tofrom(z)], device=1):
+        for _ in range(3):
+            region(y, z)
+        assert region.records[0].is_captured
+        table = omp.current_runtime().places[1].table
+        (entry,) = table.entries()
+        assert 0 in {access.lane.device.number for access in entry.uses.values()}
+
+
+def test_a_moved_mapping_on_the_second_device_is_captured_again(two):
+    """A graph looks at the storage of each of its devices."""
+    y, z = np.zeros(4), np.zeros(4)
+    region = omp.taskgraph(lambda y, z: (kernel("a", y), kernel.options(device=1, depend=[inout(z)])("b", z)))
+    addresses = []
+    with omp.target_data(map=[tofrom(y)], device=0):
+        for _ in range(2):
+            with omp.target_data(map=[tofrom(z)], device=1):
+                for _ in range(3):
+                    region(y, z)
+                addresses.append(omp.get_mapped_ptr(z, device=1).address)
+    assert region.records[0].n_captured == 2
+    found = [call[2] for _, graph, _ in two[0].launches for call in graph.calls if call[:2] == ("kernel", "b")]
+    assert found == [addresses[0]] * 2 + [addresses[1]] * 3 or len(set(addresses)) == 2
+
+
+def test_what_cannot_be_captured_is_left_out(two):
+    """A task that cannot be captured stands between graphs, and the record says why."""
+    first = two[0]
+    y, pageable = np.zeros(4), np.zeros(4)
+    first.pageable = [pageable]
+
+    @omp.taskgraph
+    def region(y):
+        for what in "ab":
+            kernel(what, y)
+        omp.target(map=[tofrom(pageable)], nowait=True, depend=[inout(y)])(lambda p: None)(pageable)
+        for what in "cd":
+            kernel(what, y)
+
+    with omp.target_data(map=[tofrom(y)]):
+        for _ in range(4):
+            region(y)
+        (record,) = region.records
+        assert record.is_captured
+        assert "pageable memory" in record.why_not
+    assert [kernels(call[1].calls) for call in first.launches] == [["a", "b"], ["c", "d"]] * 3
+
+
+def test_an_event_between_graphs(two):
+    """A detached task between pieces holds back what follows until its event is fulfilled, at each replay."""
+    first = two[0]
+    y, event, order = np.zeros(4), omp.Event(), []
+
+    @omp.taskgraph
+    def region(y):
+        for what in "ab":
+            kernel(what, y)
+        omp.task(detach=event, depend=[inout(y)])(lambda: order.append(len(first.launches)))()
+        omp.task(depend=[omp.in_("other")])(lambda: (order.append("fulfils"), event.fulfill()))()
+        for what in "cd":
+            kernel(what, y)
+
+    with omp.target_data(map=[tofrom(y)]):
+        for _ in range(3):
+            region(y)
+            assert event.is_fulfilled
+    assert [kernels(call[1].calls) for call in first.launches] == [["a", "b"], ["c", "d"]] * 2
+
+
+def test_a_failing_host_task_skips_the_graph_behind_it(two):
+    """Work behind a task that fails does not run; the graph before it does."""
+    first = two[0]
+    y, fails = np.zeros(4), []
+
+    def check():
+        if fails:
+            raise ZeroDivisionError("between")
+
+    @omp.taskgraph
+    def region(y):
+        for what in "ab":
+            kernel(what, y)
+        omp.task(depend=[inout(y)])(check)()
+        for what in "cd":
+            kernel(what, y)
+
+    with omp.target_data(map=[tofrom(y)]):
+        for _ in range(2):
+            region(y)
+        before = len(first.launches)
+        fails.append(True)
+        with pytest.raises(ExceptionGroup) as failed:
+            region(y)
+        assert any(isinstance(error, ZeroDivisionError) for error in failed.value.exceptions)
+    assert [kernels(call[1].calls) for call in first.launches[before:]] == [["a", "b"]]
+
+
+def test_values_and_exclusions_stay_outside(two):
+    """A task whose value another one receives, and tasks that exclude each other, are tasks of each replay."""
+    y, got = np.zeros(4), []
+
+    @omp.taskgraph
+    def region(y):
+        kernel("a", y)
+        kernel("b", y)
+        value = omp.target(nowait=True, depend=[inout(y)])(lambda: 7)()
+        omp.task(lambda value: got.append(value))(value)
+        kernel.options(depend=[mutexinoutset(y)])("c", y)
+        kernel.options(depend=[mutexinoutset(y)])("d", y)
+        kernel.options(depend=[out(y)])("e", y)
+        kernel("f", y)
+
+    with omp.target_data(map=[tofrom(y)]):
+        for n in range(1, 4):
+            region(y)
+            assert got == [7] * n
+    assert [kernels(call[1].calls) for call in two[0].launches] == [["a", "b"], ["e", "f"]] * 2
