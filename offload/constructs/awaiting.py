@@ -1,4 +1,4 @@
-"""What a construct that is not deferred does in a coroutine: it gives way to the loop."""
+"""The wait of a construct that is not deferred in a coroutine: it lets the loop run."""
 
 from __future__ import annotations
 
