@@ -58,7 +58,7 @@ MEANINGS: Final = {
     "present": _Meaning(MapType.ALLOC, present=True),
     "delete": _Meaning(MapType.RELEASE),
 }
-"""The request of each clause. All count, and transfer only what is not present: "present or" is the standard's default.
+"""The meaning of each clause. All count, and transfer only what is not present: "present or" is the standard's default.
 
 OpenACC 3.3, 2.7 "Data Clauses". On which construct each may stand follows from its map type (`MapConstruct`).
 """

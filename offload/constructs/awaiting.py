@@ -1,4 +1,4 @@
-"""The wait of a construct that is not deferred in a coroutine: it lets the loop run."""
+"""How a construct that is not deferred waits in a coroutine: it lets the loop run."""
 
 from __future__ import annotations
 

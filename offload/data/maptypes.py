@@ -21,7 +21,7 @@ from offload.errors import ClauseError
 
 
 class MapType(Enum):
-    """The request of a ``map`` clause.
+    """The type in a ``map`` clause.
 
     Attributes
     ----------

@@ -358,7 +358,7 @@ class Device(Protocol):
         """Return a device array of any library as an array of this device; None if it is not on this device.
 
         One of this device is returned as it is; another library's becomes a view of the same memory, ordered after the
-        work that the library has enqueued, if its protocol names the stream.
+        work that the library has enqueued, as far as its protocol tells.
         """
 
     def section(self, array: Any) -> Section:

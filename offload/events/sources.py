@@ -36,7 +36,7 @@ _current: list[Callable[[], Streams]] = []
 
 
 def look_in(current: Callable[[], Streams]) -> None:
-    """Look up the streams of events that belong to no task in the runtime that ``current`` returns."""
+    """From now on, look up the streams of events that belong to no task in the runtime of ``current``."""
     _current[:] = [current]
 
 

@@ -1,1 +1,1 @@
-"""The room that connects tasks, data, events and devices: settings, places, launches, queues, the runtime itself."""
+"""The code that connects tasks, data, events and devices: settings, places, launches, queues, the runtime itself."""

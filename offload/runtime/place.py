@@ -34,7 +34,8 @@ class DevicePlace(DataEnvironment):
     Attributes
     ----------
     kept : dict
-        Objects that rooms above keep in the device's memory, by their names; dropped when the device is closed.
+        Objects that other parts of the package keep in the device's memory, by their names; dropped when the device is
+        closed.
     """
 
     def __init__(self, device: Device) -> None:

@@ -44,7 +44,7 @@ class Launch(Protocol):
         Objects that must live until the lane gets to the end of the work, besides the task's work and arguments.
         `Released` first, if there is one.
     other_after : event or None
-        An event for the work that the calling thread's own stream held on the work's ``second`` device.
+        An event after the work that the calling thread's own stream held on the work's ``second`` device.
     plan : Plan or None
         The plan of the mappings of `Work.begin`, on one device or on several.
     point : Point or None

@@ -1,4 +1,4 @@
-"""Blocks: the code that a ``with`` which changes a region of tasks applies to.
+"""Blocks: the code to which a ``with`` that changes a region of tasks applies.
 
 Theory of operation
 -------------------

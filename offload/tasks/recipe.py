@@ -89,7 +89,7 @@ class Recipe:
 
     @property
     def given(self) -> list[Any]:
-        """The body and its arguments, for questions about its rights."""
+        """The body and its arguments, for code that checks the body."""
         return [self.body, *self.args, *(self.kwargs or {}).values()]
 
     def make(self, frame: Region, sources: Sequence[Task | None] = ()) -> Task:
@@ -117,7 +117,7 @@ class Recipe:
         return task
 
     def reserve(self) -> None:
-        """Reserve things for the next task that it gets in the order of the program; here there are none.
+        """Reserve for the next task the things that it gets in the order of the program; here there are none.
 
         If Dask decides when tasks are made, this is called for all recipes before the first, in the recorded order.
         """
@@ -192,7 +192,7 @@ class Participation(Protocol):
     """A reduction that tasks take part in."""
 
     def participant(self, body: Callable[..., Any]) -> Participant:
-        """Return the body of one task, with its steps for that."""
+        """Return the body of one task, with its steps for the reduction."""
 
 
 class Participant(Protocol):

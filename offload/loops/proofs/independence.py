@@ -235,7 +235,7 @@ def _equations(accesses: NestAccesses, first: _Piece, second: _Piece) -> Iterato
 
 
 def is_injective(view: View) -> bool:
-    """Whether different elements of a view are different bytes: each stride exceeds the extent of the inner ones."""
+    """Whether different elements of a view are different bytes: each stride is at least the inner extent."""
     reach = view.itemsize
     dims = ((abs(stride), extent) for stride, extent in zip(view.strides, view.extents, strict=True) if extent > 1)
     for stride, extent in sorted(dims):

@@ -176,7 +176,7 @@ def contents_at(task: DeviceTask, array: Any) -> Contents | None:
 def change(task: DeviceTask, arrays: Iterable[Any]) -> None:
     """Take note that a loop in a device task is about to write to arrays.
 
-    Arrays that the task does not map ``to`` have been marked as changed at its beginning.
+    Arrays that the task maps with a type other than ``to`` have been marked as changed at its beginning.
     """
     plan = task.plan
     if plan is None:

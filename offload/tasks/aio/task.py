@@ -21,7 +21,7 @@ If a loop is closed in another way, the next hand-over or the next wait notices.
 
 *Deadlocks.* A thread that blocks while its loop has to run a body that the wait depends on would never wake. If there
 are coroutines, each wait therefore searches from the loop's bodies along successors, mutexes and the waits of other
-tasks. It must not reach its own goal (`Blocked`).
+tasks. The search must not reach the goal of the wait (`Blocked`).
 """
 
 from __future__ import annotations
