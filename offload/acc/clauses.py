@@ -202,7 +202,7 @@ class Names:
     Parameters
     ----------
     frame : frame or None
-        Of the code that has called the package; it is kept until `settle`.
+        The frame of the code that has called the package; it is kept until `settle`.
     """
 
     __slots__ = ("frame",)

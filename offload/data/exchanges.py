@@ -42,7 +42,7 @@ def make_current(replicas: ReplicaSet, needs: Needs, lanes: Mapping[int, Lane]) 
     Returns
     -------
     dict of int to Point
-        Where the copies to each device that receives end.
+        The ends of the copies, by the receiving device.
 
     Raises
     ------

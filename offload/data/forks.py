@@ -34,7 +34,7 @@ class Fork:
     lane : Lane
         The primary's.
     places : sequence of environment
-        Of different devices of one kind, the primary first.
+        The places, on different devices of one kind, the primary first.
     may_be_put_off : bool
         False: where a place has no lane left one is used that others use too.
 

@@ -57,7 +57,7 @@ class Queue:
     lane : Lane or None
         The lane of its device work; None on the host.
     tail : Mark or None
-        Of the last operation.
+        The mark of the last operation.
     is_exposed : bool
         Whether the program has its stream, and may have put work of its own there.
     """
@@ -180,9 +180,10 @@ class Mark:
     Attributes
     ----------
     tracker : Tracker
-        Of the region that has generated the operation, and which alone knows its troubles.
+        The tracker of the region that has generated the operation. Only that region knows its troubles.
     before : Mark or None
-        That of the operation before it, which it stands for if its own never comes to be; None once there is a task.
+        The mark of the operation before it, which it stands for if its own task is never made; None once there is a
+        task.
     queue : Queue
     task : weakref of Task or None
         The operation; None until it has been made. Weak, since recorders remember marks for long.

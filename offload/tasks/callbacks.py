@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Called(Protocol):
-    """What has callbacks; None is none."""
+    """An object with callbacks; None if it has none."""
 
     callbacks: list[Callable[[Any], Any]] | None
 

@@ -49,9 +49,9 @@ class AnyTask(Troubled, Protocol):
     launched : bool
         Whether all its work is on a stream.
     run : weak reference or None
-        To the record of it in a graph, if it has been recorded.
+        The record of it in a graph, if it has been recorded.
     state_ : TaskState
-        Where it stands.
+        Its state.
     """
 
     frame: Region

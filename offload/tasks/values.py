@@ -121,7 +121,7 @@ class Receiver:
     function : callable
         Called with the arguments, in which the values stand.
     values : Values
-        Of this task.
+        The values of this task.
     prepared : callable, optional
         A function that is applied to the values first.
     """

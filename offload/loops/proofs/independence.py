@@ -63,7 +63,7 @@ class Verdict:
 def independence(accesses: NestAccesses, most_pairs: int = _MOST_PAIRS) -> Verdict:
     """Return whether the iterations of a nest are independent at a launch.
 
-    Of pairs of accesses beyond ``most_pairs`` pairs of pieces nothing is known.
+    Pairs of accesses beyond ``most_pairs`` pairs of pieces are not compared.
     """
     views = accesses.launch.views
     listed = [access for access in accesses.listed if access.array not in accesses.own]

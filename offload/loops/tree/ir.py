@@ -301,12 +301,12 @@ class While(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Break(Statement):
-    """Of the innermost loop."""
+    """``break`` in the innermost loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Continue(Statement):
-    """Of the innermost loop; where there is none it ends the iteration."""
+    """``continue`` in the innermost loop; without one it ends the iteration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -237,7 +237,7 @@ class _SectionWalk:
                 return None
 
     def _point(self, node: Expression) -> Expression | None:
-        """Return an expression that is one value in the iteration as it is had at the head; None of another."""
+        """Return an expression that is one value in the iteration as it is had at the head; None for another."""
         for one in walk(node):
             if isinstance(one, ir.Trip) or can_divide_by_zero(one):
                 return None

@@ -133,9 +133,9 @@ class Blocked:
     Attributes
     ----------
     task : Task or None
-        Whose body waits.
+        The task whose body waits.
     thread : int
-        Where.
+        The identifier of the thread.
     """
 
     __slots__ = ("_coroutines", "_goal", "_scope", "task", "thread")
