@@ -310,7 +310,7 @@ class _CapturedDevice:
         return self._device.copy(dst, src, stream)
 
     def fill(self, array: Any, value: int, stream: Any) -> None:
-        """Set what a graph can set again and again; raise `NotCapturableError` for what has replicas."""
+        """Fill memory that a graph can fill repeatedly; raise `NotCapturableError` for an array with replicas."""
         self._refuse_replicas(array)
         self._device.fill(array, value, stream)
 

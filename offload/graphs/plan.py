@@ -83,7 +83,7 @@ class ReplayPlan:
         return ended is not None and self._groups[ended] != self._groups[ended.outer]
 
     def _add(self, node: Node, before: tuple[int, ...]) -> int:
-        """Add the task of a node and what it follows; return its position."""
+        """Add the task of a node and its predecessors; return its position."""
         at = self._position_of[node] = len(self.makers)
         step: Any = self._wait_step(node) if node.spec is None else self._task_step(node.spec)  # type: ignore[arg-type]  # the recorder's
         is_plain = not isinstance(step, _Step)
@@ -161,7 +161,7 @@ def is_replayable(graph: TaskGraph, group: Group | None) -> bool:
 
 
 def recipes_of(graph: TaskGraph) -> list[Recipe]:
-    """Return what the tasks that a recorded region has generated are made of."""
+    """Return the recipes of the tasks that a recorded region has generated."""
     return [node.spec.recipe for node in graph.nodes if node.spec is not None]  # type: ignore[attr-defined]  # the recorder's
 
 

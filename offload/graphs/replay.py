@@ -1,6 +1,6 @@
 """Replay: the tasks of a recorded region made again, without its body and without the tracker.
 
-Nothing runs while a replay is wired, so a task has one counter for each predecessor and none for a producer. The engine
+No task runs while a replay is wired, so a task has one counter for each predecessor and none for a producer. The engine
 wires only special tasks (on a stream, or with an event). A replay with events first waits until the previous run has no
 task left. A region that is work of one device is one task, which launches its graph (`offload.graphs.capture`). See
 docs/design/theory.md, "Plans and replays".
@@ -207,7 +207,7 @@ class Replay:
         return [tasks[at] for at in self._sources], special
 
     def _regions_in(self, frame: Region) -> tuple[list[Region], list[Group | None]]:
-        """Return what the tasks inherit that are generated in a region, and the taskgroups that end there."""
+        """Return the regions whose values tasks generated in a region inherit, and the taskgroups that end there."""
         groups: list[Group | None] = [frame.inherited.group]
         for outer in self._outer_groups:
             groups.append(Group(groups[outer]))
@@ -241,7 +241,7 @@ _END = "the end of the taskgraph"
 
 
 def _predecessors(plan: ReplayPlan) -> list[tuple[int, ...]]:
-    """Return the predecessors of each task, whoever wires it."""
+    """Return the predecessors of each task, however it is wired."""
     found: list[tuple[int, ...]] = [()] * len(plan.makers)
     for at, after in enumerate(plan.after):
         for other in after:

@@ -57,7 +57,7 @@ class GraphWork(Work):
             return self._find()
 
     def _find(self) -> bool:
-        """Find the entries of what the graph uses; return whether all is where it was. Under the lock of the place."""
+        """Find the entries that the graph uses; return whether all are where they were. Under the lock of the place."""
         table = self._place.table
         if self._version == table.version:
             return True
@@ -99,7 +99,7 @@ class GraphWork(Work):
                 ledger.release((lane, uses, writes, noted.copied_back), launch.point)
 
     def _look(self, value: Any) -> Any:
-        """Look at what each task's work has found wrong, all of it, so that the next replay starts anew."""
+        """Read the errors that each task's work has found, all of them, so that the next replay starts afresh."""
         failures = []
         for finding in self._findings:
             try:
@@ -112,5 +112,5 @@ class GraphWork(Work):
 
 
 def section_of_entry(device: Device) -> Callable[[Entry], Section]:
-    """Return what tells where an entry of a device's table is in its memory."""
+    """Return a function that gives the place of an entry of a device's table in its memory."""
     return lambda entry: device.section(entry.buffer)

@@ -30,7 +30,7 @@ _GRANULE_NBYTES = 512  # that of CuPy's pools
 
 
 class CapturedDevice(Device, Protocol):
-    """What a capture needs of a CUDA device besides the contract; see `offload.devices.cuda.device.CudaDevice`."""
+    """Members of a CUDA device that only a capture needs; see `offload.devices.cuda.device.CudaDevice`."""
 
     index: int
     capturing: threading.RLock
@@ -46,7 +46,7 @@ class CudaGraphCapture:
         self._entered = ExitStack()
 
     def begin(self, n_streams: int) -> list[Any]:
-        """Capture what is enqueued on new streams from now on; see the contract."""
+        """Capture work enqueued on new streams from now on; see the contract."""
         self._entered.enter_context(self._device.capturing)
         with self._errors():
             self._streams = [self._device.new_stream() for _ in range(n_streams)]
@@ -86,7 +86,7 @@ class CudaGraphCapture:
         return CudaGraph(self._device, executable, self._memory, plans)
 
     def cancel(self) -> None:
-        """End the capture, whatever state it is in, and forget what was captured."""
+        """End the capture in any state, and drop the captured work."""
         streams, self._streams = self._streams, []
         if streams:
             with suppress(RuntimeError):  # CUDA's: it was invalid, or branches of it are open
@@ -94,7 +94,7 @@ class CudaGraphCapture:
         self._entered.close()
 
     def was_disturbed(self, error: Exception) -> bool:
-        """Tell by the first error whether what another thread did has ended the capture."""
+        """Tell by the first error whether a call of another thread has ended the capture."""
         # What is not permitted is an error of its own; later calls only say that the capture is invalid.
         return isinstance(error, RuntimeError) and "invalidated" in str(error).lower()
 
@@ -121,7 +121,7 @@ def _all_plans_cached() -> Iterator[None]:
 
 
 class CudaGraph:
-    """A CUDA graph, ready to be launched, with what it uses; see `offload.devices.base.DeviceGraph`."""
+    """A CUDA graph, ready to be launched, with its memory and plans; see `offload.devices.base.DeviceGraph`."""
 
     __slots__ = ("_device", "_executable", "_memory", "_plans")
 
