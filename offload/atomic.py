@@ -175,7 +175,7 @@ def cas(a: Any, index: Any, expected: Any, value: Any) -> Any:
 
 
 def _step(a: Any, index: Any, new: Callable[[Any], Any]) -> Any:
-    """Make an element what ``new`` returns of it while no other step comes in between; return what it was."""
+    """Replace an element by ``new`` of its value, as one atomic step; return the old value."""
     if not isinstance(a, np.ndarray):
         raise ClauseError(
             f"atomic: {type(a).__name__} {a!r:.60} is no host array; call it on a NumPy array, or inside of a loop "

@@ -112,9 +112,9 @@ def corresponding(scope: Scope, frame: Region, place: DevicePlace, array: Any) -
 
 
 def settle(scope: Scope, frame: Region, place: DevicePlace, array: Any, *, uses: bool = False) -> None:
-    """Wait until what the calling region has generated to map or unmap an array has been put on its stream.
+    """Wait until the calling region's operations that map or unmap an array have been put on their stream.
 
-    With ``uses`` also what needs it there.
+    With ``uses``, also wait for operations that need it there.
     """
     (item,) = map_items(MapConstruct.TARGET_ENTER_DATA, (array,))
     needed = presence(scope.runtime.queues, [item], place, changes=uses)
@@ -353,12 +353,12 @@ def unmap_data(a: Any, *, device: int | None = None) -> None:
 
 
 def _named(array: Any) -> str:
-    """Return what the program calls an array, and what it is."""
+    """Return the program's name of an array, with its type and shape."""
     return str(Label(array, names_of().of(array)))
 
 
 def here_for(what: str, a: Any, device: int | None) -> tuple[Scope, Region, DevicePlace | None]:
-    """Return what the caller is doing, and the device that it means, for a host array."""
+    """Return the caller's scope and region, and the device that it means, for a host array."""
     if not isinstance(a, np.ndarray):
         raise ClauseError(f"{what}: {type(a).__name__} {a!r:.60} is not a host array; give a NumPy array")
     array_section(a)  # refuses Python objects

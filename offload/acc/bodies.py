@@ -1,4 +1,4 @@
-"""What the clauses of a compute construct put around its body: private arrays of reductions, and how it is launched."""
+"""Wrappers that the clauses of a compute construct put around its body: reduction arrays and launches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenACC's clauses: what each data clause maps, which queue an async-argument means, what a wait clause names."""
+"""OpenACC's clauses: the mapping of each data clause, the queue of an async-argument, the queues of a wait clause."""
 
 from __future__ import annotations
 
@@ -58,17 +58,17 @@ MEANINGS: Final = {
     "present": _Meaning(MapType.ALLOC, present=True),
     "delete": _Meaning(MapType.RELEASE),
 }
-"""What each clause asks for. All count, and transfer only what is not present: "present or" is the standard's default.
+"""The meaning of each clause. All count, and transfer only what is not present: "present or" is the standard's default.
 
 OpenACC 3.3, 2.7 "Data Clauses". On which construct each may stand follows from its map type (`MapConstruct`).
 """
 
 UPDATES: Final = {"update self": MapType.FROM, "update device": MapType.TO}
-"""What the clauses of an update move; OpenACC 3.3, 2.14.4 "Update Directive"."""
+"""The direction in which each clause of an update moves data; OpenACC 3.3, 2.14.4 "Update Directive"."""
 
 
 def _spellings(construct: MapConstruct) -> dict[str, str]:
-    """Return the data clauses of a construct, by what is written."""
+    """Return the data clauses of a construct, by their spellings."""
     return {
         spelling: word
         for word, meaning in MEANINGS.items()
@@ -132,7 +132,7 @@ def zero(*items: Any) -> Zero:
 def data_clauses(
     construct: str, given: Mapping[str, Any], spellings: Mapping[str, str], function: Callable[..., Any] | None = None
 ) -> list[MapClause]:
-    """Return the data clauses of a construct; ``function`` is what takes them if it has clauses of other kinds too.
+    """Return the data clauses of a construct; ``function`` has them among clauses of other kinds.
 
     Raises
     ------
@@ -197,12 +197,12 @@ def excuse_empty(items: Iterable[MapItem]) -> None:
 
 
 class Names:
-    """What the variables of a program are called, for messages.
+    """The names of the variables of a program, for messages.
 
     Parameters
     ----------
     frame : frame or None
-        Of the code that has called the package; it is kept until `settle`.
+        The frame of the code that has called the package; it is kept until `settle`.
     """
 
     __slots__ = ("frame",)
@@ -296,8 +296,9 @@ def presence(
 ) -> tuple[Dependence, ...]:
     """Return the dependences of an operation on whether its items are present.
 
-    What is present changes when an operation gets its turn in its queue. Who maps or unmaps an item follows whoever
-    needs it there, and the other way round, so that all find what is there in the order of the program.
+    Data becomes present, or no longer present, when an operation gets its turn in its queue. An operation that maps or
+    unmaps an item follows the operations that need it there, and the other way round. Each operation then finds the
+    data as in the order of the program.
 
     A dependence says nothing of an array but its section, and is used again for any array that has this one.
     """

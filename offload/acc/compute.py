@@ -1,8 +1,8 @@
 """OpenACC's compute constructs: ``parallel``, ``kernels`` and ``serial`` over a body that works on whole arrays.
 
-They are target regions (`offload.target`) with other clauses, in queues, and with their own counter. What the
-standard distributes over gangs and lanes is here the array operations of the body, so that the three differ by name
-only; how many gangs there are to be is passed on to bodies that launch kernels.
+They are target regions (`offload.target`) with other clauses, in queues, and with their own counter. The standard
+distributes loops over gangs and lanes; here the body has array operations instead, so the three differ by name only.
+The number of gangs is passed on to bodies that launch kernels.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class _Rules(ArgumentRules):
 
 
 class ComputeClauses(TargetClauses):
-    """What the clauses of a compute region say."""
+    """The values of the clauses of a compute region."""
 
     after: tuple[int, ...] | None
     """The async-arguments of ``wait``; None: all queues."""
@@ -134,7 +134,7 @@ class ComputeFunction(TargetFunction):
     __slots__ = ()
 
     def _prepare(self, clauses: Any, words: dict[str, Any]) -> None:
-        """Set what the clauses say; those that `target` has, under its names."""
+        """Set the values of the clauses; those that `target` has, under its names."""
         reduced = clauses.reduced = words.get("reduction", ())
         config = LaunchConfig(*(words.get(name) for name in LaunchConfig._fields))
         clauses.config = None if config == LaunchConfig() else config
@@ -217,7 +217,7 @@ class ComputeFunction(TargetFunction):
         return frame.listed
 
     def _body(self, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
-        """Return the function, with what the clauses put around a call of it."""
+        """Return the function with the wrappers that the clauses put around a call of it."""
         said = self._clauses
         if not said.reduced and said.config is None:
             return self._function
@@ -430,7 +430,7 @@ def serial(function: Callable[..., Any] | None = None, /, **clauses: Unpack[AllC
 
 
 def _name_or_id(item: Any) -> Any:
-    """Return what tells whether two list items name one variable."""
+    """Return a key that is equal for two list items that name one variable."""
     if isinstance(item, str):
         return parse_item(item).name
     return array_section(item) if isinstance(item, np.ndarray) else id(item)

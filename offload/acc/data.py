@@ -438,7 +438,7 @@ def _moved(word: str, given: tuple[Any, ...], names: Names, *, if_present: bool)
 
 
 def _moved_otherwise(word: str, value: Any, names: Names) -> list[MapItem]:
-    """Return the items of what is no plain array: of an object with a mapper, those that move this way."""
+    """Return the items of an object with a mapper, or another value that is not a plain array, that move this way."""
     clause = data_clause(word, (value,), names)
     if clause.is_symbolic:
         raise ClauseError(f"acc {word}: list items written as strings belong to decorators; name the array itself")
@@ -476,7 +476,7 @@ def _construct(spellings: Mapping[str, str]) -> MapConstruct:
 
 
 def _check_device_arrays(construct: str, deviceptr: Any, device: Any, devices: Any) -> None:
-    """Refuse what is in a ``deviceptr`` clause and no device array of the construct's device; the host's are arrays."""
+    """Refuse items of ``deviceptr`` that are not arrays of the construct's device; on the host, any array will do."""
     items = as_tuple(deviceptr)
     if not items:
         return

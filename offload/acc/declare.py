@@ -120,7 +120,7 @@ class DeclaredFunction(DirectiveFunction):
                     )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function in a data region of what the clauses name."""
+        """Call the function in a data region of the variables that the clauses name."""
         names: Any = self._clauses.names
         visible = names.at_call(args, kwargs)
         found: dict[str, Any] = {

@@ -1,7 +1,7 @@
 """OpenACC's routines about devices, under their names without ``acc_``, over OpenMP's.
 
-What OpenACC calls the current device is the task's default-device-var (`offload.get_default_device`): a routine of one
-standard sees what the other's has set. OpenACC numbers the devices of each type from 0, OpenMP all of a runtime; these
+OpenACC's current device is the task's default-device-var (`offload.get_default_device`): each standard's routines see
+the device that the other's have set. OpenACC numbers the devices of each type from 0, OpenMP all of a runtime; these
 are the same where they are of one type. ``device=`` of the constructs is OpenMP's number.
 
 Section numbers of OpenACC are unchecked.
@@ -443,7 +443,7 @@ def _type_at(runtime: Runtime, number: int) -> DeviceType | str:
 
 
 def _default_type(runtime: Runtime) -> DeviceType | str:
-    """Return what `device_default` stands for."""
+    """Return the type that `device_default` stands for."""
     found = _type_at(runtime, runtime.default_device)
     if found is DeviceType.NONE and runtime.places:  # the variables name no device
         return _type_at(runtime, 0)

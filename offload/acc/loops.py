@@ -1,8 +1,8 @@
 """OpenACC's loops: ``parallel loop``, ``kernels loop``, ``loop`` and ``routine``.
 
 A loop under one of the constructs is a compute region (`offload.acc.compute`) whose body starts the loop: its clauses
-of data, queues and devices are those of ``acc.parallel``, what speaks of iterations is `offload.loops`'. ``acc.loop``
-in a body is read with the text, and gives the range back when Python runs it.
+of data, queues and devices are the clauses of ``acc.parallel``, and clauses about iterations are handled by
+`offload.loops`. ``acc.loop`` in a body is read with the text, and gives the range back when Python runs it.
 """
 
 from __future__ import annotations

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 _NONE: tuple[Any, ...] = ()
 
 NOTHING: Final[Needs] = (), (), False
-"""What an operation needs that neither maps nor uses anything that is mapped."""
+"""The needs of an operation that neither maps nor uses mapped data."""
 
 
 class QueueOperation:
-    """One encounter of a construct: where it is, in which queue, and what that waits for."""
+    """One encounter of a construct: its place, its queue, and the operations that it waits for."""
 
     __slots__ = (
         "_after",  # the queues of the wait clause
@@ -123,8 +123,8 @@ class QueueOperation:
     ) -> Task:
         """Generate the task of a work, which needs its items present, or ``changes`` that; on the host it does nothing.
 
-        Without a queue it is complete on return, and what it waits for before it is generated. One that ``ends`` a
-        region, which that task has begun, knows that, and runs though an operation before it has failed.
+        Without a queue it is complete on return, and its predecessors are complete before it is generated. One that
+        ``ends`` a region, which that task has begun, knows that, and runs though an operation before it has failed.
         """
         place, places = self.place, self.places
         done: Work = work

@@ -400,7 +400,7 @@ def _queue_with_stream(what: str, value: Any, device: int | None) -> tuple[Scope
 
 
 def _here(what: str, device: int | None) -> tuple[Scope, Region, DevicePlace | None]:
-    """Return what the caller is doing, and the device that it means."""
+    """Return the caller's scope and region, and the device that it means."""
     refuse_inside(what)
     scope = here()
     frame = scope.frame(what)

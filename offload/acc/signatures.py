@@ -1,7 +1,7 @@
 """OpenACC's clauses as type checkers, editors and `inspect.signature` see them.
 
-`offload.constructs.clauses.signatures` says what the parts of such a file are, and that no program imports it. In place
-of ``nowait``, ``async_`` decides what a call returns.
+`offload.constructs.clauses.signatures` describes the parts of such a file, which no program imports. In place
+of ``nowait``, ``async_`` decides the type of a call's result.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class MoveKeywords(QueueKeywords, total=False):
 
 
 class ComputeRegionKeywords(ParameterClauses, NameKeyword, total=False):
-    """What compute regions and their loops have in common, without ``async_``."""
+    """The clauses that compute regions and their loops share, without ``async_``."""
 
     default: Literal["none", "present"] | None
     if_: Truth

@@ -1,7 +1,7 @@
-"""What containers hold: the arrays in an argument of a region, or in what a body returns.
+"""Arrays in containers: in an argument of a region, or in the result of a body.
 
-Looked into are dictionaries, lists, tuples, sets, deques, dataclasses and sparse matrices, at any depth. What closures,
-generators and objects of other classes hold is not seen.
+Looked into are dictionaries, lists, tuples, sets, deques, dataclasses and sparse matrices, at any depth. Arrays held by
+closures, generators and objects of other classes are not seen.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_PARTS: Final = 100_000  # Parts of an argument that are looked at: a list o
 
 
 def parts_of(value: Any) -> Iterable[Any] | None:
-    """Return what a container holds; None for anything else."""
+    """Return the items of a container; None for anything else."""
     if isinstance(value, dict):
         return value.values()
     if isinstance(value, (list, tuple, set, frozenset, deque)):

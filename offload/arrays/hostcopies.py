@@ -1,10 +1,10 @@
 """Copies inside of the host's memory: NumPy's, and by blocks where a transposition would miss the caches.
 
-NumPy walks along the destination. Where its neighbours lie far apart in the source, each element fetches a line of 64
-bytes, and the elements beside it in that line are needed only when a whole row of the destination has been written. By
-then the line is gone if the lines of a row compete for the same few places of a cache, being powers of two apart, or
-lie in more pages than a core remembers. A block has few columns of the destination, so that its lines stay, and many
-elements along the source, so that calls are few. Blocks of 64 x 64 are slower (2 cores of a server).
+NumPy walks along the destination. If its neighbours lie far apart in the source, each element fetches a line of 64
+bytes, and the other elements of that line are needed only after a whole row of the destination. By then the line is
+gone if the lines of a row compete for the same few places of a cache, being powers of two apart, or lie in more pages
+than a core remembers. A block has few columns of the destination, so that its lines stay, and many elements along the
+source, so that calls are few. Blocks of 64 x 64 are slower (2 cores of a server).
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class HostMemory:
 
 
 def _element(row_nbytes: int, alignment: int) -> np.dtype[Any]:
-    """Return what a row is to NumPy: one element, or several where it is long."""
+    """Return the layout of a row for NumPy: one element, or several for a long row."""
     # A row as one element of no type is copied up to twice as quickly as the numbers in it. Long ones are cut, since
     # NumPy keeps the GIL for up to 500 elements.
     if row_nbytes in _NUMBERS and alignment % row_nbytes == 0:

@@ -1,4 +1,4 @@
-"""List items: what a ``map``, ``update`` or ``depend`` clause names, and the storage that it covers.
+"""List items: the arrays and sections that a ``map``, ``update`` or ``depend`` clause names, and their storage.
 
 A list item is an array (any view of one), a section of one, a string in OpenMP's notation that is
 resolved when the construct is encountered, or, in ``depend`` only, any other hashable value.
@@ -116,7 +116,7 @@ class _Asking:
 
 
 def address_cell(array: np.ndarray[Any, Any]) -> Any:
-    """Return what has, as ``value``, the address of a host array as it is then, for as long as the array lives."""
+    """Return an object whose ``value`` is the current address of a host array, while the array lives."""
     # To make it takes as long as `address_of`, to read it a sixth of that.
     return _Asking(array) if address_of is _asked else _read(id(array) + _HEAD_NBYTES)
 
@@ -221,7 +221,7 @@ def label(item: Any) -> str:
 
 
 class Label:
-    """What `label` says of an array, put together when somebody reads it: no task that succeeds needs it."""
+    """The text of `label` for an array, made only when it is read: a task that succeeds does not need it."""
 
     # The label does not keep the array.
 

@@ -53,7 +53,7 @@ class Section(NamedTuple):
 
     @property
     def is_nested(self) -> bool:
-        """Tell whether each stride is at least the extent of what lies inside it, so that no two rows interleave."""
+        """Tell whether each stride is at least the extent of the inner axes, so that no two rows interleave."""
         extent = self[3]
         for count, stride in reversed(self[2]):
             if stride < extent:
@@ -110,7 +110,7 @@ def covers(outer: Section, inner: Section) -> bool:
     Exact if ``outer`` is dense or nested (`Section.is_nested`) and `overlaps` can decide about its gaps; false where
     that cannot be shown otherwise. An empty ``inner`` is covered by anything.
 
-    It asks about bytes only. Where ``inner`` has merged axes that the gaps of ``outer`` keep apart, a view of these
+    It asks about bytes only. If ``inner`` has merged axes that the gaps of ``outer`` keep apart, a view of these
     bytes has a place in the packed copy under its own axes or not at all: `locate_nbytes` asks about that.
     """
     if not inner[3] or outer == inner:
@@ -287,7 +287,7 @@ def _box(section: Section) -> tuple[tuple[int, ...], tuple[int, ...], int]:
 
 
 def _gaps(section: Section) -> Iterator[Section]:
-    """Yield what a nested section leaves out between its first byte and its last, one section an axis."""
+    """Yield the gaps of a nested section between its first byte and its last, one section an axis."""
     space, address, dims, extent = section
     for k in range(len(dims) - 1, -1, -1):
         count, stride = dims[k]

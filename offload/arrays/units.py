@@ -29,7 +29,7 @@ TILE_LANES = 256  # Threads of a tile
 
 
 class TurnedTile(NamedTuple):
-    """What the threads of a block turn round at once: ``along_src`` x ``along_dst`` squares."""
+    """The part that the threads of a block transpose at once: ``along_src`` x ``along_dst`` squares."""
 
     # A square has ``word // width`` elements a side, so that whatever its elements, a thread moves words. The sides are
     # along the axis that is contiguous in the source, and the one in the destination. ``rates`` are about what arrays
@@ -121,7 +121,7 @@ _NEIGHBOUR_NBYTES = 128  # Rows whose beginnings are no farther apart, or twice 
 
 
 class UnitKind(Enum):
-    """What a unit of a kernel is."""
+    """The kind of a kernel's unit."""
 
     FLAT = "flat"  # An element of `Units.width` bytes, to which every address and stride is aligned
     ROWS = "rows"  # A segment of a row, of `Units.segment_nbytes`, for `Units.lanes` threads; any alignment

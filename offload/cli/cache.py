@@ -1,4 +1,4 @@
-"""``offload cache``: what is kept of compiled loops, and its end."""
+"""``offload cache``: show and empty the cache of compiled loops."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show the cache, or empty it and show what was in it; return the exit status.
+    """Show the cache, or empty it and show its former contents; return the exit status.
 
     Raise `OSError`, or an ``ExceptionGroup`` of them, if the folder cannot be read or files cannot be removed.
     """

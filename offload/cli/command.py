@@ -33,8 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0; 1 where a check failed; 2 for a mistake in what was given, told on stderr; 130 after Ctrl-C, 143 after
-        SIGTERM, 141 where nobody reads the output any more.
+        0; 1 where a check failed; 2 for a wrong argument, with a message on stderr; 130 after Ctrl-C, 143 after
+        SIGTERM, 141 if the reader of the output has gone.
     """
     with any_text():
         try:
@@ -58,7 +58,7 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def _told(error: BaseException) -> int:
-    """Tell what has ended a command, if the program need not be mended, and return the status; else raise it."""
+    """Print why a command ended and return its status; raise the error if it is a bug of the program."""
     failures = _leaves(error)
     if any(isinstance(failure, KeyboardInterrupt) for failure in failures):
         _tell("interrupted")
@@ -91,7 +91,7 @@ def _leaves(error: BaseException) -> list[BaseException]:
 
 @contextmanager
 def _sigterm_as_exit() -> Iterator[None]:
-    """Let SIGTERM end the block as an exception does, with what it has open closed and its temporary files gone."""
+    """Let SIGTERM end the block as an exception does, with its open files closed and its temporary files removed."""
     if threading.current_thread() is not threading.main_thread():  # only that one may say what a signal does
         yield
         return
@@ -112,7 +112,7 @@ def _sigterm_as_exit() -> Iterator[None]:
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Parse the arguments, with the usage of the subcommand, not of ``offload``, for what it does not know."""
+    """Parse the arguments; show the subcommand's usage for an unknown one."""
     parser = _parser()
     args, unknown = parser.parse_known_args(_joined(sys.argv[1:] if argv is None else argv))
     command = getattr(args, "parser", parser)
@@ -125,7 +125,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _joined(argv: Sequence[str]) -> list[str]:
-    """Return the arguments with what looks like a negative number joined to the option before it: argparse wants so."""
+    """Join each argument that looks like a negative number to the option before it, as argparse requires."""
     joined: list[str] = []
     for text in argv:
         if joined and joined[-1].startswith("--") and "=" not in joined[-1] and _NEGATIVE.fullmatch(text):

@@ -1,4 +1,4 @@
-"""``offload info``: the devices, what they and the loops need, and the settings."""
+"""``offload info``: the devices, the requirements of devices and loops, and the settings."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class _Console(Console):
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return what prints on the standard output, or on stderr."""
+    """Return a console that prints on the standard output, or on stderr."""
     return _Console(stderr=stderr)
 
 
@@ -66,7 +66,7 @@ def flush() -> None:
 
 
 def drop_unwritable() -> None:
-    """Drop what cannot be written, so that the interpreter's end does not fail at it."""
+    """Drop output that cannot be written, or the interpreter's exit would fail."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:

@@ -1,4 +1,4 @@
-"""What the command line does where it is started on several ranks."""
+"""The command line on several ranks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FORWARDED_S = 0.1
 
 @contextmanager
 def printed_once(argv: Sequence[str]) -> Iterator[None]:
-    """Have rank 0 alone print what is printed in the block, if the arguments are those of a job of ranks."""
+    """Let only rank 0 print in the block, if the arguments are those of a job of ranks."""
     rank = 0
     if "--mpi" in argv:
         with suppress(ImportError, RuntimeError):  # told by who needs it
@@ -39,7 +39,7 @@ def printed_once(argv: Sequence[str]) -> Iterator[None]:
 
 
 def end_all(comm: MPI.Comm, error: BaseException, part: str = "") -> NoReturn:
-    """Tell what has ended this rank, remove the file that is not whole, and end all: others may wait for it."""
+    """Print why this rank ended, remove the incomplete file, and end all ranks: others may wait for this one."""
     with suppress(ValueError):  # not in the main thread
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # by which the first of them ends the others
     time.sleep(min(3 * _FORWARDED_S * comm.rank, 2))  # where several fail at once, the first of them tells

@@ -1,6 +1,6 @@
-"""What a call of a target function passes besides host arrays and scalars, as far as the construct asks before it maps.
+"""Arguments of a target function besides host arrays and scalars, as far as the construct needs them before it maps.
 
-Of device arrays that is the device: a region without a ``device`` clause goes where they are.
+For device arrays it needs the device: a region without a ``device`` clause runs there.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def dependence_on(values: Values) -> Dependence:
     ------
     UnsupportedError, UsageError
         As where ``depend`` names a task that a graph does not have, or that was only recorded. Besides, for the
-        task that encounters the construct and those around it: whoever waits for the new task there would wait for
-        ever, and that is what most do.
+        task that encounters the construct and those around it: a wait for the new task there would never end, and most
+        of them do wait.
     """
     running = here().task
     while running is not None:

@@ -74,7 +74,7 @@ def target_associate_ptr(a: Any, d: Any, device: int | None = None, offset: int 
 
 @for_finalizers
 def associate(what: str, a: Any, d: Any, device: int | None, offset: int) -> None:
-    """Do what `target_associate_ptr` does; ``what`` is the routine, for errors."""
+    """Implement `target_associate_ptr`; ``what`` is the routine, for errors."""
     place = _device_place(what, device)
     item = _host_item(what, a)
     if not is_device_array(d):

@@ -1,4 +1,4 @@
-"""What a construct that is not deferred does in a coroutine: it gives way to the loop."""
+"""How a construct that is not deferred waits in a coroutine: it lets the loop run."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _END = "the end of buffers"
 
 
 class Buffers:
-    """What `buffers` returns: a context manager, used once, and in its block the ring of device arrays itself."""
+    """The result of `buffers`: a context manager, used once, and in its block the ring of device arrays itself."""
 
     __slots__ = ("_arrays", "_asked", "_n", "_region", "_runtime")
 
@@ -123,8 +123,8 @@ class Buffers:
     def _free(self, *, is_over: bool) -> None:
         """Give the arrays back.
 
-        Where the wait was interrupted tasks are still at work: their arrays go on to be arrays, and the memory goes
-        back with the last task that holds one.
+        If the wait was interrupted, tasks are still running. Their arrays stay valid, and the memory goes back with the
+        last task that holds one.
         """
         arrays, self._arrays = self._arrays, []
         for array in arrays:

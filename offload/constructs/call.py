@@ -1,15 +1,14 @@
-"""The call of a function under a directive: the one way from there to a task, and what clauses say.
+"""The call of a function under a directive: the one way from there to a task, and the values of clauses.
 
 Theory of operation
 -------------------
-A function under a directive has three parts. What belongs to the function stands in ``__dict__``, which all copies
-share. What the clauses say is prepared once, as `Clauses`, and never changes: copies that differ in ``depend`` only
-share it. The dependences, which loops replace at each call, are a part of their own. So `options(depend=…)` sets one
-slot.
+A function under a directive has three parts. Members of the function are in ``__dict__``, which all copies share. The
+values of the clauses are prepared once, as `Clauses`, and never change: copies that differ in ``depend`` only share it.
+The dependences, which loops replace at each call, are a part of their own. So `options(depend=…)` sets one slot.
 
 A call takes the same steps for every construct (`DirectiveFunction.__call__`): find the region and its mode, classify
-each argument once, bind the arguments, make a recipe, generate the task (`offload.runtime.generate`). `_encounter` is
-what constructs have of their own: what becomes of arguments.
+each argument once, bind the arguments, make a recipe, generate the task (`offload.runtime.generate`). Each construct
+has its own `_encounter`, which handles the arguments.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _new = object.__new__
 
 
 class Clauses:
-    """What the clauses of a construct say, but for ``depend``: prepared once, and shared by all that have the same."""
+    """The values of a construct's clauses, except ``depend``: prepared once, shared by copies with equal clauses."""
 
     given: dict[str, Any]
     """All of them, checked, as the construct has them; never changed."""
@@ -63,7 +62,7 @@ class Clauses:
     this is False may be generated in the middle of the library's own steps."""
 
     def get(self, word: str, default: Any = None) -> Any:
-        """Return what a clause says, by the names of ``words``."""
+        """Return the value of a clause, by the names of ``words``."""
         return self.words.get(word, default)
 
 
@@ -132,7 +131,7 @@ class DirectiveFunction:
         return clauses
 
     def _prepare(self, clauses: Clauses, words: dict[str, Any]) -> None:
-        """Set what the clauses say; a construct that is made of another one calls that with the other's words."""
+        """Set the values of the clauses; a construct that is made of another one calls this with the other's words."""
         clauses.words = words
         clauses.label = words.get("name")
         clauses.priority = words.get("priority", 0)
@@ -142,7 +141,7 @@ class DirectiveFunction:
             clauses.names = self._visible_names()
 
     def _depend_of(self, depend: tuple[Dependence | DepObj, ...]) -> tuple[Dependence | DepObj, ...]:
-        """Return what ``_depend`` is for these dependences."""
+        """Return the value of ``_depend`` for these dependences."""
         if not any(dependence.is_late for dependence in depend):
             return depend
         late = LateDepend(depend)
@@ -213,7 +212,7 @@ class DirectiveFunction:
         return reduced(self, self._given())
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        """Become what has been pickled."""
+        """Restore a pickled function."""
         restore(self, state)
 
     def _texts(self) -> tuple[dict[str, Any], tuple[Any, ...]]:
@@ -239,7 +238,7 @@ class DirectiveFunction:
         return self._encounter(scope, region, args, kwargs)
 
     def _encounter(self, scope: Scope, region: Region, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Bind the arguments, and generate the task; return what the call does."""
+        """Bind the arguments, and generate the task; return the result of the call."""
         raise NotImplementedError
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
@@ -285,12 +284,12 @@ def _location_of(function: Any) -> str:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Return what messages call a function."""
+    """Return the name of a function for messages."""
     return getattr(function, "__name__", type(function).__name__)
 
 
 def decorate(kind: type[DirectiveFunction], function: Callable[..., Any] | None, clauses: Mapping[str, Any]) -> Any:
-    """Return a function under a directive, or what makes one if none is given yet."""
+    """Return a function under a directive, or a decorator if no function is given yet."""
     checked = check_clauses(kind._directive, clauses, kind._checks)  # noqa: SLF001  # same module
     if function is None:
         return lambda function: _made(kind, function, checked)

@@ -1,8 +1,8 @@
-"""Copies and fills of memory: what the arguments of a routine mean, and the task that carries it out.
+"""Copies and fills of memory: the meaning of a routine's arguments, and the task that carries it out.
 
-The routines of C trust their arguments. Here each is checked at the call, so that one that raises has generated
-nothing, and what is left is the simplest form that a device copies: two views of one shape whose elements are
-plain bytes of one width.
+The routines of C trust their arguments. Here each is checked at the call, so that a call that raises has generated no
+task. The result is the simplest form that a device copies: two views of one shape whose elements are plain bytes of one
+width.
 
 Elements are moved, not interpreted: arrays of differing or structured dtypes of one item size are seen as unsigned
 integers or opaque bytes of that width, so that padding comes along.

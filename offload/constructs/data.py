@@ -115,7 +115,7 @@ class _DataConstruct:
     async def finish(
         self, work: type[EnterDataWork | ExitDataWork], items: list[MapItem], ends: Task | None = None
     ) -> Task:
-        """Do what `run` does, and let the loop run until the task is complete."""
+        """Run the construct as `run` does, and let the loop run until the task is complete."""
         from offload.constructs.awaiting import ended  # imports asyncio
 
         waits, recorder = not self.deferred, self.frame.recorder
@@ -131,7 +131,7 @@ class _DataConstruct:
         return task
 
     def translated(self, arrays: tuple[Any, ...], entry: Task) -> tuple[Any, ...]:
-        """Return the device arrays of host arrays once the entry is complete; of what is absent, the arrays."""
+        """Return the device arrays of host arrays once the entry is complete; an absent array stays as it is."""
         place = self.place
         if place is None or entry.state_ is TaskState.RECORDED:
             return arrays
@@ -280,7 +280,7 @@ def target_exit_data(
 
 
 class TargetData(ContextDecorator):
-    """What `target_data` returns: a context manager, used once."""
+    """The result of `target_data`: a context manager, used once."""
 
     def __init__(self, clauses: dict[str, Any], used: tuple[Any, ...], *, nogroup: bool) -> None:
         self._clauses = clauses
@@ -411,7 +411,7 @@ class TargetData(ContextDecorator):
             del error  # or the traceback would refer to this frame, and that to the failure
 
     async def finish(self, error: BaseException | None) -> BaseException | None:
-        """Do what `leave` does, and let the loop run meanwhile."""
+        """Leave the region as `leave` does, and let the loop run meanwhile."""
         construct, region, entry = self._construct, self._region, self._entry
         assert construct is not None, "encountered"
         try:
@@ -440,7 +440,7 @@ def _joined(error: BaseException | None, later: BaseException) -> BaseException:
 
 
 def _first(error: BaseException | None, later: BaseException) -> BaseException:
-    """Return what goes on of two failures in a coroutine, whose cancellation must not get lost."""
+    """Return the error to raise for two failures in a coroutine, whose cancellation must not get lost."""
     if error is None or isinstance(later, (Exception, BaseExceptionGroup)):
         return _joined(error, later)
     return later
@@ -534,6 +534,6 @@ def _undo(construct: _DataConstruct) -> None:
 
 
 def _leave_data(construct: _DataConstruct, entry: Task) -> None:
-    """Undo the entry of a region; one that failed has mapped nothing, and what is present is somebody else's."""
+    """Undo the entry of a region; one that failed has mapped nothing, and present data belongs to others."""
     if entry.failure is None:
         construct.run(EndRegionWork, [], entry)

@@ -1,4 +1,4 @@
-"""What a construct means, but hardly what its words make one expect: warnings, at the line that it is called in."""
+"""Warnings about constructs whose meaning is probably not the intended one, at the line of the call."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def warn_of_writes(construct: str, dependences: Sequence[Dependence], written: I
     dependences : sequence of Dependence
         As they are for this construct.
     written : iterable of arrays
-        What it writes, of the host or a device.
+        The arrays that it writes, of the host or a device.
     """
     for dependence in dependences:
         if dependence.type is DependType.IN:
@@ -87,7 +87,7 @@ def warn_of_no_copy(construct: str, items: Iterable[MapItem], place: DevicePlace
 
 
 def warn_of_no_write(item: MapItem, body: Any) -> None:
-    """Warn where a region copies an array to the host of which its body wrote no element: what comes is not defined."""
+    """Warn where a region copies an array to the host of which its body wrote no element: the values are undefined."""
     code = getattr(body, "__code__", None)
     warn(
         f"{item.text()}: the body wrote no element, so that the host gets uninitialised memory; assign to elements, as "

@@ -1,4 +1,4 @@
-"""What the shape and dtype of an allocation mean."""
+"""The meaning of the shape and dtype of an allocation."""
 
 from __future__ import annotations
 

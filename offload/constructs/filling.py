@@ -1,4 +1,4 @@
-"""Fills of memory: what the arguments of ``target_memset`` mean, and its task."""
+"""Fills of memory: the meaning of the arguments of ``target_memset``, and its task."""
 
 from __future__ import annotations
 

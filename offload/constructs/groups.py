@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class GroupRegion:
-    """A taskgroup region: from its making to `end`, what its block generates belongs to it.
+    """A taskgroup region: from its making to `end`, tasks that its block generates belong to it.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class GroupRegion:
             self._recorder.begin_group(self.group)
 
     def end(self, *, combines: bool = True) -> None:
-        """Wait for the tasks of the group and their descendants, raise what failed among them, combine reductions."""
+        """Wait for the tasks of the group and their descendants, raise their failures, combine reductions."""
         group = self.group
         try:
             scope = self._close()
@@ -64,7 +64,7 @@ class GroupRegion:
         self._end_group(combines=combines)
 
     async def finish(self, *, combines: bool = True) -> None:
-        """Do what `end` does, and let the loop run meanwhile."""
+        """End the region as `end` does, and let the loop run meanwhile."""
         from offload.tasks.aio.wait import wait_for  # imports asyncio
 
         try:
@@ -76,7 +76,7 @@ class GroupRegion:
         self._end_group(combines=combines)
 
     def leave_block(self) -> None:
-        """Have what is generated from now on not belong to the block; its end may be put off."""
+        """Stop adding new tasks to the block; its end may be put off."""
         self._block.leave()
 
     def notify(self) -> None:
@@ -86,7 +86,7 @@ class GroupRegion:
             notify.wait(self._where)
 
     def _close(self) -> Scope:
-        """Have nothing more belong to the group; return what the calling thread is doing, as it is then."""
+        """Stop adding tasks to the group; return the scope of the calling thread after that."""
         group, frame, runtime = self.group, self._block.frame, self._scope.runtime
         self._block.leave()
         if frame.inherited.group is group:  # else a later block is open still, and looks further out at its end
@@ -110,7 +110,7 @@ class GroupRegion:
 
 
 class Taskgroup:
-    """What `taskgroup` returns: a context manager, used once."""
+    """The result of `taskgroup`: a context manager, used once."""
 
     __slots__ = ("_directive", "_reductions", "_region", "_unentered")
 

@@ -1,4 +1,4 @@
-"""Target regions whose device is the host: what their tasks are made of."""
+"""Target regions whose device is the host: the recipe of their tasks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class HostRegion(Recipe):
-    """What the tasks of a region whose device is the host are made of: each has private arguments of its own."""
+    """The recipe of the tasks of a region whose device is the host: each has private arguments of its own."""
 
     __slots__ = ("binding", "values")
 

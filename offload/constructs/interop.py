@@ -2,19 +2,18 @@
 
 Theory of operation
 -------------------
-What a program enqueues on the stream by itself are OpenMP's foreign tasks, the stream is what they are synchronised
-by. The entry of the block, `Interop.use` and its exit each generate one empty device task with the dependences of the
-construct. The task follows what the stream held when it was generated, and what is enqueued there from then on follows
-the task; each is one event and one wait on the device. At the entry nothing on the stream has to be followed, at the
-exit nothing follows on it.
+Work that a program enqueues on the stream itself are OpenMP's foreign tasks; the stream synchronises them. The entry of
+the block, `Interop.use` and its exit each generate one empty device task with the dependences of the construct. The
+task follows the work on the stream when it was generated, and work enqueued there from then on follows the task; each
+is one event and one wait on the device. At the entry nothing on the stream has to be followed, at the exit nothing
+follows on it.
 
 A stream can wait for a task only where that has been put on a stream itself. So the encountering thread waits until the
-entry is *launched*, which it is when all that it follows is: a host task when it is complete, device work mostly at
-once, without a wait for what is on its stream. What holds up the launch of a predecessor holds up the entry, and that
-may be the device: staged copies of pageable memory are launched when their stream gets there and the bytes have been
-moved, a region that was put off for want of memory when another one ends. The stream of the block is marked and held by
-the encountering thread alone, since what a handle such as CUDA's per-thread default stream stands for depends on the
-thread.
+entry is *launched*, which it is when all its predecessors are: a host task when it is complete, device work mostly at
+once, without a wait for its stream. A delay of a predecessor's launch delays the entry, and the device may cause it.
+Staged copies of pageable memory are launched when their stream gets there and the bytes have been moved. A region that
+was postponed for lack of memory is launched when another one ends. The stream of the block is marked and held by the
+encountering thread alone, since the stream of a handle such as CUDA's per-thread default stream depends on the thread.
 """
 
 from __future__ import annotations
@@ -183,7 +182,7 @@ class Interop:
         return f"<Interop device {self.device.number}, {self.stream!r}, {where}>"
 
     def _block(self, what: str) -> tuple[Scope, Region]:
-        """Return what the caller does, who has to be in the block."""
+        """Return the scope and region of the caller, who has to be in the block."""
         scope = here()
         if self._frame is None:
             raise UsageError(f"interop: {what} outside of the block; write `with offload.interop(…) as …:`")
@@ -206,7 +205,7 @@ class Interop:
         generate(scope, frame, DeviceRecipe(site, place, _Passage(_mark(lane), None)), self._depend, wait=False)
 
     def _follow(self, scope: Scope, frame: Region, depend: tuple[Dependence, ...], before: Point | None) -> None:
-        """Generate a task that follows ``before``, and hold what the stream is given from now on until it is done."""
+        """Generate a task that follows ``before``, and hold later work of the stream until it is done."""
         if frame.recorder is not None:
             raise UnsupportedError(
                 "interop while a graph is recorded: what is enqueued on its stream is no task, and would be missing "

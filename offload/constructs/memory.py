@@ -1,6 +1,6 @@
 """Device memory routines, under OpenMP's names without ``omp_``.
 
-`offload.constructs.copying` and `filling` have the rules of their arguments. Where the routine of C returns a code,
+`offload.constructs.copying` and `filling` have the rules of their arguments. If the routine of C returns an error code,
 these raise. Device numbers are those of the devices and of the host, which is `get_initial_device` and -1. In a target
 body they are a `UsageError`. OpenMP 5.2, 18.8 "Device Memory Routines"; 6.0 for ``memset`` (section numbers unchecked).
 """
@@ -81,7 +81,7 @@ def target_alloc(shape: int | tuple[int, ...], dtype: Any = "u1", device: int | 
 
 
 def allocate(shape: Any, dtype: Any, device: int | None, what: str) -> Any:
-    """Do what `target_alloc` does; ``what`` is the routine, for errors."""
+    """Implement `target_alloc`; ``what`` is the routine, for errors."""
     array = None
     try:
         with Shield():
@@ -141,7 +141,7 @@ def target_free(array: Any) -> None:
 
 
 def release(what: str, source: str, array: Any) -> None:
-    """Do what `target_free` does; ``what`` is the routine and ``source`` where arrays come from, for errors."""
+    """Implement `target_free`; for errors, ``what`` is the routine and ``source`` the routine that makes arrays."""
     if array is None:
         return
     runtime = current_runtime()
@@ -151,7 +151,7 @@ def release(what: str, source: str, array: Any) -> None:
 
 
 def give_back(runtime: Runtime, array: Any, what: str) -> bool:
-    """Forget an allocation of a runtime, and refuse its array from now on, unless ``what`` is empty: what has freed it.
+    """Forget an allocation of a runtime, and refuse its array from now on, unless the routine ``what`` is empty.
 
     Return whether it was allocated.
     """
@@ -639,7 +639,7 @@ def get_mapped_ptr(a: Any, device: int | None = None) -> Any:
 
 
 def _place(what: str, device: int | None) -> DevicePlace | None:
-    """Return the place that a routine's ``device=`` means. The host is one by its number, whatever the ICVs say."""
+    """Return the place that a routine's ``device=`` means. The host is one by its number, for all values of ICVs."""
     refuse_inside(what)
     catch_up()
     scope = here()

@@ -1,10 +1,10 @@
-"""Pickling of functions under a directive: what another process gets is the function with its clauses, nothing else.
+"""Pickling of functions under a directive: another process gets the function with its clauses, nothing else.
 
 Theory of operation
 -------------------
 A directive stands under the name of the function that it decorates. So it is pickled as functions are: by that name
-where it is found there, else by the function and the clauses. A copy that ``options`` made is what has that name, with
-other clauses. What a function has here (its construct in a runtime, records, locks) stays here.
+where it is found there, else by the function and the clauses. A copy that ``options`` made is pickled as the function
+of that name, with other clauses. Its objects in this process (its construct in a runtime, records, locks) stay here.
 
 *cloudpickle* takes functions of ``__main__`` by value, since another process has another one; `pickle` takes them by
 name. It has no place where a class could say which, so that the caller is looked at: a pickler calls ``__reduce_ex__``
@@ -47,12 +47,12 @@ _Directive = TypeVar("_Directive", bound=Directive)
 
 
 def reduced(directive: Directive, clauses: dict[str, Any]) -> str | tuple[Any, ...]:
-    """Return what ``__reduce_ex__`` of a function under a directive returns, which has to call this itself.
+    """Return the result for ``__reduce_ex__`` of a function under a directive, which has to call this itself.
 
     Parameters
     ----------
     directive : Directive
-        What is pickled.
+        The function that is pickled.
     clauses : dict
         All its clauses, checked.
     """
@@ -79,7 +79,7 @@ def reduced(directive: Directive, clauses: dict[str, Any]) -> str | tuple[Any, .
 
 
 def _named(module: str, name: str) -> Any:
-    """Return what a module of this process has under a name with dots; None if nothing."""
+    """Return the object of a module of this process under a name with dots, or None."""
     found: Any = sys.modules.get(module)
     for part in name.split("."):
         found = getattr(found, part, None)

@@ -1,6 +1,6 @@
-"""What constructs do with async queues: put an operation into one, wait for some, ask whether they are through.
+"""Async queues for constructs: put an operation into one, wait for some, test whether they are complete.
 
-How queues work is said in `offload.runtime.queues`.
+`offload.runtime.queues` describes how queues work.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class QueueEntry(Ordering):
         The other queues.
     orderings : callable, optional
         Returns dependences along which no failure goes. Most operations have been launched when `generate` returns, and
-        so have all before them. Then it is not called, since whoever comes later finds what they have done.
+        so have all before them. Then it is not called, since later tasks find their effects.
     """
 
     __slots__ = ("_mark", "_orderings", "_recorded", "after", "queue")
@@ -109,7 +109,7 @@ class QueueEntry(Ordering):
 
 
 def _recorded(frame: Region, own: Mark, marks: Sequence[Mark]) -> tuple[Dependence, ...]:
-    """Return the dependences that a recorder has of an operation; also on what is over, since the graph runs again."""
+    """Return the dependences that a recorder has of an operation; also on complete ones, since the graph runs again."""
     reals = [real for mark in marks if (real := mark.real()) is not None and real.tracker is frame.tracker]
     written = Dependence(DependType.OUT, (own,))
     return (Dependence(DependType.IN, tuple(reals)), written) if reals else (written,)
@@ -130,7 +130,7 @@ def enqueue_marker(
 
 
 def last_mark(scope: Scope, frame: Region, queue: Queue) -> Mark | None:
-    """Return the mark of all that is in a queue, with what the program has put on its stream."""
+    """Return the mark of all operations of a queue, with the program's own work on its stream."""
     if _is_busy(queue) and frame.recorder is None:
         enqueue_marker(scope, frame, queue)
     return queue.tail_for(frame)
@@ -142,9 +142,9 @@ def _is_busy(queue: Queue) -> bool:
 
 
 def give_stream(scope: Scope, frame: Region, queue: Queue, stream: Any, what: str) -> None:
-    """Put what comes in a queue on a stream of the program's, or for None on one of the runtime's.
+    """Put later operations of a queue on a stream of the program's, or for None on one of the runtime's.
 
-    What the program has put on the stream before stays part of the queue. ``what`` is for errors.
+    The program's earlier work on the stream stays part of the queue. ``what`` is for errors.
 
     Raises
     ------
@@ -165,7 +165,7 @@ def give_stream(scope: Scope, frame: Region, queue: Queue, stream: Any, what: st
 
 
 def wait_for(scope: Scope, frame: Region, queues: Sequence[Queue], where: str) -> None:
-    """Block until what the queues hold now is complete, and raise what has failed among it, as a group."""
+    """Block until the present operations of the queues are complete, and raise their failures as a group."""
     runtime = scope.runtime
     marks = [mark for queue in queues if (mark := last_mark(scope, frame, queue)) is not None]
     recorder = frame.recorder
@@ -181,9 +181,9 @@ def wait_for(scope: Scope, frame: Region, queues: Sequence[Queue], where: str) -
 
 
 def wait_for_any(scope: Scope, frame: Region, queues: Sequence[Queue | None], where: str) -> int:
-    """Block until what one of the queues holds now is complete; return which, and raise what has failed in it.
+    """Block until the present operations of one of the queues are complete; return which; raise its failures.
 
-    None in place of a queue is what is complete at any time.
+    None in place of a queue is always complete.
     """
     if frame.recorder is not None and not frame.recorder.executes:
         return 0
@@ -204,12 +204,12 @@ def _tell(observer: Observer, where: str, queues: Sequence[Queue]) -> None:
 
 
 def are_complete(scope: Scope, frame: Region, queues: Sequence[Queue]) -> bool:
-    """Tell whether what the queues hold is complete; who asks again and again gets there without a wait.
+    """Tell whether all operations of the queues are complete; repeated calls get there without a wait.
 
     Raises
     ------
     BaseExceptionGroup
-        All is complete, and something has failed that nobody has seen.
+        All are complete, and a failure has not been seen.
     """
     engine = scope.runtime.engine
     held = [queue.unfinished() for queue in queues]

@@ -1,11 +1,11 @@
-"""Target regions that are passed tasks: what can be said at the call, and the rest when the region gets its turn.
+"""Target regions that are passed tasks: some decisions at the call, and the rest when the region gets its turn.
 
-What the region maps for a value depends on the value. At the call everything else is decided, with None in the place of
+The maps of a region for a value depend on the value. At the call everything else is decided, with None in the place of
 each value. In its turn the region has the values, and a work is made as for a call with these arguments. A device array
 passes, a scalar is a scalar, a host array is mapped as a ``map`` clause says that names its parameter, else ``tofrom``.
 
-Clauses that say at the call what an argument is (``firstprivate`` captures its contents, a section needs its shape)
-cannot name such an argument.
+Clauses that need the argument at the call (``firstprivate`` captures its contents, a section needs its shape) cannot
+name such an argument.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class LateItem(NamedTuple):
-    """A list item that is a value: its clause, or a bare string; the argument; what messages call it.
+    """A list item that is a value: its clause, or a bare string; the argument; its name for messages.
 
     Attributes
     ----------
@@ -67,12 +67,12 @@ def divided_clauses(
     names: Mapping[str, Any],
     kwargs: Mapping[str, Any],
 ) -> tuple[list[Any], list[LateItem]]:
-    """Return what a construct's ``map`` clause names but for values of tasks, and those; ``words`` are for messages.
+    """Return the items of a ``map`` clause without values of tasks, and those values; ``words`` are for messages.
 
     Raises
     ------
     ClauseError
-        A clause says of a value what has to be said at the call.
+        A clause that needs its argument at the call names a value.
     """
     check_known(
         {words.get(clause, clause): clauses.get(clause, ()) for clause in SHARING}, values, visible, names, kwargs
@@ -89,7 +89,7 @@ def divided(
     names: Mapping[str, Any],
     kwargs: Mapping[str, Any],
 ) -> tuple[list[Any], list[LateItem]]:
-    """Return what ``map`` clauses name that is known at the call, as clauses, and what is a value.
+    """Return the items of ``map`` clauses that are known at the call, as clauses, and the values.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def check_known(
     names: Mapping[str, Any],
     kwargs: Mapping[str, Any],
 ) -> None:
-    """Raise `ClauseError` if a clause of these, by what messages call them, names a value."""
+    """Raise `ClauseError` if one of these clauses, by their names for messages, names a value."""
     for word, items in clauses.items():
         for item in items:
             for _, text, *_ in _slots_of(item, values, visible, names, kwargs):
@@ -166,7 +166,7 @@ def _slots_of(
 
 
 def late_items(late: Sequence[LateItem], by_slot: Mapping[Slot, Any], objects: dict[int, Expansion]) -> list[MapItem]:
-    """Return the evaluated list items that are values; enter what mappers made of them.
+    """Return the evaluated list items that are values; enter the expansions that mappers made of them.
 
     Raises
     ------
@@ -218,7 +218,7 @@ class ReceivingWork(Work):
 
     @property
     def items(self) -> list[MapItem]:
-        """What it maps as far as that is known at the call."""
+        """The items that it maps, as far as they are known at the call."""
         return self._known.items
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
@@ -249,7 +249,7 @@ def receiving_work(
     Parameters
     ----------
     function, binding, counter
-        What `TargetWork` takes; the binding has None in the place of each value, and is not complete.
+        The arguments of `TargetWork`; the binding has None in the place of each value, and is not complete.
     check : callable
         Raises where a region of this kind cannot have such values.
     """
@@ -268,12 +268,12 @@ def receiving_work(
 
 
 def rebuilt_on_host(found: list[Any]) -> Sequence[Any]:
-    """Return what becomes of values in a region that runs on the host."""
+    """Return the forms of values in a region that runs on the host."""
     return Binding(tuple(found), {}, []).on_host()[0]
 
 
 def refuse_host_arrays(directive: str, values: Values, found: Sequence[Any]) -> None:
-    """Raise `MapError` if a region that cannot map what it learns in its turn receives something to map."""
+    """Raise `MapError` if a region that cannot map values in its turn receives an array or object to map."""
     for slot, value in zip(values.slots, found, strict=True):
         if isinstance(value, np.ndarray) or mapper_of(value) is not None:
             raise MapError(

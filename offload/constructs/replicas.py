@@ -64,7 +64,7 @@ def places_of(
     device : int or None
         The other clause. Without both ``OFFLOAD_LOOP_DEVICES`` is the default of this one where it names the default
         device; where that is ``all``, the default device is the primary. Constructs that have no ``devices=`` are on
-        the default device: were it another one, or the host, they would not see what is on these.
+        the default device: were it another one, or the host, they would not see data on these devices.
 
     Returns
     -------
@@ -116,7 +116,7 @@ def _default_device(runtime: Runtime) -> int:
 
 
 def _given(devices: str | tuple[int, ...], *, is_said: bool) -> str:
-    """Return what a message calls the devices: by the clause, or by the variable of the environment."""
+    """Return the name of the devices for a message: the clause, or the variable of the environment."""
     if is_said:
         return f"devices={list(devices) if isinstance(devices, tuple) else devices!r}"
     return f"OFFLOAD_LOOP_DEVICES={devices if isinstance(devices, str) else ','.join(map(str, devices))}"

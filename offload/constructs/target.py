@@ -1,4 +1,4 @@
-"""Target functions: what the decorator ``target`` makes of a function."""
+"""Target functions: the results of the decorator ``target``."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 class TargetClauses(Clauses):
-    """What the clauses of a target region say."""
+    """The values of the clauses of a target region."""
 
     device: int | None
     if_: Any
@@ -136,7 +136,7 @@ class TargetFunction(DirectiveFunction):
 
     # -- a call --------------------------------------------------------------------------------------
     def _encounter(self, scope: Scope, region: Region, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what the body returns, or with ``nowait`` the `Task`."""
+        """Return the result of the body, or with ``nowait`` the `Task`."""
         said, depend, runtime = self._clauses, self._depend, scope.runtime
         is_offloaded = bool(said.if_ and not said.self_)
         if self._defaults is not None:
@@ -319,7 +319,7 @@ class TargetFunction(DirectiveFunction):
         places: tuple[DevicePlace, ...] | None,
         known: Known | None = None,
     ) -> TargetWork:
-        """Return what a launch does."""
+        """Return the work of a launch."""
         return TargetWork(body, args, kwargs, binding, self._counter, known)
 
     def _ordering(
@@ -330,7 +330,7 @@ class TargetFunction(DirectiveFunction):
         device: int | None,
         items: Sequence[MapItem] | None,
     ) -> tuple[bool, Ordering]:
-        """Return whether the caller waits, and what orders the task; ``items`` is None on the host."""
+        """Return whether the caller waits, and the ordering of the task; ``items`` is None on the host."""
         raise NotImplementedError
 
     def _listed_around(self, frame: Region) -> tuple[Section, ...]:
@@ -338,24 +338,24 @@ class TargetFunction(DirectiveFunction):
         return ()
 
     def _body(self, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
-        """Return what is called with the arguments on the device."""
+        """Return the function that is called with the arguments on the device."""
         return self._function
 
     def _short_body(self, args: tuple[Any, ...], *, is_given: bool) -> Callable[..., Any]:
-        """Return what is called in a region that needs no names; raise what is wrong with arguments.
+        """Return the function for a region that needs no names; raise errors in arguments.
 
-        Where it ``is_given`` these, there are no host arrays among them.
+        If it ``is_given`` these, there are no host arrays among them.
         """
         return self._function
 
     def _look(self, binding: Binding, body: Callable[..., Any]) -> None:
-        """Look at the arguments of a call, all of which are known, and at what clauses say of them; map others."""
+        """Look at the arguments of a call, all of which are known, and at their clauses; map others."""
 
     def _recall(self, binding: Binding, body: Any) -> None:
-        """Have the body of a call know what `_look` has found in another one."""
+        """Give the body of a call the findings of `_look` in another one."""
 
     def _deciding(self, args: tuple[Any, ...]) -> Iterable[Any]:
-        """Return what else than its host arrays decides how a call without names maps these."""
+        """Return the other arguments that decide how a call without names maps its host arrays."""
         return ()
 
     def _check_values(self, values: Values, found: Sequence[Any]) -> None:
@@ -366,18 +366,18 @@ class TargetFunction(DirectiveFunction):
     def _divided(
         self, values: Values, names: Mapping[str, Any], kwargs: Mapping[str, Any]
     ) -> tuple[Sequence[Any], list[LateItem]]:
-        """Return what the ``map`` clause names but for values of tasks, and those.
+        """Return the items of the ``map`` clause without values of tasks, and those values.
 
         Raises
         ------
         ClauseError
-            A clause says of a value what has to be said at the call.
+            A clause that needs its argument at the call names a value.
         """
         return divided_clauses(self._clauses.words, self._rules_of.words, values, self._names_of_clauses, names, kwargs)
 
     @property
     def _names_of_clauses(self) -> Any:
-        """What gives strings in clauses a meaning, those of ``depend`` too."""
+        """The names that give strings in clauses a meaning, those of ``depend`` too."""
         depend: Any = self._depend
         names = self._clauses.names
         return names if names is not None or depend.__class__ is tuple else depend.names

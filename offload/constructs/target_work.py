@@ -1,6 +1,6 @@
-"""What a target region does on its lane: map, run the body on device arrays, unmap.
+"""The work of a target region on its lane: map, run the body on device arrays, unmap.
 
-See `offload.runtime.works.Work`. What is mapped, and what the body is given for each argument, is decided at the call
+See `offload.runtime.works.Work`. The maps, and the body's form of each argument, are decided at the call
 (`offload.constructs.clauses.binding`).
 """
 
@@ -41,7 +41,7 @@ _RANGE = re.compile(r"\[([^\]:]*):[^\]]*\]")
 
 
 class Known:
-    """What a region has found out whose arrays are all present, for calls with the same arrays.
+    """The findings of a region whose arrays are all present, for calls with the same arrays.
 
     `PresentTable.remembered` keeps it, and forgets it when an entry goes: it refers to memory of the device.
 
@@ -53,7 +53,8 @@ class Known:
     plan : Plan or None
         The entry of the region; None where it is to be planned each time.
     views : list of (int, array, dtype, shape, array)
-        The slots of host arrays, those with the dtype and shape that they had, and the device's that the body is given.
+        The slots of host arrays, those with the dtype and shape that they had, and the device arrays that the body is
+        given.
     """
 
     __slots__ = ("binding", "layouts", "plan", "views")
@@ -66,13 +67,13 @@ class Known:
         self.views = [(slot, host, host.dtype, host.shape, args[slot]) for slot, host in slots]
 
     def forget(self) -> None:
-        """Refer to entries no more: what has gone keeps this until nobody holds a lock."""
+        """Refer to entries no more: a removed entry keeps this until no lock is held."""
         self.plan, self.views = None, []
 
     def entry(self, args: Sequence[Any]) -> tuple[Plan | None, list[Any] | None]:
-        """Return the plan of the entry, and what the body is given for these arguments.
+        """Return the plan of the entry, and the body's forms of these arguments.
 
-        Both are None where the region is to be planned: nothing is known, or an array has been changed in place.
+        Both are None if the region must be planned: there are no findings, or an array has been changed in place.
         """
         plan = self.plan  # first: another thread may have it forget all
         if plan is None:
@@ -93,13 +94,13 @@ class TargetWork(Work):
     function : callable
         The body.
     args, kwargs
-        What it is given where the binding says nothing else.
+        Its arguments, if the binding does not replace them.
     binding : Binding
         A complete one. The works of calls with the same arrays may share it.
     counter : Counter
-        What it counts in.
+        The reference counter that it uses.
     known : Known, optional
-        What an earlier call with this binding has found out.
+        The findings of an earlier call with this binding.
     """
 
     __slots__ = ("_binding", "_counter", "_known", "args", "body", "has_end", "items", "kwargs", "takes_device_arrays")
@@ -187,7 +188,7 @@ class TargetWork(Work):
     ) -> Any:
         """Return the device array of a host array in an item; one without elements needs no entry.
 
-        An array that is not present and need not be stays what it is.
+        An array that is not present, and need not be, is returned unchanged.
         """
         entry = plan.entries[number]
         if entry is not None:
@@ -205,7 +206,7 @@ class TargetWork(Work):
             put(args, kwargs, slot, copies[id(expansion)])
 
     def _corresponding(self, plan: Plan, place: DevicePlace, lane: Lane, host: np.ndarray[Any, Any]) -> Any:
-        """Return the device array of what a mapper maps, or of a view of it."""
+        """Return the device array of an array that a mapper maps, or of a view of it."""
         number = self._binding.find(array_section(host)) if host.size else None
         if number is None:
             if not host.size:
@@ -216,7 +217,7 @@ class TargetWork(Work):
     def check(self, launch: Launch, value: Any) -> None:
         """Refuse to return storage that the construct is about to release; of other storage note that it is exposed.
 
-        What a closure, a generator or an object of another class holds cannot be checked: see
+        Arrays in a closure, a generator or an object of another class cannot be checked: see
         `offload.arrays.containers`.
         """
         plan = launch.plan

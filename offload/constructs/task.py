@@ -1,4 +1,4 @@
-"""Task functions: what the decorator ``task`` makes of a function."""
+"""Task functions: the results of the decorator ``task``."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def _bound_to(function: Any) -> tuple[Any, ...]:
 
 @contextmanager
 def _record_boundary(frame: Region, recorder: Recorder | None = None) -> Iterator[None]:
-    """Let what the block generates neither follow nor precede, by dependences, what is outside of it."""
+    """Let tasks of the block neither follow nor precede tasks outside of it by dependences."""
     tracker, frame.tracker = frame.tracker, frame.new_tracker()
     frame.record(recorder)
     try:
@@ -209,7 +209,7 @@ class _Records:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._found: list[tuple[Key, Replay]] = []  # never changed but replaced
-        self._claimed: list[Key] = []  # what some thread is recording
+        self._claimed: list[Key] = []  # keys that threads are recording
 
     def last(self, runtime: Runtime, graph_id: Hashable, args: tuple[Any, ...]) -> Replay | None:
         """Return the record that was used last if it is plainly the one for these arguments."""
@@ -236,7 +236,7 @@ class _Records:
             return key
 
     def settle(self, key: Key, record: Replay | None) -> None:
-        """Keep what has been recorded for a key that was claimed; None: nothing."""
+        """Keep the record for a key that was claimed; None: there is none."""
         with self._lock:
             self._claimed.remove(key)
             if record is not None and not record.is_broken:
@@ -262,7 +262,7 @@ class _Records:
             self._found = [(other, record) for other, record in self._found if other != key]
 
     def leave(self, runtime: Runtime) -> None:
-        """Let go of what was recorded in a runtime, which is closed: device arrays are no use any more."""
+        """Drop the records of a runtime, which is closed: device arrays are of no use any more."""
         with self._lock:
             self._found = [(key, record) for key, record in self._found if record.runtime is not runtime]
 

@@ -69,7 +69,7 @@ class Key:
     __hash__ = None  # type: ignore[assignment]  # arguments need not be hashable
 
     def keep(self) -> None:
-        """Let go of what the caller may change: the call is going to be recorded."""
+        """Copy the objects that the caller may change: the call is going to be recorded."""
         args, kwargs = self._args
         copies = _Copies()
         kept = copies.of((args, kwargs))
@@ -84,7 +84,7 @@ class Key:
         self._is_plain = self._reached is None and not (self._has_copies or kwargs)
 
     def _reach(self) -> GraphReach | None:
-        """Return what the arguments reach through objects; None if they hold nothing but arrays and numbers."""
+        """Return the objects that the arguments reach; None if they hold nothing but arrays and numbers."""
         args, kwargs = self._args
         values = (*args, dict(sorted(kwargs.items()))) if kwargs else args
         if not self._bound and _is_signed_whole(values):
@@ -99,7 +99,7 @@ class Key:
             return False
 
     def is_as_given(self) -> bool:
-        """Tell whether what the body was given is what it was."""
+        """Tell whether the arguments of the body are unchanged."""
         if not self._has_copies:
             return True
         args, kwargs = self.given
@@ -135,7 +135,7 @@ class Key:
 
 
 def _layout(value: Any) -> tuple[Any, ...] | None:
-    """Return what may change of an array that stays where it is; None for anything else."""
+    """Return the properties of an array that may change in place; None for another object."""
     if value.__class__ is not np.ndarray:
         return None
     return value.shape, value.strides, value.dtype, value.flags.writeable
@@ -194,12 +194,12 @@ def _are_equal(value: Any, other: Any) -> bool:
 
 
 def _signed_call(args: tuple[Any, ...], kwargs: dict[str, Any], alone: Container[int] = ()) -> Any:
-    """Return what calls have in common that stand for each other; the order of keywords does not count."""
+    """Return a key that is equal for equivalent calls; the order of keywords does not count."""
     return _signed(args, alone), {name: _signed(value, alone) for name, value in kwargs.items()}
 
 
 def _signed(value: Any, alone: Container[int] = ()) -> Any:
-    """Return what two arguments have in common that stand for each other, as it is now."""
+    """Return a key that is equal for equivalent arguments in their present state."""
     # Objects are referred to: of what the caller may change a copy is signed (`Key.keep`). Those whose `id` is in
     # ``alone`` equal nothing but themselves.
     if isinstance(value, np.ndarray):
@@ -214,7 +214,7 @@ def _signed(value: Any, alone: Container[int] = ()) -> Any:
 
 
 def _own(value: Any, alone: Container[int]) -> Any:
-    """Return the same of an object, whatever a mapper says of it."""
+    """Return the key of an object without regard to a mapper."""
     if isinstance(value, (tuple, list, deque)):
         return type(value), *(_signed(item, alone) for item in value)
     if isinstance(value, dict):
@@ -250,7 +250,7 @@ class _Copies:
                 yield new, others._made[number][0]
 
     def of(self, value: Any) -> Any:
-        """Return a copy of what is by value and may change, else the value itself."""
+        """Return a copy of a value that is compared by value and may change, else the value itself."""
         kind: Any = type(value)
         if kind is not np.void and (
             kind in SCALARS
@@ -285,7 +285,7 @@ class _Copies:
         return new
 
     def _fill(self, new: Any, value: Any) -> None:
-        """Put copies into a copy of an object, which has what is in that itself."""
+        """Put copies into a copy of an object, which still has the original's members."""
         if isinstance(value, list):
             new[:] = map(self.of, value)
         elif isinstance(value, deque):

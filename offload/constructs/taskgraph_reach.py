@@ -154,7 +154,7 @@ class GraphReach:
                 self._note((id(kind),), _of_class(kind), _How.SHARED)
 
     def _key_of(self, value: Any, how: _How) -> Any:
-        """Return what identifies an object; of an array of objects, its storage."""
+        """Return the identity of an object; for an array of objects, of its storage."""
         if how is not _How.SHARED:
             return self._copied.setdefault(id(value), ("copy", len(self._copied)))
         return id(value) if not isinstance(value, np.ndarray) else (address_of(value), value.shape, value.strides)
@@ -176,7 +176,7 @@ class GraphReach:
 
 
 def _storage_of(value: Any, *, is_shared: bool) -> Any:
-    """Return what identifies the storage of an array or a buffer; None for any other object."""
+    """Return the identity of the storage of an array or a buffer; None for any other object."""
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
             return None
@@ -187,7 +187,7 @@ def _storage_of(value: Any, *, is_shared: bool) -> Any:
 
 
 def _foreign_storage_of(value: Any) -> Any:
-    """Return what identifies an array of a device or of another library; None for any other object."""
+    """Return the identity of an array of a device or of another library; None for any other object."""
     # The class says whether an object is one. To ask the object may run code of the program: ``__getattr__`` of a
     # proxy.
     kind, own = type(value), getattr(value, "__dict__", ())
@@ -203,7 +203,7 @@ def _host_address(value: Any) -> int:
 
 
 def _buffer_of(value: Any) -> Any:
-    """Return what identifies a buffer; arrays may be views of it. Raises TypeError for any other object."""
+    """Return the identity of a buffer; arrays may be views of it. Raises TypeError for any other object."""
     view = memoryview(value)
     return id(value), view.nbytes, address_of(np.asarray(view))
 
@@ -255,7 +255,7 @@ def _of_function(function: FunctionType) -> list[_Part]:
 
 
 def _of_class(kind: type) -> list[_Part]:
-    """Return what a class holds for all of its objects."""
+    """Return the members that a class has for all of its objects."""
     return [
         (name, value)
         for cls in kind.__mro__
@@ -279,7 +279,7 @@ def _library(kind: Any) -> str:
 
 
 def _tried(look: Callable[[Any], Any], value: Any) -> Any:
-    """Return what is found of an object; None if its class raises, as for a reference to an object that is gone."""
+    """Return the result of ``look`` for an object; None if its class raises, as a reference to a lost object does."""
     try:
         return look(value)
     except Exception as error:  # noqa: BLE001  # whatever the attributes of a class raise

@@ -1,6 +1,6 @@
 """The taskloop: a range, a sequence or any other iterable, split into tasks.
 
-It is what the standard says that it is: a taskgroup with ``task_reduction``, in which tasks with ``in_reduction`` are
+It follows the standard's definition: a taskgroup with ``task_reduction``, in which tasks with ``in_reduction`` are
 generated, one for each part of the range. Items of the loop's own ``in_reduction`` are those of a taskgroup around it.
 """
 
@@ -55,10 +55,10 @@ the time goes into tasks. (libomp takes 10 a thread, libgomp 1.)"""
 
 
 class _LoopClauses(Clauses):
-    """What the clauses of a taskloop say."""
+    """The values of the clauses of a taskloop."""
 
     task: TaskFunction
-    """What generates the tasks."""
+    """The function that generates the tasks."""
 
 
 class TaskloopFunction(DirectiveFunction):
@@ -134,12 +134,12 @@ class TaskloopFunction(DirectiveFunction):
     def _reducing(
         self, iterable: Any, args: tuple[Any, ...], kwargs: dict[str, Any], around: Group | None
     ) -> tuple[TaskFunction, Taskgroup, tuple[Any, ...]]:
-        """Return what generates the tasks, the group that reduces, and what the tasks are passed besides a part.
+        """Return the function that generates tasks, the group that reduces, and the tasks' arguments besides a part.
 
         ``around`` is the group that the construct is in, of which ``in_reduction`` names items.
 
         An item that is not among the arguments follows them, if the body has a parameter for it. If not, the body works
-        on the item itself, by whatever name, and its tasks have to exclude each other.
+        on the item itself, by any name, and its tasks have to exclude each other.
         """
         names = self._names_at_call(iterable, args, kwargs)
         own: tuple[ReductionItem, ...] = self._clauses.get("reduction", ())
@@ -240,7 +240,7 @@ class _LoopTask(TaskFunction):
 
 
 def split(iterable: Any, *, grainsize: int | None, num_tasks: int | None, is_strict: bool, n_threads: int) -> list[Any]:
-    """Return the parts of a range, each of at least one element, in order: ranges, slices, or lists of what it yields.
+    """Return the parts of a range, each of at least one element, in order: ranges, slices, or lists of its elements.
 
     Raises
     ------

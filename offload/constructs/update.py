@@ -1,4 +1,4 @@
-"""`target_update`: transfers between host arrays and their corresponding storage, whatever the counts."""
+"""`target_update`: transfers between host arrays and their corresponding storage, for any reference counts."""
 
 from __future__ import annotations
 

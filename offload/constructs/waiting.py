@@ -100,7 +100,7 @@ def taskwait(depend: Depends = _ALL, nowait: bool = False, **unknown: Never) -> 
 
 
 def _front(caller: FrameType) -> Any:
-    """Return what waits for a caller that is a coroutine, as the runtime does for any other; None for those."""
+    """Return the module that waits for a caller that is a coroutine; None for others, for which the runtime waits."""
     if not caller.f_code.co_flags & _COROUTINE:
         return None
     from offload.tasks.aio import wait  # imports asyncio

@@ -1,1 +1,1 @@
-"""The device data environment: rules of mapping, and what carries them out."""
+"""The device data environment: rules of mapping, and the code that carries them out."""

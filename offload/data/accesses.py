@@ -103,7 +103,7 @@ class Accesses(dict[tuple[object, Section], Any]):
         return keys
 
     def prune(self, is_over: Callable[[object], bool]) -> None:
-        """Forget what is over."""
+        """Forget accesses that are over."""
         kept = [(key, access) for key, access in self.items() if not is_over(access)]
         self.clear()
         for key, access in kept:

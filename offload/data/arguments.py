@@ -38,7 +38,7 @@ def touch(
     reads: Iterable[tuple[AnyPlace, Any]],
     writes: Iterable[tuple[AnyPlace, Any]],
 ) -> None:
-    """Have the devices of arrays be current in what is read, and the others stale in what is written.
+    """Make the devices of arrays current in the parts read, and the others stale in the parts written.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def touch(
     Raises
     ------
     PutOffError
-        Nothing has changed, but which device is current where.
+        Only the parts in which devices are current may have changed.
     """
     from offload.data.forks import Fork  # where there are sets: `import offload` is quicker without it
 

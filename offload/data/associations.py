@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def associate(place: DataEnvironment, item: MapItem, buffer: Any, called_at: Any = None) -> None:
     """Make a user's device array the corresponding storage of an item, until `disassociate`.
 
-    ``called_at`` is where the program asks for that, for the report on what is left at the end.
+    ``called_at`` is the program's call, for the report on mappings left at the end.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def associate(place: DataEnvironment, item: MapItem, buffer: Any, called_at: Any
 
 
 def disassociate(place: DataEnvironment, item: MapItem) -> None:
-    """Undo `associate`, and wait for what has been enqueued with the array.
+    """Undo `associate`, and wait for work that has been enqueued with the array.
 
     Raises
     ------
@@ -72,9 +72,9 @@ def is_associated(place: DataEnvironment, item: MapItem) -> bool:
 
 
 def take_declared(place: DataEnvironment) -> None:
-    """Give storage to what `declare_target` has named, with the host's values of now; wait for the copies.
+    """Give storage to the arrays of `declare_target`, with the host's present values; wait for the copies.
 
-    What another mapping holds is left for a later call.
+    An array that another mapping holds is left for a later call.
 
     Raises
     ------

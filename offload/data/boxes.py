@@ -1,29 +1,29 @@
-"""Which devices of a replica set have which elements: a table of boxes of index space.
+"""The elements that each device of a replica set has: a table of boxes of index space.
 
 Theory of operation
 -------------------
 The rows of a table are boxes that are disjoint and cover the array, each with the devices whose copy is *current*
 there, as the bits of an integer that is never 0. All that happens to a replicated array is one of two changes: inside
 of a box one more device becomes current (a copy), or others than some become stale (a write). A row that is met in part
-is cut into slabs, along the slowest dimension first, so that what is copied later has long rows of bytes.
+is cut into slabs, along the slowest dimension first, so that later copies have long rows of bytes.
 
-*Copies.* `exchange` takes what each device needs and returns what has to be copied. A source is current before the
-exchange, never by a copy of the same exchange, so that copies need no order among themselves. Where several devices
-could send, the one that has least to send so far does, and of those the next in number. Pieces that make up a box and
-share a device are one copy. A device receives from its successors first, in a ring: where each needs what all
-the others have, no two begin with the same source.
+*Copies.* `exchange` takes the needs of each device and returns the copies. A source is current before the
+exchange, never by a copy of the same exchange, so that copies need no order among themselves. If several devices could
+send, the one that has least to send so far does, and of those the next in number. Pieces that make up a box and share a
+device are one copy. A device receives from its successors first, in a ring: if each needs the parts of all others, no
+two begin with the same source.
 
-*Undoing.* A state is a value. It stays true whatever copies of a later `exchange` have been made, since they write only
-where the receiver was stale: who could not make them puts the state before it back.
+*Undoing.* A state is a value. It stays true after any copies of a later `exchange`, since they write only where the
+receiver was stale. A caller that could not make the copies puts the earlier state back.
 
 *Growth.* Rows of the same devices that make up a box are joined. Beyond `most` rows, neighbours with different devices
 are joined as well, as long as one device is current in both: less is claimed then, nothing wrong. Is that not enough,
-one row is left for the devices that are current everywhere. Where there is none, as in a chessboard of two owners, no
+one row is left for the devices that are current everywhere. If there is none, as in a chessboard of two owners, no
 claim can be given up. Then the next exchange completes all devices: some copies too many, once.
 
-*Time loops* come by the same states again and again. So a state remembers what became of it, by the identity of the
-`Needs` or `Writes` that it was asked with: a caller that keeps these with what it has prepared for a loop pays a look
-into a dictionary.
+*Time loops* come by the same states again and again. So a state remembers its successors, by the identity of the
+`Needs` or `Writes` that it was asked with. A caller that keeps these with its preparations for a loop pays for one
+dictionary lookup.
 
 Rejected: a set of devices for each element or row of elements (its cost is that of the array); one table for each
 device (a write would change all of them).
@@ -58,7 +58,7 @@ _MOST_STATES: Final = 32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Needs:
-    """Where each device has to be current."""
+    """The boxes in which each device has to be current."""
 
     # By device; the boxes of one device may overlap, and reach beyond the array.
     boxes: tuple[tuple[Box, ...], ...]
@@ -66,7 +66,7 @@ class Needs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Writes:
-    """What has been written."""
+    """The boxes that have been written."""
 
     # For each device the boxes that are current there and nowhere else; those of two devices are disjoint.
     alone: tuple[tuple[Box, ...], ...]
@@ -94,7 +94,7 @@ class Exchange:
 
 
 class State:
-    """What a table knows: a value, which can be put back."""
+    """The rows of a table: a value, which can be put back."""
 
     __slots__ = ("exchanges", "rows", "writes")
 
@@ -149,9 +149,9 @@ class BoxTable:
         return all(mask >> device & 1 or meet(row, box) is None for row, mask in self.rows)
 
     def gather(self, box: Box, lost: frozenset[int] = frozenset()) -> tuple[tuple[int | None, Box], ...]:
-        """Return boxes that make up a box, each with a device that is current there: who has least to send so far.
+        """Return boxes that make up a box, each with a device that is current there: the one with least to send so far.
 
-        Of those that are ``lost`` nothing can be had: a part that nobody else has stands beside None.
+        A device that is ``lost`` cannot send: a part that no other device has comes with None.
         """
         able = self._all - sum(1 << device for device in lost)
         pieces = [(part, mask & able) for row, mask in self.rows if (part := meet(row, box)) is not None]
@@ -170,7 +170,7 @@ class BoxTable:
     def receive(self, device: int, box: Box) -> Exchange:
         """Make one device current in a box, and return the copies that do it.
 
-        Where rows are too many that is everywhere: they can be one row then, though nobody else receives.
+        If rows are too many, the box is the whole array: then they can be one row, though no other device receives.
         """
         # A plain construct has one lane, so that one device alone can receive.
         asked = self.space if len(self.rows) > self.most else box
@@ -186,7 +186,7 @@ class BoxTable:
         return self.exchange(self._whole)
 
     def wrote(self, writes: Writes) -> None:
-        """Note what a loop has written."""
+        """Note the boxes that a loop has written."""
         known = self.state.writes.get(writes)
         if known is None:
             rows: Sequence[Row] = self.rows
@@ -252,7 +252,7 @@ class BoxTable:
         return Exchange(tuple(copies), into, out_of), self._state(marked)
 
     def _source(self, mask: int, box: Box, target: int, sent: list[int]) -> int:
-        """Choose who sends a box, and add it to what is sent."""
+        """Choose the device that sends a box, and add the box to its load."""
         able = [device for device in range(self.n_devices) if mask >> device & 1]
         source = min(able, key=lambda device: (sent[device], abs(device - target), device))
         sent[source] += prod(high - low for low, high in box)
@@ -298,7 +298,7 @@ def is_empty(box: Box) -> bool:
 
 
 def meet(one: Box, other: Box) -> Box | None:
-    """Return what two boxes share; None if that is nothing."""
+    """Return the intersection of two boxes; None if it is empty."""
     shared = []
     for (low, high), (low_too, high_too) in zip(one, other, strict=True):
         first = low if low > low_too else low_too  # noqa: FURB136 - this is most of the time that a table takes

@@ -1,7 +1,7 @@
-"""What `declare_target` has named, for every runtime of the process.
+"""The arrays that `declare_target` has named, for every runtime of the process.
 
 A declaration lasts as long as its array: it refers weakly to the array that owns the memory, and remembers how the
-declared view lies in it. Nobody can name an array that is gone, so nothing is lost; a runtime that has made storage
+declared view lies in it. An array that is gone cannot be named, so no data is lost; a runtime that has made storage
 for one keeps it alive by the entry.
 """
 

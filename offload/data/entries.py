@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 An `Entry` is counted twice. OpenMP's constructs count in the *dynamic* counter, OpenACC's structured regions in the
-*structured* one, since their end must find the data whatever ``exit data`` or ``delete`` inside has done. The storage
+*structured* one, since their end must find the data after any ``exit data`` or ``delete`` inside. The storage
 goes when both are 0. The dynamic counter of storage that no construct may end (``declare target``,
 ``omp_target_associate_ptr``) is `math.inf`, to which adding or taking away 1 changes nothing, so that counting needs no
 case for it.
@@ -40,7 +40,7 @@ class Counter(Enum):
 
 
 class Origin(Enum):
-    """What made an entry."""
+    """The way in which an entry was made."""
 
     MAPPED = "mapped"
     ASSOCIATED = "associated"
@@ -132,7 +132,7 @@ class Entry:
 
     @property
     def contents(self) -> Contents | None:
-        """What the storage holds until a construct may change it; None while one does, or where it `is_exposed`.
+        """The contents of the storage until a construct may change it; None while one does, or if it `is_exposed`.
 
         Under the lock of the table.
         """
@@ -156,7 +156,7 @@ class Entry:
         return None if contents is None else contents.version
 
     def change(self, lane: Any) -> None:
-        """Take note that what is being launched on a lane may write to the storage; under the lock of the table.
+        """Note that the launch in progress on a lane may write to the storage; under the lock of the table.
 
         Launches that end later on the lane have greater sequences.
         """
@@ -232,7 +232,7 @@ class Index:
         return (entry, None) if entry is not None else self.search_near(section, item)
 
     def search_near(self, section: Section, item: MapItem | None = None) -> tuple[Entry | None, Entry | None]:
-        """Do what `search` does for a section that is not the section of an entry."""
+        """Search as `search` does, for a section that is not the section of an entry."""
         address = section[1]
         if not section[3]:
             return self.search(Section(section[0], address, (), 1))

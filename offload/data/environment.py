@@ -2,26 +2,26 @@
 
 Theory of operation
 -------------------
-The present table plans a construct, and the ledger says what that has to follow (`offload.data.steps`). One interpreter
-carries out all plans: `_commit` under the lock, which is held from the plan on, and `_carry_out` outside of it, since a
-copy of pageable memory takes as long as the copy. Meanwhile the copies are open in the ledger, and another construct
-that would have to follow them is put off.
+The present table plans a construct, and the ledger has the points that it must follow (`offload.data.steps`). One
+interpreter carries out all plans: `_commit` under the lock, which is held from the plan on, and `_carry_out` outside of
+it, since a copy of pageable memory takes as long as the copy. Meanwhile the copies are open in the ledger, and another
+construct that would have to follow them is put off.
 
 The plan of an update may be carried out by several launches (`AnyUpdate`), so it stays as it is: `_begin_update` takes
-the place of `_commit`. Where stored calls enqueue all copies, it does that too, and nothing is open.
+the place of `_commit`. If stored calls enqueue all copies, it does that too, and no access is open.
 
 Copies that only threads can make (`StagedCopy`) are given to the caller, who has them carried out and then calls
 `DataEnvironment.settle`.
 
-*Buffers used again.* The buffers of what an exit has unmapped go back to the device when the task is complete. Until
-then the next entry on the same lane takes those of its size (`Released.take`): the stream has what the construct before
-enqueued in its own order. An entry that another lane has used, or whose storage the program has been given, is left out
-of that, and the device says whether somebody still has an array over the memory.
+*Buffers used again.* The buffers of unmapped entries go back to the device when the task of the exit is complete. Until
+then the next entry on the same lane takes those of its size (`Released.take`): the stream keeps the order. An entry
+that another lane has used, or whose storage the program has been given, is excluded, and the device says
+whether somebody still has an array over the memory.
 
 *Replicas.* A construct on one device that finds an entry of a replica set plans again, under the locks of all places of
-the set. What it uses is made current here first, by copies on its own lane. What it writes is current here alone from
-then on: that is every item but one that is mapped ``to`` without ``always``, since nobody looks into a body. No
-construct on one device ends an entry of a set: the others would be left behind.
+the set. The items that it uses are made current here first, by copies on its own lane. The items that it writes are
+current here alone from then on: that is every item except one mapped ``to`` without ``always``, since a body is not
+analysed. No construct on one device ends an entry of a set: the others would be left behind.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ class DataEnvironment:
     ) -> Plan | None:
         """Map the items of one construct and enqueue their copies-in. Staged copies go to ``staged``, empty yet.
 
-        The plan's ``point`` is where the copies end, unless they are staged, or there are none. Where it ``is_region``,
-        which this launch will end, and its body only enqueues, the end is marked when somebody asks (`DuePoint`).
+        The plan's ``point`` is the end of the copies, unless they are staged, or there are none. If it ``is_region``,
+        which this launch will end, and its body only enqueues, the end is marked on demand (`DuePoint`).
 
         Parameters
         ----------
@@ -115,8 +115,8 @@ class DataEnvironment:
             The plan of an earlier entry of the same items, which only counted. It is carried out once more, and
             returned, unless the entry would do more now.
         states : sequence, optional
-            The items are in replica sets whose tables are to be in these states, and the region leaves them so. Where
-            they are not, or where the entry would do more than to count, nothing changes, and None is returned.
+            The items are in replica sets whose tables are to be in these states, and the region leaves them so. If they
+            are not, or if the entry would do more than count, nothing changes, and None is returned.
         changed : callable, optional
             Returns the numbers of the items that the construct writes to.
 
@@ -165,15 +165,15 @@ class DataEnvironment:
         """Unmap the items of one construct and enqueue their copies-out.
 
         ``staged`` and ``counter`` are as for `enter`, ``ends_region`` and ``finalizes`` as for `PresentTable.exit`.
-        ``region`` is the entry of a region, if it is known: where that has only counted, and nothing goes, the exit
-        only counts, and remembers a value by a key (`PresentTable.remember`).
+        ``region`` is the entry of a region, if it is known. If that has only counted, and no entry goes, the exit only
+        counts, and remembers a value by a key (`PresentTable.remember`).
 
         Returns
         -------
         list
             Objects that must live until the copies are done. Unmapped entries come first, as `Released`.
         Point or None
-            Where they end, or the use of what stays; None if they are staged, or nothing is in use any more.
+            The end of the copies, or of the use of entries that stay; None if copies are staged, or no entry is in use.
 
         Raises
         ------
@@ -211,7 +211,7 @@ class DataEnvironment:
     def update(
         self, items: Sequence[MapItem], lane: Lane, staged: list[Any], known: AnyUpdate | None = None
     ) -> tuple[list[object], Point | None]:
-        """Enqueue the copies of an update; return what must live until they are done, and where they end.
+        """Enqueue the copies of an update; return objects that must live until they are done, and their end.
 
         The latter is None if they are staged, or if there are none. ``staged`` is as for `enter`. An update that is
         ``known`` has a plan of an earlier launch, which is carried out again while the table is in the same state. It
@@ -220,7 +220,7 @@ class DataEnvironment:
         Raises
         ------
         PutOffError, NotPresentError
-            Nothing has been copied.
+            No copy has been made.
         """
         plan = None if known is None else known.plan
         with self.lock:
@@ -245,9 +245,9 @@ class DataEnvironment:
         return plan.held, point
 
     def undo(self, plan: Plan, lane: Lane) -> list[object]:
-        """Release what `enter` mapped and copy nothing back; return what must live until the lane gets here.
+        """Release the items of `enter` and copy nothing back; return objects that must live until the lane gets here.
 
-        What is unmapped comes first, as `Released`, if there is anything.
+        Unmapped entries come first, as `Released`, if there are any.
         """
         with self.lock:
             removed = self.table.undo(plan)
@@ -259,13 +259,13 @@ class DataEnvironment:
         return [*released, *(item.host for item in plan.items)]
 
     def settle(self, lane: Lane, point: Point | None = None) -> Point | None:
-        """Take note that the copies of the construct on the lane are all enqueued, or carried out.
+        """Note that the copies of the construct on the lane are all enqueued, or carried out.
 
         Returns
         -------
         Point or None
-            Where what was open ends: ``point`` if it is given, else where the lane is now. None if nothing was open. If
-            the place cannot be marked, nothing is left open.
+            The end of the accesses that were open: ``point`` if it is given, else the lane's present end. None if none
+            was open. If the end cannot be marked, no access is left open.
         """
         claim = self._open.pop(lane, None)
         if claim is None:
@@ -283,7 +283,7 @@ class DataEnvironment:
         return point
 
     def hold(self, fork: Fork, places: Sequence[AnyEnvironment]) -> None:
-        """Keep the lanes of a construct on several places, and what is open there, until `settle` on the primary's."""
+        """Keep the lanes of a construct on several places, and its open accesses, until `settle` on the primary's."""
         self._held[fork.lanes[0]] = fork, places
 
     def open(self, claim: Claim) -> None:
@@ -292,16 +292,16 @@ class DataEnvironment:
         self._open[claim[0]] = claim
 
     def keep(self, lane: Lane, things: Iterable[Any]) -> None:
-        """Keep what a construct that fails leaves in use on a lane, for `take_kept`."""
+        """Keep objects that a failing construct leaves in use on a lane, for `take_kept`."""
         self._kept.setdefault(lane, []).extend(things)
 
     def take_kept(self, lane: Lane) -> list[Any] | None:
-        """Return what must live until the lane gets to where it is now, although its construct has failed."""
+        """Return objects that must live until the lane gets to its present end, although its construct has failed."""
         return self._kept.pop(lane, None)
 
     # -- the steps of all plans ----------------------------------------------------------------------
     def _commit(self, plan: Plan, lane: Lane, staged: list[Any]) -> None:
-        """Carry out what a plan does under the lock; where allocations or waits fail nothing has changed."""
+        """Carry out the part of a plan under the lock; if allocations or waits fail, nothing has changed."""
         # Until the table commits everything may raise, and has changed nothing.
         buffers = self.allocate(plan.created, lane, lane.spare) if plan.created else ()
         if plan.waits:
@@ -327,9 +327,9 @@ class DataEnvironment:
             self.ledger.release(claim, OPEN)
 
     def _carry_out(self, plan: Plan, lane: Lane, staged: list[Any], *, is_region: bool = False) -> Point | None:
-        """Carry out what a plan does outside of the lock; return where it ends, or None if copies are staged.
+        """Carry out the part of a plan outside of the lock; return its end, or None if copies are staged.
 
-        Where a copy fails, an entry is undone, and an exit ends as far as it has got.
+        If a copy fails, an entry is undone, and an exit ends as far as it has got.
         """
         try:
             if plan.copies_in or plan.zeroed:
@@ -357,14 +357,14 @@ class DataEnvironment:
         return point if plan.copies_in or plan.zeroed or not is_region else None
 
     def copy_in(self, plan: Plan, lane: Lane, staged: list[Any]) -> None:
-        """Enqueue what fills new entries, and the copies to the device."""
+        """Enqueue the fills of new entries, and the copies to the device."""
         for entry in plan.zeroed:
             self.device.fill(entry.buffer, 0, lane.stream)
         for item, entry in plan.copies_in:
             self.copy(self.view(entry, item.host, item.address), item.host, lane, staged, item.label)
 
     def _copy_out(self, copies: Iterable[ItemCopy], plan: Plan, lane: Lane, staged: list[Any]) -> None:
-        """Enqueue copies to the host; those of an exit each whatever becomes of the others."""
+        """Enqueue copies to the host; each copy of an exit is tried, also after another has failed."""
         failures = plan.failures
         for item, entry in copies:
             try:
@@ -377,7 +377,7 @@ class DataEnvironment:
                 failures.append(error)  # raised when all have been tried
 
     def _finish_exit(self, plan: Plan, lane: Lane, staged: list[Any]) -> None:
-        """Wait for the copies of an exit that fails: its task fails at once, and what they copy must be there."""
+        """Wait for the copies of an exit that fails: its task fails at once, and the copied data must be there."""
         for copy in staged:
             copy.run()
         staged.clear()
@@ -386,7 +386,7 @@ class DataEnvironment:
         Released(plan.removed, self.device).retire()
 
     def _follow(self, plan: Plan, lane: Lane, *, prunes: bool) -> None:
-        """Have a lane follow who writes what a plan that has counted uses, under the lock."""
+        """Have a lane follow the writers of entries that a plan which only counts uses, under the lock."""
         try:
             lane.wait_for(self.ledger.acquire(plan.uses))
         except BaseException:
@@ -398,7 +398,7 @@ class DataEnvironment:
                     entry.writes.prune(is_over)  # the gate is not told where copies from other devices end
 
     def _note_changed(self, plan: Plan, changed: Callable[[], Sequence[int]] | None, lane: Lane) -> None:
-        """Take note that what is being launched may write to items that were present, under the lock."""
+        """Note that the launch in progress may write to items that were present, under the lock."""
         for number in changed() if changed is not None else ():
             entry = plan.entries[number]
             if entry is not None and entry not in plan.created:  # which the copies to it change
@@ -437,7 +437,7 @@ class DataEnvironment:
         return buffers
 
     def _released(self, removed: Sequence[Entry], lane: Lane, staged: list[Any]) -> list[object]:
-        """Return what has been unmapped on a lane; what only this lane has used is for the next construct there too."""
+        """Return the entries unmapped on a lane; the next construct there may take those that only it has used."""
         if not removed:
             return []
         released = Released(removed, self.device)
@@ -507,7 +507,7 @@ class DataEnvironment:
 
     # -- entries of replica sets ---------------------------------------------------------------------
     def _enter_shared(self, items: Sequence[MapItem], lane: Lane, staged: list[Any], counter: Counter) -> Plan:
-        """Do what `enter` does under the lock, where an entry is in a replica set; return the plan."""
+        """Carry out the locked part of `enter` if an entry is in a replica set; return the plan."""
 
         def act(plan: Plan) -> None:
             used = [(item, entry) for item, entry in zip(plan.items, plan.entries, strict=True) if entry is not None]
@@ -521,7 +521,7 @@ class DataEnvironment:
     def _exit_shared(
         self, make: Callable[[], Plan], lane: Lane, staged: list[Any], *, ends_region: bool, may_be_put_off: bool
     ) -> Plan:
-        """Do what `exit` does under the lock, where an entry is in a replica set; return the plan."""
+        """Carry out the locked part of `exit` if an entry is in a replica set; return the plan."""
 
         def act(plan: Plan) -> None:
             _refuse_to_remove(plan.removed)
@@ -597,14 +597,14 @@ class DataEnvironment:
             staged.append(copy)
 
     def change(self, entries: Iterable[Entry | None], lane: Lane) -> None:
-        """Take note that what is being launched on a lane may write to entries; None has no storage."""
+        """Note that the launch in progress on a lane may write to entries; None has no storage."""
         with self.lock:
             for entry in entries:
                 if entry is not None:
                     entry.change(lane)
 
     def contents(self, entry: Entry) -> Contents | None:
-        """Return what an entry holds until a construct may change it, if that is known (`Entry.contents`)."""
+        """Return the contents of an entry until a construct may change it, if they are known (`Entry.contents`)."""
         with self.lock:
             return entry.contents
 

@@ -2,13 +2,13 @@
 
 Theory of operation
 -------------------
-A copy to a device is a write of its entry, which follows all that uses that part there; in the ledger of the sender it
-is a use, so that whoever writes there later follows it. All ledgers are asked before anything is enqueued: where one
-has to be waited for nothing has changed. Copies are put on the lanes of those who receive, one mark behind them, which
-the lanes of the senders follow: what they are given next may write what they have sent.
+A copy to a device is a write of its entry, which follows all uses of that part there. In the ledger of the sender it is
+a use, so that a later write there follows it. All ledgers are asked before anything is enqueued: if one has to be
+waited for, nothing has changed. Copies are put on the lanes of the receivers, with one mark after them, which the lanes
+of the senders follow: the senders' next work may write the elements that they have sent.
 
-The table says from then on what will be so when the lanes have got there. A copy reaches only what was stale, so that
-of an exchange which fails half way the state before is true.
+From then on the table has the state that will hold when the lanes have got there. A copy writes only stale elements, so
+if an exchange fails half way the earlier state is still true.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def make_current(replicas: ReplicaSet, needs: Needs, lanes: Mapping[int, Lane]) 
     Returns
     -------
     dict of int to Point
-        Where the copies to each device that receives end.
+        The ends of the copies, by the receiving device.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def make_current(replicas: ReplicaSet, needs: Needs, lanes: Mapping[int, Lane]) 
 def receive(replicas: ReplicaSet, device: int, box: Box, lane: Lane, *, may_be_put_off: bool = True) -> Point | None:
     """Make one device current in a box, by copies on a lane of its own; under the locks of the places.
 
-    Returns and raises as `make_current`. One that must not be put off follows what has been enqueued so far.
+    Returns and raises as `make_current`. A call that must not be put off follows the work enqueued so far.
     """
     table = replicas.table
     if table.is_current(device, box):
@@ -105,9 +105,9 @@ def enqueue(
     Raises
     ------
     PutOffError
-        A ledger has something open that a copy would have to follow; nothing is enqueued.
+        A ledger has something open that a copy would have to follow; no copy is enqueued.
     DeviceLostError
-        What has been enqueued is in the ledgers.
+        Copies that have been enqueued are in the ledgers.
     """
     places, entries = replicas.places, replicas.entries
     # All ledgers are asked first: where one puts the exchange off, no copy has been enqueued.
@@ -146,7 +146,7 @@ def enqueue(
 def before(
     place: AnyEnvironment, uses: Sequence[Part], writes: Sequence[Part] = (), may_be_put_off: bool = True
 ) -> list[Any]:
-    """Return what the ledger of a place says has to be followed; `PutOffError` names the place."""
+    """Return the points that the ledger of a place says have to be followed; `PutOffError` names the place."""
     try:
         return place.ledger.acquire(uses, writes)
     except PutOffError:

@@ -1,8 +1,7 @@
 """Forks: one device task on the lanes of several devices.
 
-The task belongs to the device of its own lane, the primary. What it enqueues on the others begins behind a mark there,
-and the primary's lane goes on behind a mark on each of theirs: so to whoever follows the task, or waits for it, it is
-a task of one device.
+The task belongs to the device of its own lane, the primary. Its work on the others begins after a mark there, and the
+primary's lane goes on after a mark on each of theirs. So to its successors and waits it is a task of one device.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Marks(Protocol):
-    """What finds out that marks have passed, and has their events used again; `offload.events.gate.Gate`."""
+    """The object that finds out that marks have passed, and has their events reused; `offload.events.gate.Gate`."""
 
     def add(self, point: Point, item: _Mark) -> None: ...
 
@@ -35,7 +34,7 @@ class Fork:
     lane : Lane
         The primary's.
     places : sequence of environment
-        Of different devices of one kind, the primary first.
+        The places, on different devices of one kind, the primary first.
     may_be_put_off : bool
         False: where a place has no lane left one is used that others use too.
 
@@ -89,7 +88,7 @@ class Fork:
         self._gate.add(point, _Mark(point))
 
     def join(self) -> None:
-        """Do what `meet` does, and give the other lanes back."""
+        """Join the lanes as `meet` does, and give the other lanes back."""
         try:
             while len(self.lanes) > 1:
                 self._join_one()
@@ -98,7 +97,7 @@ class Fork:
             raise
 
     def give_back(self) -> None:
-        """Do what `join` does after a failure: a device that is lost is not waited for."""
+        """Join the lanes after a failure: do not wait for a lost device."""
         while len(self.lanes) > 1:
             with suppress(DeviceLostError):
                 self._join_one(checks=True)

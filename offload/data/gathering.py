@@ -34,14 +34,14 @@ def gather(
     Parameters
     ----------
     lanes : mapping of environment to Lane
-        Of the places of the set that can be copied from; the others are lost.
+        The lanes of the places that can be copied from; the others are lost.
     failures : list of Exception
-        Where those go: each copy is tried, whatever becomes of the others.
+        The list to which failures are added: each copy is tried, also after another has failed.
 
     Raises
     ------
     PutOffError
-        Only if it ``may_be_put_off``, and nothing of the item is enqueued.
+        Only if it ``may_be_put_off``, and no copy of the item is enqueued.
     """
     places, box = replicas.places, replicas.box(item)
     lost = frozenset(device for device, place in enumerate(places) if place not in lanes)

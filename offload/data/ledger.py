@@ -73,7 +73,7 @@ class DuePoint:
 
     @property
     def event(self) -> Any:
-        """What is recorded there; None once the lane has passed it."""
+        """The event that is recorded there; None once the lane has passed it."""
         return self._marked().event
 
     @property
@@ -94,7 +94,7 @@ class PutOffError(Exception):
     Attributes
     ----------
     place : object
-        Where something has to end first; None: where the launch is.
+        The place at which an access has to end first; None: the launch's own place.
     """
 
     def __init__(self, place: Any = None) -> None:
@@ -103,7 +103,7 @@ class PutOffError(Exception):
 
 
 class Ledger:
-    """The accesses of the entries of one device, and the copies back to what was mapped there.
+    """The accesses of the entries of one device, and the copies back to host storage mapped there.
 
     It is not locked: the caller orders the calls.
     """
@@ -128,13 +128,14 @@ class Ledger:
         Parameters
         ----------
         uses : iterable of (Entry, Section)
-            What it uses, or copies from.
+            The parts that it uses, or copies from.
         writes : iterable of (Entry, Section)
-            What it copies to, with all new entries that it makes.
+            The parts that it copies to, with all new entries that it makes.
         fresh : sequence of Section
             Other host storage of which it makes entries.
         ended : iterable of Entry
-            What it ends. It follows accesses as far as they have been enqueued, and is never put off by others.
+            The entries that it ends. It follows their accesses as far as they have been enqueued, and is never put off
+            by others.
 
         Raises
         ------
@@ -165,12 +166,12 @@ class Ledger:
         return [point for point in found if point is not OPEN] if OPEN in found else found
 
     def release(self, claim: Claim, point: Point | None) -> None:
-        """Enter the accesses of a claim, or say where those end that were `OPEN`.
+        """Enter the accesses of a claim, or the end of those that were `OPEN`.
 
         Parameters
         ----------
         point : Point or None
-            Where they end, or `OPEN`; None takes open ones out again, as they never had an end.
+            Their end, or `OPEN`; None removes open accesses, which never got an end.
         """
         lane, uses, writes, back = claim
         for entry, section in writes:

@@ -21,7 +21,7 @@ from offload.errors import ClauseError
 
 
 class MapType(Enum):
-    """What a ``map`` clause asks for.
+    """The type in a ``map`` clause.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ def types_of(construct: MapConstruct) -> tuple[MapType, ...]:
 
 
 def keeps_type(construct: MapConstruct, map_type: MapType) -> bool:
-    """Tell whether a type may be written on a construct and means there what it says."""
+    """Tell whether a type may be written on a construct and keeps its meaning there."""
     return EFFECTIVE[construct].get(map_type) is map_type
 
 

@@ -2,13 +2,13 @@
 
 Theory of operation
 -------------------
-Of an item all devices have to say the same: nothing of it is present, so that it gets an entry on each, or all of it is
-present in the entries of one set of just these devices, in any order. A loop's arrays may also be present on the
-primary alone, in an entry that is in no set: that one joins, and the others get a mirror of all of it. What else there
-is would have two states for one array, or a replica that nobody keeps current, and is refused before anything changes.
+All devices have to agree about an item. Either no part of it is present, so that it gets an entry on each. Or all of it
+is present in the entries of one set of just these devices, in any order. A loop's arrays may also be present on the
+primary alone, in an entry that is in no set: that one joins, and the others get a mirror of all of it. In any other
+case an array would have two states, or a replica that is not kept current. That is refused before anything changes.
 
-Where nobody has named the devices (``OFFLOAD_LOOP_DEVICES``) such an item is the primary's alone, as without the
-variable: declared and associated storage, and what routines have mapped. Only a set of other devices is refused.
+If only ``OFFLOAD_LOOP_DEVICES`` has named the devices, such an item is the primary's alone, as without the variable:
+declared and associated storage, and items that routines have mapped. Only a set of other devices is refused.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Sorted(NamedTuple):
-    """What the items of a construct are."""
+    """The items of a construct by their membership."""
 
     # Entries of the primary that join sets, each once.
     joining: list[Entry]
@@ -51,12 +51,12 @@ def sort_items(
     is_default: bool = False,
     directive: str = "map",
 ) -> Sorted:
-    """Look at what is present of the items of a construct; under the locks of all places.
+    """Look up the present parts of the items of a construct; under the locks of all places.
 
     Parameters
     ----------
     adopts : bool
-        What is present on the primary alone joins a set.
+        Items present on the primary alone join a set.
     is_default : bool
         The construct does not name the devices itself.
     directive : str
@@ -97,7 +97,7 @@ def set_of(places: Sequence[AnyEnvironment], entries: Sequence[Entry | None]) ->
 
 
 def mirror_of(entry: Entry) -> MapItem:
-    """Return an item for what an entry holds, without a copy."""
+    """Return an item for all of an entry, without a copy."""
     host: Any = entry.host
     return MapItem(
         entry.section, address_of(host), host.shape, host.strides, host.itemsize, MapType.ALLOC, host=host,
@@ -111,9 +111,9 @@ def without_copies(item: MapItem) -> MapItem:
 
 
 def _search(places: Sequence[AnyEnvironment], item: MapItem) -> tuple[list[Entry | None] | None, list[Entry | None]]:
-    """Return what holds an item on each device, and what holds a part of it; None, first, where all say the same.
+    """Return the entry that holds an item on each device, and the one that holds a part; None first if all agree.
 
-    What is present in part on all of them, in a set, is for the present tables to judge, as it is on one device.
+    The present tables judge an item present in part on all of them, in a set, as on one device.
     """
     found = [place.table.search(item.section, item) for place in places]
     entries, others = [entry for entry, _ in found], [other for _, other in found]

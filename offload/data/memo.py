@@ -1,7 +1,7 @@
-"""What is remembered of constructs that have found everything present, for calls with the same arrays.
+"""The memory of constructs that have found everything present, for calls with the same arrays.
 
-`PresentTable.remembered` keeps it until an entry goes. Until then the same items are in the same entries, and what has
-been made of them holds as long as the arrays are laid out as they were.
+`PresentTable.remembered` keeps it until an entry goes. Until then the same items are in the same entries, and the
+results for them hold as long as the arrays have the same layout.
 """
 
 from __future__ import annotations

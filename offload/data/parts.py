@@ -1,4 +1,4 @@
-"""Which indices of a replicated array a view of it touches: what a construct uses, as a box.
+"""The indices of a replicated array that a view of it touches: the part that a construct uses, as a box.
 
 Theory of operation
 -------------------
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ArrayLayout(Protocol):
-    """Where an array lies: the address of its element ``(0, …, 0)``, and strides in bytes. A `MapItem` is one."""
+    """The layout of an array: the address of its element ``(0, …, 0)``, and strides in bytes. A `MapItem` is one."""
 
     @property
     def address(self) -> int: ...
@@ -32,8 +32,8 @@ class ArrayLayout(Protocol):
 def box_of(array: ArrayLayout, view: ArrayLayout, part: Box | None = None) -> Box:
     """Return a box of an array's indices that has all elements that a view of it touches, or a part of the view.
 
-    It is the smallest one where slices and transpositions have made the view. Of a view that joins dimensions, or has
-    elements of another size, it is a slab; of an array whose own elements interleave it is all of it.
+    It is the smallest one if slices and transpositions have made the view. For a view that joins dimensions, or has
+    elements of another size, it is a slab. For an array whose own elements interleave it is the whole array.
     """
     part = tuple((0, extent) for extent in view.shape) if part is None else part
     steps = [(high - low - 1, stride) for (low, high), stride in zip(part, view.strides, strict=True)]
@@ -70,7 +70,7 @@ def box_of(array: ArrayLayout, view: ArrayLayout, part: Box | None = None) -> Bo
 
 
 def _is_nested(array: ArrayLayout, order: list[int]) -> bool:
-    """Tell whether each stride is at least as wide as what lies inside of it."""
+    """Tell whether each stride is at least as wide as the inner dimensions together."""
     width = array.itemsize
     for k in reversed(order):
         if array.shape[k] > 1:
@@ -81,7 +81,7 @@ def _is_nested(array: ArrayLayout, order: list[int]) -> bool:
 
 
 def _digits(array: ArrayLayout, order: list[int], offset: int) -> tuple[list[int], int]:
-    """Return the index that an offset has in each dimension, slowest first, and what is left of it."""
+    """Return the index that an offset has in each dimension, slowest first, and the remainder."""
     digits = []
     for k in order:
         digit, offset = divmod(offset, abs(array.strides[k])) if array.shape[k] > 1 else (0, offset)

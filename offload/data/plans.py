@@ -1,4 +1,4 @@
-"""Plans: what a construct does to a present table and on its lane, in one record."""
+"""Plans: the changes of a construct to a present table and its work on its lane, in one record."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class Plan:
-    """What the entry, the exit or the update of a construct does.
+    """The work of the entry, the exit or the update of a construct.
 
-    `offload.data.present_table` says what changes in the table and what is copied, and `offload.data.steps` adds what
-    the ledger says. A data environment carries the plan out. Most plans use few fields: the others stay as the class
-    has them, empty.
+    `offload.data.present_table` plans the changes of the table and the copies, and `offload.data.steps` adds the points
+    of the ledger. A data environment carries the plan out. Most plans use few fields: the others stay as the class has
+    them, empty.
     """
 
     # -- by the present table ------------------------------------------------------------------------

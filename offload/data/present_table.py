@@ -1,8 +1,8 @@
-"""The present table of one device: what is mapped there, how often, and what a construct has to do about it.
+"""The present table of one device: its mappings, their reference counts, and the plans of constructs.
 
 Theory of operation
 -------------------
-An `Entry` says that the bytes of a host section have corresponding storage on the device, and counts who refers to it.
+An `Entry` says that the bytes of a host section have corresponding storage on the device, and counts its references.
 No byte is in two entries. `PresentTable.enter` (or `exit`) only *plans*; the caller allocates; `commit` applies the
 plan and cannot fail. So a construct that fails has changed nothing. The caller keeps other threads out from plan to
 commit, and a plan that is late is refused (`InternalError`).
@@ -193,7 +193,7 @@ class PresentTable:
         """Plan the exit of a construct that counts in ``counter``; change nothing.
 
         Items that are absent, or present in part, are ignored. At the end of a region that was entered with them
-        (``ends_region``) that is so with ``present`` too: they were present then, and what was deleted inside is over.
+        (``ends_region``) that is so with ``present`` too: they were present then, and a deletion inside has ended them.
         With ``finalizes`` every item takes all references of the counter, as `MapType.DELETE` does.
 
         Raises
@@ -297,7 +297,7 @@ class PresentTable:
         return entry
 
     def remember(self, key: Any, value: Any) -> object:
-        """Remember for as long as no entry goes what follows from entries; return what is forgotten for that.
+        """Remember a value that follows from entries, until an entry goes; return the value forgotten for it.
 
         Its ``forget`` is called when one goes, under the lock.
         """
@@ -476,7 +476,7 @@ def _distinct(entries: list[Entry | None]) -> list[Entry]:
 
 
 def _distinct_copies(copies: list[ItemCopy]) -> list[ItemCopy]:
-    """Drop copies of what is copied already: the same bytes again, and parts of an entry that is copied whole."""
+    """Drop copies that repeat others: of the same bytes, and of parts of an entry that is copied whole."""
     # The first item of the same bytes is copied; a part of an entry is, unless all of the entry is.
     first: dict[Section, tuple[MapItem, Entry]] = {}
     for item, entry in copies:

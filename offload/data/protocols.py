@@ -1,4 +1,4 @@
-"""What the files about replicas know of a data environment, which is made of them."""
+"""The members of a data environment that the files about replicas use; the environment is made of them."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ class AnyEnvironment(Protocol):
         """Return a buffer for each of these entries."""
 
     def copy_in(self, plan: Plan, lane: Lane, staged: list[Any]) -> None:
-        """Enqueue what fills new entries, and the copies to the device."""
+        """Enqueue the fills of new entries, and the copies to the device."""
 
     def open(self, claim: Claim) -> None:
         """Enter accesses whose copies are about to be enqueued, until `settle`; under the lock."""
 
     def hold(self, fork: Any, places: Sequence[AnyEnvironment]) -> None:
-        """Keep a fork of a lane here, and what is open at the other places, until `settle`."""
+        """Keep a fork of a lane here, and the open accesses at the other places, until `settle`."""
 
     def settle(self, lane: Lane, point: Point | None = None) -> Point | None:
         """Take note that the copies of the construct on the lane are all enqueued, or carried out."""
 
     def keep(self, lane: Lane, things: Iterable[Any]) -> None:
-        """Keep what a construct that fails leaves in use on a lane."""
+        """Keep objects that a failing construct leaves in use on a lane."""
 
 
 class AnyUpdate(Protocol):

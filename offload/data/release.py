@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Released:
-    """What a construct has unmapped: its task holds that until its work has passed, and then calls `retire`.
+    """The entries that a construct has unmapped: its task holds them until its work has passed, and calls `retire`.
 
     Until then the next launch on the same lane may `take` a buffer that only this lane has used: the stream carries
     both out in its own order.
@@ -53,7 +53,7 @@ class Released:
         return None
 
     def give_back(self, taken: dict[Any, _Buffer]) -> None:
-        """Take back what has been taken: it is retired with the rest, or now where that has been done meanwhile."""
+        """Take back buffers that have been taken: they are retired with the rest, or now if the rest already is."""
         self.buffers.update(taken)
         if self.is_retired:
             self.retire()

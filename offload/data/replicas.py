@@ -1,17 +1,18 @@
-"""Replica sets: entries of several devices that stand for one section, and who of them is current where.
+"""Replica sets: entries of several devices that stand for one section, and the parts in which each is current.
 
 Theory of operation
 -------------------
-The entries of a set are ordinary ones, one in the table of each of its places. `Entry.replicas` names the set, and
-whoever uses such an entry asks it first: a construct on all devices of the set (`offload.data.sets`), or a plain one on
-one of them (`offload.data.environment`). Who is current in which part is a `BoxTable`, in the indices of the item that
-the set was made for. Parts are views of that item: of its host array, and of its storage on each device.
+The entries of a set are ordinary ones, one in the table of each of its places. `Entry.replicas` names the set, and a
+construct that uses such an entry asks it first: a construct on all devices of the set (`offload.data.sets`), or a plain
+one on one of them (`offload.data.environment`). A `BoxTable` has the devices that are current in each part, in the
+indices of the item that the set was made for. Parts are views of that item: of its host array, and of its storage on
+each device.
 
 A set has no lock. Its table changes, and entries join and leave, while the locks of all its places are held, which
-`locked` takes in the order of their numbers. Whoever holds the lock of one place alone may find out that an entry is in
-a set, and nothing else; then it lets go, takes all, and looks anew.
+`locked` takes in the order of their numbers. A thread that holds the lock of one place alone may only find out that an
+entry is in a set. Then it releases the lock, takes all, and looks again.
 
-`versions`: what is remembered about contents goes where a copy is about to change them (`Entry.change`).
+`versions`: facts about contents are dropped if a copy is about to change them (`Entry.change`).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _MOST_VIEWS = 512
 
 
 class Spread(NamedTuple):
-    """Where an array lies: a `ArrayLayout`."""
+    """The layout of an array: an `ArrayLayout`."""
 
     address: int
     shape: tuple[int, ...]
@@ -55,7 +56,7 @@ class ReplicaSet:
     Parameters
     ----------
     item : MapItem
-        What it is made for.
+        The item for which it is made.
     places : sequence of AnyEnvironment
         The devices' data environments, in the order of the clause; the first is the primary's.
     entries : sequence of Entry
@@ -113,7 +114,7 @@ class ReplicaSet:
             place.table.version += 1
 
     def leave(self) -> None:
-        """Let the entries be ordinary ones, and go, whoever keeps the set; under the locks of all places."""
+        """Make the entries ordinary ones; the set is over, even if still referenced. Under the locks of all places."""
         for place, entry in zip(self.places, self.entries, strict=True):
             entry.replicas = None
             if self in place.sets:
@@ -189,7 +190,7 @@ def asked(
     entries_of : callable
         Returns the entries of a plan that are used.
     act : callable
-        What is done under the locks.
+        The action under the locks.
     """
     sets: list[ReplicaSet] = []
     while True:

@@ -7,19 +7,19 @@ plans: each place plans, asks its ledger, allocates and commits. On several all 
 are held, taken in the order of device numbers, so that a construct that raises has changed nothing on any device. The
 exception is a copy that fails when all has been committed, as on a lost device: then the entry is undone.
 
-The lanes of the other devices are a `Fork` of the task's own, which has joined them when the launch ends. What is only
-counted needs no fork: the task's own lane follows what the ledgers of all places name, and its end is their end. Copies
-that threads make (`StagedCopy`) begin when the primary's lane has got to where all lanes meet. They go on in the order
-of their own lanes, so that the fork lasts until `DataEnvironment.settle`.
+The lanes of the other devices are a `Fork` of the task's own, which has joined them when the launch ends. An entry that
+only counts needs no fork: the task's own lane follows the points that the ledgers of all places name, and its end is
+their end. Copies that threads make (`StagedCopy`) begin when the primary's lane has got to where all lanes meet. They
+go on in the order of their own lanes, so that the fork lasts until `DataEnvironment.settle`.
 
-A set ends where one of its entries goes. Where all go, its items are copied to the host, each part from a device that
-has it. Where one stays, because constructs without ``devices=`` have counted it, or a loop has given replicas to what
-was present on the primary, that one is completed and is an ordinary entry from then on; nothing is copied to the host,
-since it is still mapped.
+A set ends when one of its entries goes. If all go, its items are copied to the host, each part from a device that has
+it. One may stay, because constructs without ``devices=`` have counted it, or a loop has given replicas to an entry of
+the primary. That one is completed and is an ordinary entry from then on. It is not copied to the host, since it is
+still mapped.
 
-*Lost devices.* Nothing that one of them holds up is waited for, and nothing is copied from it. Data that only a lost
-device had is a failure, raised when the rest has been copied and released. Where the primary is lost, its lane runs
-nothing any more: then nothing is copied, and all is released.
+*Lost devices.* A construct does not wait for a lost device, nor for work that it holds up, and copies nothing from it.
+Data that only a lost device had is a failure, raised when the rest has been copied and released. If the primary is
+lost, its lane runs nothing any more: then nothing is copied, and all is released.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class DeviceSet(NamedTuple):
     ) -> Plan:
         """Map the items of a construct on several places; return the primary's plan, which has those of the others.
 
-        ``lane`` is the primary's; otherwise as `DataEnvironment.enter`. With ``adopts`` what is present on the primary
-        alone gets replicas, which end with this construct's exit.
+        ``lane`` is the primary's; otherwise as `DataEnvironment.enter`. With ``adopts`` entries present on the primary
+        alone get replicas, which end with this construct's exit.
 
         Raises
         ------
@@ -119,7 +119,7 @@ class DeviceSet(NamedTuple):
             return together
 
     def undo(self, plan: Plan, lane: Lane) -> list[object]:
-        """Do what `DataEnvironment.undo` does on several places."""
+        """Undo an entry as `DataEnvironment.undo` does, on several places."""
         with locked(self.places):
             return _undo(self.places, plan, lane)
 
@@ -290,7 +290,7 @@ def dissolve(
 
 
 def _plans(places: Sequence[AnyPlace], items: Sequence[MapItem], found: Sorted, counter: Counter) -> list[Plan]:
-    """Plan the entry on each place; what joins on the primary is mirrored on the others."""
+    """Plan the entry on each place; entries that join on the primary are mirrored on the others."""
     first, *rest = places
     plan = first.table.enter(items, counter)
     mirrors = [mirror_of(entry) for entry in found.joining]
@@ -381,7 +381,7 @@ def _undo(places: Sequence[AnyPlace], plan: Plan, lane: Lane) -> list[object]:
 
 
 class _Leaving:
-    """What an exit on several places is about to do."""
+    """The plans of an exit on several places."""
 
     def __init__(self, places: tuple[AnyPlace, ...], plans: list[Plan], lane: Lane) -> None:
         self.failures: list[Exception] = []
@@ -412,12 +412,12 @@ class _Leaving:
                     raise PutOffError(place)
 
     def begin(self, gate: Marks, staged: list[Any], *, may_be_put_off: bool) -> Fork | None:
-        """Have the lane follow all that uses what goes or is copied, and enqueue the copies; None: it runs nothing.
+        """Have the lane follow all uses of entries that go or are copied; enqueue the copies. None: it runs nothing.
 
         Raises
         ------
         PutOffError
-            Only if it ``may_be_put_off``, and nothing has changed but which device is current where.
+            Only if it ``may_be_put_off``; only the parts in which devices are current may have changed.
         """
         if self._places[0] in self.lost:
             self.failures += [_lost(self._places[0], item) for item, _ in self.copies]
@@ -447,7 +447,7 @@ class _Leaving:
         return fork
 
     def parts(self) -> list[tuple[list[Part], list[Part], list[Section]]]:
-        """Return for each place what is used of what stays, and the host's storage that is copied to of what goes."""
+        """Return for each place the uses of entries that stay, and the host storage that entries that go copy to."""
         back = [item.section for item, entry in self.copies if entry in self.gone]
         return [(_used(plan, self.gone), [], back) for plan in self._plans]
 
@@ -515,7 +515,7 @@ def _end(
     staged: list[Any],
     parts: Iterable[tuple[Sequence[Part], Sequence[Part], Sequence[Section]]],
 ) -> Point | None:
-    """Join a fork, and enter what each place uses, writes, and copies back of what is mapped no more.
+    """Join a fork, and enter the uses and writes of each place, and the copies back of entries that have gone.
 
     Return where it ends; None where copies are staged: then all is open until the primary settles. Under the locks of
     all places.
@@ -538,7 +538,7 @@ def _end(
 
 
 def _finish(place: AnyPlace, lane: Lane, staged: list[Any]) -> None:
-    """Wait for the copies of a construct that fails: its task fails at once, and what they copy must be there."""
+    """Wait for the copies of a construct that fails: its task fails at once, and the copied data must be there."""
     for copy in staged:
         with suppress(Exception):  # the first failure is raised
             copy.run()

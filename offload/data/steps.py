@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-`entry_steps` and `exit_steps` ask the ledger about what the present table has planned, and change nothing but the plan.
+`entry_steps` and `exit_steps` ask the ledger about the plan of the present table, and change only the plan.
 The plan of an update may be carried out again, by several threads. So it stays as it is: its waits are asked for each
 time (`DataEnvironment.update`). A data environment carries out the plans of all constructs in one order:
 
@@ -11,10 +11,10 @@ time (`DataEnvironment.update`). A data environment carries out the plans of all
 `waits`                          wait          under the lock; a failure here leaves all as it was
 the plan, `reads`, `writes`,     commit, open  under the lock; cannot fail
 `back`
-`copies_kept`, `used`            copy, mark    under the lock: what an exit has used and leaves present
+`copies_kept`, `used`            copy, mark    under the lock: entries that an exit leaves present
 `zeroed`                         fill
 `copies_in`, `copies_out`        copy
-`reads`, `writes`, `back`        mark          where what is open in the ledger ends: one event
+`reads`, `writes`, `back`        mark          the end of open accesses in the ledger: one event
 ===============================  ============  ===============================================================
 
 An exit may leave entries present. Another construct may end their mapping as soon as the lock is free, and the end of
@@ -39,7 +39,7 @@ def entry_steps(plan: Plan, ledger: Ledger) -> Plan:
     Raises
     ------
     PutOffError
-        It has to follow what is open.
+        It has to follow an open access.
     """
     created, copies = plan.created, plan.copies
     if not created and not copies:

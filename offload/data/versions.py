@@ -1,16 +1,16 @@
-"""What is remembered of the contents of a storage, for as long as no construct may change them.
+"""Facts about the contents of a storage, which hold as long as no construct may change them.
 
 Theory of operation
 -------------------
 An entry of a present table has one `Contents` at a time, whose number is its version. A construct that may write to the
 entry takes that away when it is launched, before it enqueues anything (`offload.data.entries.Entry.change`). Until its
-lane is known to have passed that launch the entry has no contents: nothing is remembered of it, and nothing that was is
-used. Whoever asks afterwards makes other contents, of a number that nothing had before.
+lane is known to have passed that launch the entry has no contents: no fact is remembered of it, and no old fact is
+used. The next request makes other contents, with a new number.
 
-So a fact is found by somebody who asked after all writes that were launched before had been done, and it is used until
-the next write is launched; if that comes in between, the fact is entered into contents where nobody looks. Nothing is
-said of the order of those who look and those who write. That matters: a look sees more than the loop reads, and what
-another task writes there at the same time is no race of the program's, but would be in the fact or not.
+So a fact is found after all writes that were launched before, and it is used until the next write is launched. If a
+write comes in between, the fact is entered into contents that are no longer used. A fact implies no order between looks
+and writes. That matters: a look sees more than the loop reads. Another task that writes there at the same time is not a
+race of the program's, but its writes would be in the fact or not.
 
 Rejected: a number that is only raised, at the launch, at its end, or at both. A task that is not ordered with the write
 looks before that is carried out and asks after the number was raised, and its fact stays.
@@ -29,7 +29,7 @@ _MOST: Final = 16
 
 
 class Contents:
-    """What a storage holds, and what is known of that."""
+    """The contents of a storage, and the facts about them."""
 
     __slots__ = ("facts", "version")
 

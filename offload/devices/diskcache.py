@@ -1,8 +1,8 @@
-"""Compiled loops on disk: one file a key, a library or what a GPU runs, with the digest of its contents beside it.
+"""Compiled loops on disk: one file a key, a library or GPU code, with a digest of its contents in another file.
 
-The folder is the user's alone, and what somebody else owns there is not loaded. Another user may own a folder above it,
+Only the user may own the folder; files of another owner are not loaded. Another user may own a folder above it,
 and exchange it at any moment. So the folder is opened, the open folder is checked, and its files are reached through it
-(`held`). Whatever cannot be read or kept is no error: the loop is compiled again.
+(`held`). A file that cannot be read or kept is not an error: the loop is compiled again.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def files(where: Path) -> dict[Path, int]:
 
 
 def clear(where: Path) -> dict[Path, int]:
-    """Remove the kept files and return them, as `files` does. Processes keep what they have loaded.
+    """Remove the kept files and return them, as `files` does. Processes keep loaded code.
 
     Raise an ``ExceptionGroup`` with the `OSError` of each file that cannot be removed; the others are removed.
     """

@@ -1,4 +1,4 @@
-"""The host as a device: what users may ask of it. Target regions on the host map nothing and copy nothing."""
+"""The host as a device: the operations that users may call. Target regions on the host map nothing and copy nothing."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
 class Opening(NamedTuple):
-    """What a device is opened with.
+    """The arguments for opening a device.
 
     Attributes
     ----------
@@ -34,11 +34,11 @@ class Opening(NamedTuple):
     index : int
         Its number among the devices of its kind: the one that was asked for, or how many were made before it.
     values : mapping
-        By name what the variables of the kind say; None for one that is not set.
+        The values of the kind's variables, by name; None for one that is not set.
     rng : random.Random or None
         A generator of the device's own, where the program is to be run in an order that follows from a seed.
     poisons : bool
-        Whether to fill uninitialised memory with what shows, if the device can (`offload.devices.base.Device.poisons`).
+        Whether to poison uninitialised memory, if the device can (`offload.devices.base.Device.poisons`).
     """
 
     number: int
@@ -59,11 +59,11 @@ class Kind(ABC):
         Whether the devices are there without us, so that ``name`` means all of them and ``name:0,2`` two; else they
         are made, and ``name:4`` means four.
     acc_type : str or None
-        What OpenACC calls its type of device, in lower case; None: the devices are merely not the host.
+        OpenACC's name for its type of device, in lower case; None: the devices are merely not the host.
     vendor : str
-        Who makes the devices.
+        The maker of the devices.
     in_forks : str
-        What to do in a forked child of a process that has used the devices.
+        Advice for a forked child of a process that has used the devices.
     variables : mapping
         The variables of the environment that the kind has for itself, named ``OFFLOAD_…``: functions of text and name,
         which return a str, int or float and raise `ClauseError`.
@@ -97,7 +97,7 @@ class Kind(ABC):
         """
 
     def driver_version(self) -> str:
-        """Return the version of what drives the devices, by default Python's."""
+        """Return the version of the devices' driver, by default Python's."""
         return platform.python_version()
 
 

@@ -108,7 +108,7 @@ def find_acc_type(word: str) -> Kind | None:
 
 
 def words() -> str:
-    """Return what a specification of devices may say, for messages."""
+    """Return the allowed specifications of devices, for messages."""
     told = [f"{kind.name}, {kind.name}:{'0,2' if kind.has_indices else '4'}" for kind in known()]
     told += sorted({entry_point.name for entry_point in _entry_points()} - _kinds.keys())
     return ", ".join(told)

@@ -1,9 +1,9 @@
-"""Device storage that has gone back although somebody still has an array of it: what is said to who uses it.
+"""Device storage that was freed while the program still has an array of it: the error for using such an array.
 
 An array that the program keeps beyond `target_free`, or beyond the mapping that it belongs to, still refers to memory,
-but to memory that is nobody's data any more. So the device notes with the allocation what has become of it, once no
-work of the runtime needs it, and every array over it refuses (`offload.devices.base.Device.retire`). What a device
-cannot see, such as an operation of CuPy's, is not refused.
+but the memory holds nobody's data any more. Once no work of the runtime needs the allocation, the device marks it as
+retired, and every array over it raises (`offload.devices.base.Device.retire`). Operations that a device cannot see,
+such as CuPy's own, do not raise.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Point:
 class Lane:
     """One stream of a device.
 
-    ``pool`` is what it belongs to; a stream of a user's own belongs to none, and ``of_queue`` says that launches come
+    ``pool`` is the pool that it belongs to; a user's own stream belongs to none. ``of_queue`` says that launches come
     here because of an async queue. ``end`` is where the last launch on a pool's lane ended, None if that is not known.
     ``passed`` is the sequence of the last launch that was noticed to be complete, and when that was, in seconds of
     `time.perf_counter`. ``joined`` has the lanes of other devices' pools that this one has followed last as parts of a
@@ -101,7 +101,7 @@ class Lane:
                 return point
 
     def wait_for(self, points: Iterable[Point]) -> None:
-        """Hold what follows on this lane until the points have passed; enqueue only the waits that are needed."""
+        """Hold later work on this lane until the points have passed; enqueue only the waits that are needed."""
         # This lane's own work runs in order and needs no wait. Of several points on another lane only the latest needs
         # one, unless an earlier wait has covered it.
         latest: dict[Lane, Point] | None = None
@@ -198,7 +198,7 @@ class StreamPool:
     def acquire_joined(self, lane: Lane) -> Lane | None:
         """Take a lane whose work is to follow all that another device's has: if possible the one that has joined that.
 
-        What has joined it is followed in any case, and by the same lane without an event.
+        Work of the lane that has joined it is followed in any case, and without an event if the same lane is taken.
         """
         known = lane.joined.get(self)
         if known is not None:

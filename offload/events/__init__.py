@@ -1,1 +1,1 @@
-"""Events, what fulfils them, and the gate that finds out what has passed."""
+"""Events, their sources, and the gate that finds out which of them have completed."""

@@ -2,9 +2,9 @@
 
 Theory of operation
 -------------------
-Whoever is to fulfil an event, a source or a call, first *claims* it and has a promise for that. The event takes the
-word of its present promise alone, and once. So what comes late has no effect: a source of an earlier round of a
-recorded graph, or one that was named before the body failed and that somebody has fulfilled the event in place of.
+A source or call that is to fulfil an event first *claims* it, and gets a promise. The event takes the
+word of its present promise alone, and once. A late source therefore has no effect: one of an earlier round of a
+recorded graph, or one named before the body failed if another call has fulfilled the event since.
 """
 
 from __future__ import annotations

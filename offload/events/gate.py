@@ -256,7 +256,7 @@ class Gate:
             raise
 
     def _tell(self) -> None:
-        """Tell what has passed."""
+        """Notify the items that have passed."""
         told = self._told
         try:
             for item, error in iter(told.popleft, None):  # no signal handler runs in between
@@ -279,7 +279,7 @@ class Gate:
         self._wakeup.post()
 
     def _advance(self, lane: Any, points: deque[GatePoint]) -> None:
-        """Take from the lane what has passed, and see that a callback is outstanding for the rest."""
+        """Take the passed points from the lane, and make sure that a callback is outstanding for the rest."""
         error: BaseException | None = None
         try:
             n_passed = _count_passed(lane.device.passed, points) if points else 0

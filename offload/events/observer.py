@@ -1,4 +1,4 @@
-"""The contract between a runtime and an observer, which is told what the runtime does on the thread that does it."""
+"""The contract between a runtime and an observer, whose methods the runtime calls on the thread that does the work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Observer(Protocol):
         """Tell of a copy that a device has been given; ``text`` is the name of its list item."""
 
     def wait(self, what: str, device_num: int | None = None, queues: Sequence[int] = ()) -> None:
-        """Tell that the program waits, for the operations of these queues or for what ``what`` says."""
+        """Tell that the program waits, for the operations of these queues or as ``what`` says."""
 
     def speculate(self, name: str, location: str, device_num: int, text: str) -> None:
-        """Tell what becomes of a loop that is only probably parallel, and why."""
+        """Tell how a loop that is only probably parallel runs, and why."""

@@ -1,4 +1,4 @@
-"""One request of MPI that is open: what is asked of it, and what it has brought.
+"""One open request of MPI: its tests, and its result.
 
 MPI 4.1, 3.7.3 "Communication Completion", 3.8.4 "Cancel".
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Attentive(Protocol):
-    """The engine of a runtime, whose waiting threads look for what they wait for."""
+    """The engine of a runtime, whose waiting threads poll."""
 
     def attend_to(self, look: Callable[[], object]) -> None:
         """Have threads that wait call ``look`` from now on."""
@@ -63,7 +63,7 @@ class OpenRequest:
         self.pickled = next((one for one in kept if type(one).__name__ == "_p_req_buf"), None)
 
     def test(self) -> bool | None:
-        """Ask for this one alone; return None if it is open, else what `Requests.note` does."""
+        """Test this request alone; return None if it is open, else the result of `Requests.note`."""
         status = MPI.Status()
         try:
             is_complete, value = self.request.test(status)
@@ -81,7 +81,7 @@ class OpenRequest:
                 self.request.Free()
 
     def note(self, value: Any, status: MPI.Status) -> bool:
-        """Note what it has brought; return what `Requests.note` does."""
+        """Note its result; return the result of `Requests.note`."""
         if value is None and self.has_status and status.Get_source() != MPI.ANY_SOURCE:  # MPICH's of a send
             value = status
         return self.of.note(self.at, value, status)
@@ -107,7 +107,7 @@ class OpenRequest:
 
 
 def is_collective(request: MPI.Request) -> bool:
-    """Tell whether a request is that of a collective operation, by what mpi4py keeps with it."""
+    """Tell whether a request belongs to a collective operation, by the objects that mpi4py keeps with it."""
     return all(one is None or type(one).__name__.startswith("_p_msg_cc") for one in gc.get_referents(request))
 
 

@@ -76,7 +76,7 @@ class Pace:
 
     @property
     def _credit_s(self) -> float:
-        """What slow polls may take for what is open."""
+        """The time that slow polls may take for the open requests, in seconds."""
         return self._n_open_bytes / _SLOWEST_BYTES_PER_S
 
     def begin(self) -> None:

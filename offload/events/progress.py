@@ -234,7 +234,7 @@ class Progress:
                 wakeup.wait(nap_s)
 
     def _poll(self, n_polls: int = 1) -> list[Awaited]:
-        """Ask for what is complete, under the lock, so many times if nothing is; return what is over, to be told."""
+        """Test for complete requests, under the lock, at most ``n_polls`` times; return those to notify."""
         if self._new:
             self._take_in()
         found: list[tuple[OpenRequest, bool]] = []
@@ -348,7 +348,7 @@ def _not_free(request: MPI.Request, what: str) -> EventError:
 
 
 def _idle_poll_s() -> tuple[float, float]:
-    """Return the processor time of a poll that moves nothing, and what each request adds to it."""
+    """Return the processor time of a poll that moves nothing, and the time that each request adds."""
     # Generalised requests are asked for, which nobody completes meanwhile.
     requests = [MPI.Grequest.Start() for _ in range(_MANY)]
     shortest_s = [inf, inf]

@@ -42,7 +42,7 @@ class Promise:
 
 
 class Source(Protocol):
-    """Something that will fulfil an event. As a string: what it is called where a person asks who will."""
+    """Something that will fulfil an event. Its string names it for a person."""
 
     def subscribe(self, promise: Promise) -> None:
         """Have the promise kept when the source completes; never block.

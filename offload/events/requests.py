@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Told(Protocol):
-    """What is told when requests are complete: a promise, or what stands for one."""
+    """The receiver of the result of requests: a promise, or a substitute for one."""
 
     value: Any
 

@@ -2,8 +2,8 @@
 
 A source is subscribed to once, with a *promise* (`offload.events.promises`). It keeps the promise by one call of
 ``passed``, from any thread, or at once if it is complete. A promise that is no longer needed ignores the call, so there
-is no unsubscribing. Nothing is imported to recognise a source: an object can be an instance of a class only if its
-module is loaded. Events know no tasks; `Task.as_future` makes a source of a task.
+is no unsubscribing. Recognising a source imports no module: an object can be an instance of a class only if its module
+is loaded. Events know no tasks; `Task.as_future` makes a source of a task.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _current: list[Callable[[], Streams]] = []
 
 
 def look_in(current: Callable[[], Streams]) -> None:
-    """Look for the streams of events that belong to no task in what ``current`` returns from now on."""
+    """From now on, look up the streams of events that belong to no task in the runtime of ``current``."""
     _current[:] = [current]
 
 
@@ -241,7 +241,7 @@ def _is_request(source: object) -> bool:
 
 
 def _failure(future: Any) -> BaseException | None:
-    """Return what went wrong in a future that is done, of the standard library."""
+    """Return the error of a finished future of the standard library, or None."""
     try:
         error: BaseException | None = future.exception()
     except BaseException as reason:  # noqa: BLE001  # two classes, one of which is no Exception, and asyncio's need not be loaded

@@ -1,4 +1,4 @@
-"""MPI as it is found: whether it may be called from several threads, and what its errors say."""
+"""MPI as it is found: whether several threads may call it, and the meaning of its errors."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Step(NamedTuple):
-    """Where a task goes: the number of its stream, and the tasks on other streams whose ends it waits for."""
+    """The stream of a task, by its number, and the tasks on other streams whose ends it waits for."""
 
     stream: int
     waits: tuple[int, ...]
@@ -76,7 +76,7 @@ def _stream(
 
 
 def _join(clock: dict[int, int], other: dict[int, int]) -> None:
-    """Take over what is before a task that is waited for."""
+    """Merge the clock of a task that is waited for."""
     for stream, position in other.items():
         if clock.get(stream, -1) < position:
             clock[stream] = position

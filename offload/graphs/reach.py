@@ -1,4 +1,4 @@
-"""What a body reaches besides the arrays that its arguments are: what a graph has to keep, and what no graph can.
+"""Objects that a body reaches besides its arguments: those that a graph has to keep, and those that no graph can.
 
 A graph holds addresses. So the device arrays that a body gets at by names have to be found and kept: in its closure,
 defaults and globals, in containers and modules there, and likewise for the functions that it calls. An object of any
@@ -106,7 +106,7 @@ def _library(value: Any) -> str:
 
 
 def _parts(value: Any, mentioned: frozenset[str]) -> Iterable[_Found] | None:
-    """Return what can be reached through an object; None if nobody knows."""
+    """Return the objects that can be reached through an object; None if they are not known."""
     if isinstance(value, FunctionType):
         return [] if _library(value) in _LIBRARIES else list(_of_function(value))
     if isinstance(value, ModuleType):
@@ -142,7 +142,7 @@ def _parts(value: Any, mentioned: frozenset[str]) -> Iterable[_Found] | None:
 
 
 def _of_function(function: FunctionType) -> Iterator[_Found]:
-    """Yield what a function reaches by its closure, defaults, attributes, globals and imports."""
+    """Yield objects that a function reaches by its closure, defaults, attributes, globals and imports."""
     attributes = frozenset(_mentioned(function))
     names = set()
     imported = set()

@@ -1,4 +1,4 @@
-"""Recording: the graph of what a region generates, to look at and to run again."""
+"""Recording: the graph of the tasks that a region generates, to look at and to run again."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Recorder:
             group.append(node)
 
     def _label(self, key: Any, dependences: Sequence[Access]) -> str:
-        """Return what a location is called in the clauses of the task that first had an edge there."""
+        """Return the name of a location in the clauses of the task that first had an edge there."""
         found = self._labels.get(key)
         if found is None:
             for access in dependences:
@@ -126,7 +126,7 @@ class Recorder:
         self._node_of.pop(task, None)
 
     def note_wait(self, task: Task) -> None:
-        """Note that the recorded code waited for one task: what follows comes after it."""
+        """Note that the recorded code waited for one task: later tasks come after it."""
         node = self._node_of.get(task)
         if node is not None and node not in self._waited_for:
             self._wait(task.construct, [node], name="result")

@@ -56,7 +56,7 @@ class Noted:
         self._version = -1
 
     def holds(self, table: PresentTable, place_of: Callable[[Entry], Section]) -> bool:
-        """Tell whether a table has what was noted; ``place_of`` says where the storage of an entry lies."""
+        """Tell whether a table has the noted entries; ``place_of`` says where the storage of an entry lies."""
         # Costs nothing where the table has not changed since it was last found so.
         version = table.version
         if version == self._version:
@@ -75,7 +75,7 @@ class Noted:
         return True
 
     def places(self, table: PresentTable, place_of: Callable[[Entry], Section]) -> tuple[object, ...]:
-        """Return where what was looked up is to be found now, to be compared with what this returns at other times."""
+        """Return the present places of the items that were looked up, to be compared with those at other times."""
         found = []
         for section in (*(use.section for use in self.uses), *self.absent):
             entry, other = table.search(section)
@@ -123,7 +123,7 @@ class ShadowTable(PresentTable):
             self._outside[entry] = entry.dynamic, entry.structured
 
     def enter(self, items: Sequence[MapItem], counter: Counter = Counter.DYNAMIC) -> Plan:
-        """Plan as a present table does, and note what that depended on."""
+        """Plan as a present table does, and note the entries that the plan depended on."""
         plan = super().enter(items, counter)
         for item, entry in zip(plan.items, plan.entries, strict=True):
             self._note(item, entry)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class TaskRun:
-    """What a node shows of its task, which it has no longer once a failure of that has been seen."""
+    """The view of a node on its task, which it drops once a failure of the task has been seen."""
 
     __slots__ = ("__weakref__", "_device_nums", "_end", "task")
 
@@ -78,7 +78,7 @@ _ENDED = {TaskState.COMPLETE, TaskState.FAILED, TaskState.NOT_RUN, TaskState.CAN
 
 
 class WaitRun:
-    """What the node of a wait shows: it is complete when all that it waited for is, and takes no time of its own."""
+    """The view of the node of a wait: it is complete when all its tasks are, and takes no time of its own."""
 
     __slots__ = ("_nodes",)
 
@@ -108,7 +108,7 @@ class Again:
         self.sources: tuple[Node | None, ...] = ()
 
     def make(self, frame: Region) -> Task:
-        """Make a task, which receives the values of what the sources have run last."""
+        """Make a task, which receives the values of the last tasks of the sources."""
         sources = [source.run.task if source is not None else None for source in self.sources]  # type: ignore[union-attr]  # it has run
         task = self.recipe.make(frame, sources)
         if self.mutexes:
@@ -118,7 +118,7 @@ class Again:
 
 
 def _recipes(nodes: Iterable[Node]) -> Iterator[Again]:
-    """Give what it takes to make the tasks of nodes again."""
+    """Yield the data for making the tasks of nodes again."""
     for node in nodes:
         if isinstance(node.spec, Again):
             yield node.spec
@@ -367,5 +367,5 @@ class TaskGraph(Graph):
 
 
 def values_by_key(values: Sequence[Any], keys: Sequence[str]) -> dict[str, Any]:
-    """Return what `dask.compute` of a graph gives; a function of a module, since Dask may pickle it."""
+    """Return the result of `dask.compute` for a graph; a function of a module, since Dask may pickle it."""
     return dict(zip(keys, values, strict=True))

@@ -39,7 +39,7 @@ class Signals:
         return getattr(self._real, name)
 
     def signal(self, number: int, handler: Any) -> Any:
-        """Do what `signal.signal` does."""
+        """Set a handler as `signal.signal` does; return the former one."""
         before = self.handlers.get(number)
         if callable(handler):
             self.handlers[number] = handler  # first: the signal may come at once
@@ -56,7 +56,7 @@ class Signals:
         return before if found is _arrive else found
 
     def getsignal(self, number: int) -> Any:
-        """Do what `signal.getsignal` does."""
+        """Return a handler as `signal.getsignal` does."""
         found = self._real.getsignal(number)
         return self.handlers.get(number) if found is _arrive else found
 

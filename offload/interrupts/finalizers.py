@@ -30,13 +30,12 @@ _MOMENT_S = 0.01  # Between two looks whether another thread has got further
 
 
 class Collector:
-    """Where the cyclic collector runs.
+    """The thread on which the cyclic collector runs, if it does.
 
-    CPython tells ``gc.callbacks`` of the start and of the stop of each collection. A callback in Python would be where
-    it raises what a signal handler raises, or another thread has sent, while the collector ran, and there CPython drops
-    exceptions. So `setattr` is the callback, which is C: a start sets the attribute ``start``, here and for the
-    thread. A stop sets the attribute ``stop``, which is the whole of ``__dict__``, so that ``start`` is the class's
-    again.
+    CPython tells ``gc.callbacks`` of the start and of the stop of each collection. A callback in Python could raise an
+    exception of a signal handler, or one that another thread has sent, and CPython drops exceptions of such callbacks.
+    So `setattr` is the callback, which is C: a start sets the attribute ``start``, here and for the thread. A stop sets
+    the attribute ``stop``, which is the whole of ``__dict__``, so that ``start`` is the class's again.
     """
 
     start: object = None  # What CPython says of the collection that runs; None while none does
@@ -117,7 +116,7 @@ class PutOff:
         self._is_taken = threading.Lock()
 
     def wait(self, runtime: object) -> None:
-        """Carry out what there is, and wait until what another thread is at for this runtime is done."""
+        """Carry out the pending calls, and wait until another thread has finished its call for this runtime."""
         self.carry_out()
         while True:
             thread, other = self._running
@@ -145,7 +144,7 @@ put_off = PutOff()
 
 
 def is_inside(caller: FrameType) -> bool:
-    """Tell whether a construct must be put off, whose call comes from ``caller`` or from whoever that was called by."""
+    """Tell whether a construct must be put off, whose call comes from ``caller`` or one of its callers."""
     return collector.is_here or (is_at_work() and _comes_from_steps(caller))
 
 
@@ -172,7 +171,7 @@ def is_finalizing(frame: FrameType | None) -> bool:
 
 
 def catch_up() -> None:
-    """Carry out what has been put off, unless the caller is in the middle of something."""
+    """Carry out the postponed calls, unless the caller is inside steps of the library."""
     if put_off.calls and is_free():
         put_off.carry_out()
 

@@ -1,7 +1,7 @@
 """Which lines are the library's own, and which the program's: for sites, messages, warnings and Ctrl-C.
 
-The one rule is `is_own`, by the names of modules: all of the package is the library, but for what only uses it as a
-program does: the command line, its demos and its benchmarks. The examples that a wheel has within the package are
+The one rule is `is_own`, by the names of modules: all of the package is the library, except the parts that only use it
+as a program does: the command line, its demos and its benchmarks. The examples that a wheel has within the package are
 loaded under names of their own, and programs too.
 """
 
@@ -88,7 +88,7 @@ def warn(message: str, category: type[Warning], location: str = "") -> None:
 
 
 def is_between(frame: FrameType) -> bool:
-    """Tell whether a frame is the library's, or of what the library and a program call each other through."""
+    """Tell whether a frame is the library's, or of a module through which library and program call each other."""
     module = frame.f_globals.get("__name__")
     found = _passages.get(module)
     if found is None:

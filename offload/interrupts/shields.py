@@ -69,7 +69,7 @@ class Shielded:
         return place is None or place.in_body
 
     def check(self) -> None:
-        """Deliver the interruptions that have arrived; raise what they raise. Only between two steps under a shield."""
+        """Deliver interruptions that have arrived; raise their exceptions. Only between two steps under a shield."""
         if not self.pending:
             return
         place = self.place
@@ -80,7 +80,7 @@ class Shielded:
             place.in_body = False
 
     def caught(self) -> BaseException | None:
-        """Do what `check` does, but return what an interruption raises."""
+        """Deliver interruptions as `check` does, but return the exception."""
         try:
             self.check()
         except BaseException as error:  # noqa: BLE001  # the caller raises it
@@ -103,7 +103,7 @@ Saved = tuple[Shielded, Any, bool]
 
 
 def raise_shield(place: ShieldPlace) -> Saved:
-    """Do what entering `Shield` does; return what `lower_shield` takes."""
+    """Enter a shield without a `Shield`; return the argument for `lower_shield`."""
     try:
         thread = _local.thread
     except AttributeError:
@@ -117,7 +117,7 @@ def raise_shield(place: ShieldPlace) -> Saved:
 
 
 def lower_shield(place: ShieldPlace, saved: Saved) -> None:
-    """Do what leaving `Shield` does."""
+    """Leave a shield entered by `raise_shield`."""
     thread, outer, place.in_body = saved
     thread.place = outer
     if thread.pending and (outer is None or outer.in_body):
@@ -264,7 +264,7 @@ class Late:
         self.is_due = False
 
     def deliver(self) -> None:
-        """Deliver what is pending on the calling thread, if it is the main one and under no shield."""
+        """Deliver pending interruptions on the calling thread, if it is the main one and under no shield."""
         if threading.current_thread() is threading.main_thread():
             self.is_due = False
             thread = current()

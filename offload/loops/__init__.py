@@ -1,1 +1,1 @@
-"""Loop nests as kernels: from a Python function to what a device, or the host's threads, carry out."""
+"""Loop nests as kernels: from a Python function to code for a device, or for the host's threads."""

@@ -38,14 +38,14 @@ class LoopFunction(DirectiveFunction):
         return program
 
     def _prepare(self, clauses: Any, words: dict[str, Any]) -> None:
-        """Set what the clauses say: of the loop here, the others by the construct."""
+        """Set the values of the clauses: the loop's here, the others by the construct."""
         from offload.loops.running.specialise import program_of  # what parses is imported when there is a loop to parse
 
         clauses.program = program_of(self._function, self._words(words), self._directive, self.__dict__)
         super()._prepare(clauses, {name: value for name, value in words.items() if name not in self._words_of})
 
     def _words(self, clauses: Mapping[str, Any]) -> LoopWords:
-        """Return what the clauses say of the loop."""
+        """Return the values of the clauses of the loop."""
         return LoopWords.of(self._directive, clauses, names_of(self._function))
 
     def _texts(self) -> tuple[dict[str, Any], tuple[Any, ...]]:
@@ -169,7 +169,7 @@ class LoopFunction(DirectiveFunction):
         return explained(self._program, values, self._device_of(device), self._said_maps(), self._spread(device))
 
     def _spread(self, device: int | None) -> tuple[SetWords, Sequence[Device]] | None:
-        """Return what clauses say of several devices, and these; None of a loop on one."""
+        """Return the values of clauses about several devices, and these devices; None for a loop on one."""
         return None
 
     def _said_maps(self) -> Mapping[str, str]:
@@ -183,7 +183,7 @@ class LoopFunction(DirectiveFunction):
 
 @cache
 def launching() -> ModuleType:
-    """Return what starts loops, which is imported for the first call."""
+    """Return the module that starts loops, which is imported for the first call."""
     from offload.loops import launch
 
     return launch

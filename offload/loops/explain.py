@@ -86,9 +86,10 @@ def explained(
     said: Mapping[str, str],
     spread: tuple[SetWords, Sequence[Device]] | None = None,
 ) -> LoopReport:
-    """Return what is decided for a call with these arguments.
+    """Return the decisions for a call with these arguments.
 
-    ``said`` has the map types that clauses give, ``spread`` what clauses say of several devices, and these.
+    ``said`` has the map types that clauses give, ``spread`` the values of clauses about several devices, and these
+    devices.
     """
     spec = program.specialise(values)
     numbers = numbers_of(spec, values, partial(described, device))
@@ -160,7 +161,7 @@ def _left(plans: tuple[NestPlan, ...]) -> Iterator[str]:
 
 
 def _word(use: ArrayUse) -> str:
-    """Return what a report calls what the loop does with an array."""
+    """Return the word of a report for the loop's use of an array."""
     if use.is_atomic and not (use.is_read or use.is_written):
         return "atomic"
     if not use.is_changed:
@@ -193,9 +194,9 @@ def _nest(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers, d
 def _loops(plan: NestPlan, levels: Levels | None, grid: Grid | None) -> Iterator[dict[str, Any]]:
     """Yield how the iterations of each loop are carried out, those of the associated loops first.
 
-    ``mapping`` is what the text asks for; ``runs`` is what becomes of it: on CUDA threads may share the loops of an
-    iteration, elsewhere, and where no levels are given, an iteration is one thread's. ``why`` says what keeps a loop
-    that asks for a level from being shared.
+    ``mapping`` has the levels that the text asks for. ``runs`` has the result: on CUDA threads may share the loops of
+    an iteration; elsewhere, and without levels, an iteration is one thread's. ``why`` has the reason if a loop that
+    asks for a level is not shared.
     """
     said = plan.nest.clauses
     is_ordered = plan.variant.is_ordered
@@ -271,7 +272,7 @@ def _loop_text(loop: Mapping[str, Any]) -> str:
 
 
 def _bounds(spec: Specialisation, plans: tuple[NestPlan, ...], array: str) -> str:
-    """Return how the accesses of an array are kept inside of it: by what is needed for the worst of them."""
+    """Return how the accesses of an array are kept inside of it: by the checks that the worst of them needs."""
     worst = 0
     for plan in plans:
         for at, access in numbered(plan.nest).items():
@@ -284,7 +285,7 @@ def _bounds(spec: Specialisation, plans: tuple[NestPlan, ...], array: str) -> st
 def _speculation(
     spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, ...], *, is_on_host: bool
 ) -> dict[str, Any]:
-    """Return what is tried first in a call: how, with which arrays logged; and where the latest one has run."""
+    """Return the first attempt of a call: how, with which arrays logged; and the side on which the latest one ran."""
     words = spec.program.words
     memory: Memory = spec.speculation or Memory()
     mode, logged = "off", list[str]()

@@ -1,7 +1,7 @@
-"""Loop functions on devices: what the decorator ``target_loop`` makes of a function, and OpenACC's have in common.
+"""Loop functions on devices: the results of the decorator ``target_loop``, and the base of OpenACC's.
 
-A call has one of several short ways where nothing has to be asked but what it is passed: on one device that of any
-target region, on several devices, and where it speculates, one of its own.
+A call that only has to check its arguments takes one of several short ways: on one device that of any target region, on
+several devices or with speculation one of its own.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class DeviceLoop(LoopFunction, TargetFunction):
             clauses.is_short = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Encounter the construct: return what the function returns, or with ``nowait`` the `Task`.
+        """Encounter the construct: return the function's result, or with ``nowait`` the `Task`.
 
         In a target body: enqueue the loop on the body's stream.
         """
@@ -96,7 +96,7 @@ class DeviceLoop(LoopFunction, TargetFunction):
         return super()._encounter(scope, region, args, kwargs)
 
     def _on_own(self, scope: Scope, region: Region, args: tuple[Any, ...]) -> Recipe | None:
-        """Return what a speculative call is that stays on the program's arrays; None where that is to be asked."""
+        """Return the recipe of a speculative call that stays on the program's arrays; None if that is not decided."""
         place = scope.runtime.default_place(region)
         if region.mode or self._depend or place is None or not self._clauses.words.keys() <= {"name", "priority"}:
             return None
@@ -135,7 +135,7 @@ class DeviceLoop(LoopFunction, TargetFunction):
         return work
 
     def _body(self, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
-        """Return what starts the loop where it is called."""
+        """Return the body that starts the loop."""
         return self._short_body(args, is_given=False)
 
     def _short_body(self, args: tuple[Any, ...], *, is_given: bool) -> Callable[..., Any]:
@@ -202,7 +202,7 @@ class TargetLoop(DeviceLoop):
 
 @cache
 def _speculating() -> ModuleType:
-    """Return what loops that speculate do, which is imported for the first of them."""
+    """Return the module for loops that speculate, which is imported for the first of them."""
     from offload.loops import speculative_launch
 
     return speculative_launch
@@ -210,7 +210,7 @@ def _speculating() -> ModuleType:
 
 @cache
 def on_sets() -> ModuleType:
-    """Return what loops on several devices do, which is imported for the first of them."""
+    """Return the module for loops on several devices, which is imported for the first of them."""
     from offload.loops import set_work
 
     return set_work

@@ -1,4 +1,4 @@
-"""Loop functions on the host: what the decorator ``parallel_loop`` makes of a function."""
+"""Loop functions on the host: the results of the decorator ``parallel_loop``."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class HostLoop(LoopFunction):
         clauses.waits = not clauses.get("nowait")
 
     def _encounter(self, scope: Scope, region: Region, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what the function returns, or with ``nowait`` the `Task`."""
+        """Return the function's result, or with ``nowait`` the `Task`."""
         said = self._clauses
         if not said.waits and put_off_here(scope, self, args, kwargs):
             return None
@@ -72,7 +72,7 @@ class HostLoop(LoopFunction):
         return task.value if said.waits else task
 
     def _launcher(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, are_known: bool = True) -> Launcher:
-        """Return the body of a call; what is wrong with arguments that are known is said here."""
+        """Return the body of a call; errors in arguments that are known are raised here."""
         body: Launcher = launching().Launcher(self._program, is_alone=not self._clauses.get("if_", True))
         if are_known:
             body.look(args, kwargs)
@@ -92,7 +92,7 @@ class HostLoop(LoopFunction):
 def _with_captured(
     name: str, at: int, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return arguments with a copy of the array that is given to a parameter: what it holds at the call."""
+    """Return arguments with a copy of a parameter's array, as it is at the call."""
     if name in kwargs:
         return args, {**kwargs, name: _copied(kwargs[name])}
     return (*args[:at], *map(_copied, args[at : at + 1]), *args[at + 1 :]), kwargs

@@ -48,7 +48,7 @@ class FinishedRun(Protocol):
         """The scalars that come out."""
 
     def failure(self) -> Exception | None:
-        """Return what the kernel has found wrong."""
+        """Return the error that the kernel has found."""
 
 
 class Launcher:
@@ -103,13 +103,13 @@ class Launcher:
         return None
 
     def _on_host(self, spec: Specialisation, values: Mapping[str, Any]) -> Any:
-        """Run the loop on the host's arrays, and return what the function returns."""
+        """Run the loop on the host's arrays, and return the function's result."""
         return run_on_host(spec, values, is_alone=self._is_alone)
 
     def _on_device(
         self, spec: Specialisation, values: Mapping[str, Any], task: DeviceTask, args: tuple[Any, ...]
     ) -> None:
-        """Enqueue the loop, and leave with the task what looks at its outcome."""
+        """Enqueue the loop, and give the task a function that checks its outcome."""
         runs = enqueue(spec, values, task, args, starts=self.starts)
         if runs or spec.typed.function.returns:
             task.leave(lambda _: outcome_of(spec, runs))
@@ -186,8 +186,8 @@ def with_first_values(
 ) -> Mapping[str, Any]:
     """Return the arguments of a call, with copies of `firstprivate` arrays that the loop may change.
 
-    Each iteration copies the argument when it begins. Where the argument shares memory with an array that the loop
-    writes, it would find other values than at the call. In a device task copies are made on its stream.
+    Each iteration copies the argument when it begins. If the argument shares memory with an array that the loop writes,
+    it would find other values than at the call. In a device task copies are made on its stream.
     """
     first = [name for name, word in spec.own.items() if word == "firstprivate"]
     if not first:
@@ -210,7 +210,7 @@ def _copy_of(array: Any, task: DeviceTask | None) -> Any:
 
 
 def run_on_host(spec: Specialisation, values: Mapping[str, Any], *, is_alone: bool = False) -> Any:
-    """Run the nests, in one thread if that ``is_alone``, and return what the function returns."""
+    """Run the nests, in one thread if that ``is_alone``, and return the function's result."""
     check_writeable(spec, values)
     values = with_first_values(spec, values)
     is_alone = is_alone or spec.program.words.num_threads == 1
@@ -319,7 +319,7 @@ def forms_for(
 ) -> Sequence[NestForm] | Sequence[CudaForm]:
     """Return the nests as they are compiled for a call with such arguments; host arrays stand for those of a device.
 
-    On CUDA that is the first call with such index arrays, or one that ``knows`` what they hold.
+    On CUDA that is the first call with such index arrays, or one that ``knows`` their elements.
     """
     kernels = None if device is None else kernels_of(device, program)
     spec = program.specialise(values)
@@ -332,7 +332,7 @@ def forms_for(
 
 
 def compile_for(program: LoopProgram, values: Mapping[str, Any], device: Device | None) -> None:
-    """Compile what `forms_for` returns, of later calls too where host arrays say what indices will be."""
+    """Compile the results of `forms_for`, also for later calls if host arrays have the indices."""
     forms = [*forms_for(program, values, device)]
     if not any(is_device_array(value) for value in values.values()):
         forms += forms_for(program, values, device, knows=True)
@@ -365,13 +365,13 @@ def _raise_failure(runs: Sequence[FinishedRun]) -> None:
 
 
 def outcome_of(spec: Specialisation, runs: Sequence[FinishedRun]) -> Any:
-    """Return what the function returns after its runs, or raise what was wrong."""
+    """Return the function's result after its runs, or raise their error."""
     _raise_failure(runs)
     return outcome(spec, _results(runs))
 
 
 def outcome(spec: Specialisation, found: Mapping[str, Any]) -> Any:
-    """Return what the function returns, from the scalars that have come out."""
+    """Return the function's result, from the scalars that have come out."""
     returned = {}
     for name in spec.typed.function.returns:
         if name not in found:
@@ -398,7 +398,7 @@ def _shaped(spec: Specialisation, returned: Mapping[str, Any]) -> Any:
 
 
 def _write(runs: Sequence[NestRun], outputs: Mapping[str, Any]) -> None:
-    """Write results to device arrays, in the order of the stream; what has none keeps what it holds."""
+    """Write results to device arrays, in the order of the stream; an array without a result keeps its contents."""
     found = _results(runs)
     for name, array in outputs.items():
         if name in found:

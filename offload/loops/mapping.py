@@ -1,10 +1,10 @@
 """The implicit maps of a loop's target task: the loop's use of an array decides its map type.
 
 An array that the loop only reads is ``to``, one of which it provably writes every element and reads none is ``from``,
-others are ``tofrom``. Views of one storage are mapped alike. Where they overlap in part, which no construct may map,
-there is room on the device for the rows, or the run of bytes, that hold them. If they are runs themselves, as ``x[1:]``
-and ``x[:-1]`` are, that run is what is mapped; of others, as ``x[::2]`` and ``x[::3]`` are, each is copied by itself:
-what lies between their elements is no business of the call's.
+others are ``tofrom``. Views of one storage are mapped alike. No construct may map views that overlap in part, so the
+device allocates the rows, or the run of bytes, that hold them. If they are runs themselves, as ``x[1:]`` and ``x[:-1]``
+are, that run is mapped. Others, as ``x[::2]`` and ``x[::3]`` are, are copied one by one: the call does not touch the
+bytes between their elements.
 """
 
 from __future__ import annotations

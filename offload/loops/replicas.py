@@ -1,9 +1,9 @@
 """A loop on the devices of a set: one device task on the first device, the primary.
 
 The arrays of a call are on every device, as entries of replica sets (`offload.data.replicas`). `sets.divisions` knows
-what each nest reads and writes before anything is enqueued. The primary's lane *forks* to a lane of each other device.
-For each nest, missing data is copied on the lanes of the devices that miss it; then kernels run; then the primary's
-lane *joins* the others. So a task that follows this one follows all of it, and the host waits for nothing.
+the reads and writes of each nest before anything is enqueued. The primary's lane *forks* to a lane of each other
+device. For each nest, missing data is copied on the lanes of the devices that miss it; then kernels run; then the
+primary's lane *joins* the others. So a task that follows this one follows all of it, and the host waits for nothing.
 
 The table of replicas changes under the locks that are held while the copies are enqueued. A failed launch stays in the
 ledgers. Errors of kernels are the task's, and name the device.
@@ -152,8 +152,8 @@ class _JointCall:
     def run(self, alone: Callable[[Callable[[], None] | None], None]) -> Chooser:
         """Enqueue all of it; return who has chosen the way.
 
-        Where one device does all, ``alone`` enqueues the loop on it as where there is no other, and calls what it is
-        given when all is prepared.
+        If one device does all, ``alone`` enqueues the loop on it as if there were no other, and calls its argument when
+        all is prepared.
         """
         began_s = time.perf_counter()
         spec, task, device = self.spec, self.task, self.device
@@ -207,7 +207,7 @@ class _JointCall:
         return sum([replicas.sent_nbytes for replicas in self.sets])
 
     def _taken(self, nest: DividedNest[Any], mode: Any) -> tuple[Taken[Any], tuple[Asked, ...]]:
-        """Return the way of a mode, or the next one for which boxes say who writes what."""
+        """Return the way of a mode, or the next one for which boxes tell all writers."""
         for one in (mode, "duplicate", "single"):
             taken = nest.taken(one)
             asked = taken.asked(self.lies, self.key)
@@ -230,10 +230,10 @@ class _JointCall:
     def _enqueue_alone(
         self, alone: Callable[[Callable[[], None] | None], None], asked: Iterable[tuple[Asked, ...]], *, is_timed: bool
     ) -> Sequence[tuple[Any, Any]] | None:
-        """Enqueue what one device does; otherwise as `_enqueue`.
+        """Enqueue the work of one device; otherwise as `_enqueue`.
 
-        What the host does before the kernels, in a first call with such index arrays even compiling, is no time of the
-        device, which may have nothing else to do meanwhile.
+        The host's work before the kernels does not count as time of the device, which may be idle meanwhile. In a first
+        call with such index arrays, that work includes compiling.
         """
         kernels, stream = self.device.kernels, self.lane.stream
         begin = kernels.time(stream) if is_timed else None
@@ -251,7 +251,7 @@ class _JointCall:
     def _enqueue(
         self, runs: Sequence[JointRun], asked: Sequence[tuple[Asked, ...]], *, is_timed: bool
     ) -> Sequence[tuple[Any, Any]] | None:
-        """Enqueue nests and what they need; return when parts of that began and ended, where it is timed."""
+        """Enqueue nests and the copies that they need; return the beginnings and ends of parts, if it is timed."""
         places, kernels = self.places, self.device.kernels
         stream = self.lane.stream
         begin = kernels.time(stream) if is_timed else None
@@ -291,7 +291,7 @@ class _JointCall:
                     run.enqueue(number, device, stream)
 
     def _exchange(self, asked: Iterable[Asked], lanes: Sequence[Lane]) -> None:
-        """Make devices current where they need to be, and say what they are about to write.
+        """Make devices current where they need to be, and mark the elements that they are about to write.
 
         Until the task is over nothing is known of the contents of that: the marks of the fork are behind.
         """
@@ -336,7 +336,7 @@ class _JointCall:
         return table.is_current(lie.order[0], table.space)
 
     def _observe(self, divided: Divided[Any], looks: Looks, where: Any) -> None:
-        """Run nests whose iterations are to be observed, on copies of what the primary has when it has all."""
+        """Run nests whose iterations are to be observed, on copies of the primary's arrays, made current before."""
         plans = divided.plans(looks)
         if not any(plan.observed for plan in plans):
             return
@@ -384,7 +384,7 @@ class _JointCall:
 
 
 class _SetLooks(Looks):
-    """Looks at arrays of which the primary has all: elsewhere there may be what another device has changed since."""
+    """Looks at arrays of which the primary has all: in other arrays, another device may have changed elements since."""
 
     def __init__(self, looks: Looks, call: _JointCall) -> None:
         self._looks = looks

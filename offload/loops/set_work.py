@@ -51,8 +51,8 @@ def set_work(
 class SetWork(TargetWork):
     """A loop on several devices: map everywhere, run, unmap.
 
-    Where an earlier call with the same arrays has found that the first device's alone is best, and who has what is as
-    that has left it, a call is what it is without other devices: the same entry, the same views, the same body.
+    If an earlier call with the same arrays has found that the first device alone is best, and no replica has changed
+    since, a call takes the way of a call on one device: the same entry, the same views, the same body.
     """
 
     __slots__ = ("places", "words")
@@ -84,9 +84,9 @@ class SetWork(TargetWork):
             launch.body = SetLauncher(self.body, self.words, self.places)  # type: ignore[arg-type]  # a loop's body
 
     def _is_best_alone(self, place: DevicePlace) -> bool:
-        """Tell whether nothing is present, so that each device would be sent all, and what is gained by that is less.
+        """Tell whether no array is present, and sending all arrays to each device would cost more than it gains.
 
-        What ways take is known of calls before, which were made on all devices.
+        The times of ways are known from earlier calls, which were made on all devices.
         """
         body: Any = self.body
         spec, words = body.specialisation, self.words

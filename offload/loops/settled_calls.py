@@ -75,7 +75,7 @@ class SettledCall:
         return True
 
     def _holds(self, args: tuple[Any, ...], task: DeviceTask, addresses: tuple[int, ...]) -> bool:
-        """Tell whether the arrays that were looked at, at these addresses, hold what they did."""
+        """Tell whether the arrays that were looked at, at these addresses, are unchanged."""
         versions = self._versions.get(addresses)
         if versions is None:
             return False
@@ -88,7 +88,7 @@ class SettledCall:
     def start(self, args: tuple[Any, ...], task: DeviceTask, *, changes: bool) -> bool:
         """Enqueue a call on the lane of a device task; return False, and do nothing, if it goes the other way.
 
-        If it ``changes`` what the task maps, note of that is taken here.
+        If it ``changes`` arrays that the task maps, note that here.
         """
         device = task.place.device
         kernels = device.kernels
@@ -118,7 +118,7 @@ def keep_settled(
     addresses: Mapping[str, int],
     verdict: Remembered | None = None,
 ) -> None:
-    """Keep what calls like this one find, in place of the oldest if there are many.
+    """Keep the settled call for calls like this one, in place of the oldest if there are many.
 
     The arguments are those of `SettledCall`, and the addresses of the arrays by name.
     """

@@ -1,6 +1,6 @@
 """The clauses of loop functions as type checkers, editors and `inspect.signature` see them.
 
-`offload.constructs.clauses.signatures` says what the parts of such a file are, and that no program imports it.
+`offload.constructs.clauses.signatures` describes the parts of such a file, which no program imports.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class LoopCall(Encountered[P, V_co], Generic[P, R_co, V_co]):
         raise NotImplementedError
 
     def explain(self, *args: Any, device: int | None = None, **kwargs: Any) -> LoopReport:
-        """Return what is known of the loop for such arguments."""
+        """Return the report on the loop for such arguments."""
         raise NotImplementedError
 
 

@@ -47,7 +47,7 @@ class SpeculativeLauncher(Launcher):
         self.is_first = False  # it was profiled when its task began
 
     def _on_host(self, spec: Specialisation, values: Mapping[str, Any]) -> Any:
-        """Run the loop on the host's arrays, in parallel if that is proved, and return what the function returns."""
+        """Run the loop on the host's arrays, in parallel if that is proved, and return the function's result."""
         check_writeable(spec, values)
         given = with_first_values(spec, values)
         plans = plans_of(spec, numbers_of(spec, given, partial(described, None)))

@@ -77,7 +77,7 @@ class CallRecipe(Recipe):
 
 
 class CallTask(Task):
-    """The task of a call, whose value is what the request has brought; its event is the call."""
+    """The task of a call, whose value is the result of the request; its event is the call."""
 
     def body_ended(self, engine: Runner[Task], failure: BaseException | None) -> Task | None:
         call = self.event
@@ -152,7 +152,7 @@ class MPICall:
 
     # -- the body of the task ------------------------------------------------------------------------
     def begin(self) -> None:
-        """Issue the call if its turn has come; else whoever issues the one before does."""
+        """Issue the call if its turn has come; otherwise the thread that issues the previous call will issue it."""
         with Shield():
             if self._transfer is not None:
                 self._transfer.bring(self._brought)
@@ -236,7 +236,7 @@ class MPICall:
         """Note that the task has ended without: it does not wait, and so nobody is told."""
 
     def passed(self, error: BaseException | None) -> None:
-        """Take what has become of the request."""
+        """Take the outcome of the request."""
         if error is not None or self._transfer is None:
             self._end(error)
             return
@@ -270,7 +270,7 @@ class MPICall:
 
 
 def _checked(requests: Any, operation: Operation) -> Any:
-    """Return what an operation has returned, if that is a request, or several."""
+    """Return the result of an operation; refuse it if it is not one or several requests."""
     if isinstance(requests, (MPI.Request, Arrival)):
         return requests
     if not isinstance(requests, (list, tuple)) or not all(isinstance(one, MPI.Request) for one in requests):

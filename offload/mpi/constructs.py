@@ -341,7 +341,7 @@ def _staging(runtime: Runtime, operation: Operation, buffers: Buffers | None, di
 
 
 def _staged(operation: Operation, parameter: str, array: Any, access: BufferAccess) -> BufferAccess:
-    """Return what a call does with the memory that it gets for an array."""
+    """Return how a call uses the memory that it gets for an array."""
     # What it may leave as it is, in whole or in part, is to be there before, as it is copied back: a rank that is not
     # the root, gaps between blocks, a neighbour that is none. All of the others' is written, and of a message what has
     # come.

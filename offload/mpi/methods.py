@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class MethodKind(Enum):
-    """What a method does."""
+    """How a method communicates."""
 
     SEND = "send"
     RECEIVE = "receive"
@@ -20,7 +20,7 @@ class MethodKind(Enum):
 
 
 class BufferAccess(Enum):
-    """What an operation does with a buffer."""
+    """How an operation uses a buffer."""
 
     READ = "read"
     WRITE = "write"

@@ -1,4 +1,4 @@
-"""Operations of MPI: what is called, with whom, and what it is in order with."""
+"""Operations of MPI: the method called, the ranks that take part, and the order with other calls."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Operation:
         return f"{self.name} {', '.join(words)}".rstrip()
 
     def check(self) -> None:
-        """Raise `UsageError` if it cannot be called: for what `check_mpi` says, or since its communicator is null."""
+        """Raise `UsageError` if it cannot be called: `check_mpi` refuses, or the communicator is null."""
         directive = f"MPI {self.name}"
         check_mpi(directive)
         if self.comm is not None and self.comm == MPI.COMM_NULL:
@@ -94,12 +94,12 @@ class Operation:
         return order
 
     def transfer(self, gate: Gate) -> BufferCopies | None:
-        """Return what is copied before and after a call of it; None where nothing is."""
+        """Return the copies before and after a call of it, or None."""
         return BufferCopies(self.staging, gate) if self.staging is not None else None
 
     @property
     def brings(self) -> bool | None:
-        """Whether it brings something, beside what is in its buffers; None where that is not known."""
+        """Whether it has a result other than its buffers; None if that is not known."""
         return self.known.receives if self.known is not None else None
 
 
@@ -173,7 +173,7 @@ class ObjectReceive(Operation):
 
 
 class Arrival:
-    """A message that is looked for, as a request: what a probe finds is received."""
+    """A probe as a request: it receives the message that it finds."""
 
     __slots__ = ("_comm", "_matched", "_request", "_source", "_tag")
 

@@ -22,7 +22,7 @@ class Ordered(Protocol):
 
     @property
     def given_up(self) -> str:
-        """What is left out, where the runtime of a call was closed before its turn; empty where it was not."""
+        """The calls left out because the runtime of one was closed before its turn; else empty."""
 
     def go(self) -> Iterable[Turn]:
         """Issue the call, or fail if its turn is left out; return the turns that are due then. Never raises."""
@@ -75,7 +75,7 @@ class Order:
                 _come_after_last(turn, self._last_received, receives)
 
     def arrive(self, turn: Turn) -> bool:
-        """Note that a call may be issued for what it does itself; return whether it is due."""
+        """Note that a call is ready to be issued; return whether it is also its turn."""
         with self._lock:
             turn.has_arrived = True
             return _is_due(turn)

@@ -45,7 +45,7 @@ class BufferStaging:
         self.is_aware = place is not None and place.device.kind == "cuda" and is_gpu_aware()
 
     def given(self, array: Any) -> Any:
-        """Return what the library gets for an array: the array itself, or memory to copy it to or from."""
+        """Return the memory that the library gets for an array: the array itself, or memory to copy it to or from."""
         if isinstance(array, np.ndarray):
             return np.empty(array.shape, array.dtype)
         assert self.place is not None
@@ -70,7 +70,7 @@ class BufferCopies:
         self.arrays: dict[str, Any] = {}  # the call's argument for each parameter whose array is staged
 
     def bring(self, told: Callable[[BaseException | None], None]) -> None:
-        """Copy what the call reads, or enqueue that; call ``told`` when it is done, or with what went wrong."""
+        """Copy the arrays that the call reads, or enqueue that; then call ``told``, with the error if there is one."""
         staging, copies = self._staging, []
         for parameter, array, access in staging.buffers:
             given = self.arrays[parameter] = staging.given(array)
@@ -90,7 +90,7 @@ class BufferCopies:
             place.device.restore(outer)
 
     def bring_back(self, came: Any, told: Callable[[BaseException | None], None]) -> None:
-        """Copy back what the call has written; ``told`` as for `bring`, ``came`` is what the request has brought."""
+        """Copy back the arrays that the call has written; ``told`` as for `bring`, ``came`` is the request's result."""
         self._after = None
         copies = []
         for parameter, array, access in self._staging.buffers:

@@ -56,7 +56,7 @@ class _Levels:
         return [index // size % count for (count, *_), size in zip(self.levels, self.sizes, strict=True)]
 
     def number(self, places: list[int]) -> int:
-        """Return what the type gives where its levels stand so."""
+        """Return the number that the type gives with its levels at these places."""
         return self.first + sum(map(part_of, self.levels, places))
 
     def compose(self, given: Digits) -> tuple[int, Groups] | None:

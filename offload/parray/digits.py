@@ -55,7 +55,7 @@ def pieces(count: int, cuts: Cuts) -> list[tuple[int, int, int]]:
 
 
 def part_of(digit: Digit, at: int) -> int:
-    """Return what a digit adds where it is ``at``."""
+    """Return the number that a digit adds at the value ``at``."""
     _, step, cuts = digit
     return step * at + sum(jump for start, jump in cuts if start <= at)
 

@@ -1,6 +1,6 @@
-"""Trees of dimensions: what may stand in one, how large it is, and how it is written.
+"""Trees of dimensions: their parts, their sizes, and their notation.
 
-A dimension is a value: a body, references, and what follows from them whatever tree it stands in. A size stands for a
+A dimension is a value: a body, references, and the properties that follow from them in every tree. A size stands for a
 dimension in a tree, a tuple for one with sub-dimensions, a type for one that refers to it; `dimension_of` makes them
 all alike.
 """
@@ -189,7 +189,7 @@ def dimension_of(tree: object, level: int = 0) -> Dimension:
 
 
 def chain_of(references: tuple[Reference, ...]) -> int:
-    """Return what a chain of references counts, as bits; 0 for none."""
+    """Return the bits of the units that a chain of references counts; 0 for an empty chain."""
     if not references:
         return 0
     found = MEMORY

@@ -1,4 +1,4 @@
-"""What digits do not decide, from the offsets themselves: this costs by the element."""
+"""Properties that digits do not decide, from all offsets: the cost grows with the number of elements."""
 
 from __future__ import annotations
 

@@ -1,11 +1,13 @@
-"""Typed copies between MPI processes: one collective call, with what goes to and comes from each rank.
+"""Typed copies between MPI processes: one collective call exchanges the elements of all ranks.
 
-Every rank plans alike, and finds in the plan what it sends, receives and keeps. One ``Ialltoallw`` moves it all: where
-a pair of ranks has nothing it moves nothing, and collective calls match by the order of the program
+Every rank makes the same plan, which lists the elements that it sends, receives and keeps. One ``Ialltoallw`` moves
+them all: where a pair of ranks has nothing it moves nothing, and collective calls match by the order of the program
 (`offload.mpi.order`), whenever tasks are ready. The copy is one task, an operation of `offload.mpi`: it packs and calls
-when its dependences and its turn allow, and is complete when the request is and what was packed is where it belongs.
+when its dependences and its turn allow, and is complete when the request is and the packed elements are in their
+places.
 
-A source that is written by the same call is packed whole, with what the rank keeps: as if all at once.
+A source that is written by the same call is packed completely, with the elements that the rank keeps, as if everything
+moved at once.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ _ROOT = 0  # The rank that a side belongs to which is not distributed
 
 
 def communicator(comm: Any) -> Any:
-    """Return a communicator, `COMM_WORLD` for None; None for what is none, or is between two groups."""
+    """Return a communicator, `COMM_WORLD` for None; None for another object, or a communicator between two groups."""
     found = MPI.COMM_WORLD if comm is None else comm
     return found if isinstance(found, MPI.Intracomm) and found != MPI.COMM_NULL else None
 
@@ -93,7 +95,7 @@ def copy(
 def _parts(
     made: Plan, types: tuple[ArrayType, ArrayType], given: tuple[Any, Any], comm: Any
 ) -> tuple[tuple[End, End], Kept]:
-    """Return what this rank sends and receives, and what it keeps."""
+    """Return the two ends of this rank's messages, and the pieces that it keeps."""
     rank, n_ranks = comm.Get_rank(), comm.Get_size()
     every: Sequence[Any] = indexed.tables_of(*types) if made.kind == "indexed" else made.boxes
     owners = [tuple([_ROOT if thread is None else thread for thread in one[:2]]) for one in every]
@@ -180,18 +182,18 @@ class MessageExchange(Operation):
         self._kept = kept  # pieces that the rank keeps: out of its array, and into it
 
     def transfer(self, gate: Gate) -> BufferCopies:
-        """Return what packs and unpacks."""
+        """Return the copies that pack and unpack."""
         return Packing(self._ends, self._kept, gate)
 
     def call(self, matched: Callable[[], None], arrays: Any) -> Any:
-        """Make the call; ``arrays`` are what the ends are packed in."""
+        """Make the call; ``arrays`` has the memory in which each end is packed."""
         send, receive = self._ends
         assert self.comm is not None
         return self.comm.Ialltoallw(send.arguments(arrays.get(send)), receive.arguments(arrays.get(receive)))
 
 
 class Packing(BufferCopies):
-    """What one call copies before its message and after it."""
+    """The copies of one call before and after its message."""
 
     __slots__ = ("_ends", "_kept", "_place")
 
@@ -203,12 +205,12 @@ class Packing(BufferCopies):
         self.arrays: dict[Any, Any]  # by the end, the memory in which it is packed
 
     def bring(self, told: Told) -> None:
-        """Pack what is sent, and copy what the rank keeps; call ``told`` when that is done, or with what went wrong."""
+        """Pack the elements to send, copy those to keep, and then call ``told``, with the error if there is one."""
         self.arrays = {end: self._memory(end) for end in self._ends if end.is_packed}
         self._carry_out(self._ends[0], told, self._kept, is_pack=True)
 
     def bring_back(self, _came: Any, told: Told) -> None:
-        """Unpack what was received."""
+        """Unpack the elements received."""
         self._carry_out(self._ends[1], told, (), is_pack=False)
 
     def _memory(self, end: End) -> Any:

@@ -1,4 +1,4 @@
-"""Copies by tables of offsets: what no few boxes can say.
+"""Copies by tables of offsets: for elements that a few boxes cannot describe.
 
 A table has an offset for each element that goes from one array to one array. On the host NumPy copies by it; a device
 copies by a table of its own, of 32 bits where that is enough (`offload.devices.base.Device.copy_indexed`). Between
@@ -63,7 +63,7 @@ class BoundedCache:
         self.nbytes = 0  # of all values
 
     def get(self, key: Any) -> Any:
-        """Return what is kept, or None."""
+        """Return the value kept under a key, or None."""
         with self._lock:
             found = self._found.get(key)
             if found is None:
@@ -72,7 +72,7 @@ class BoundedCache:
             return found[0]
 
     def put(self, key: Any, value: Any, nbytes: int) -> None:
-        """Keep something, in place of those that were used the longest ago; not what is larger than the bound."""
+        """Keep a value and drop the least recently used ones; do not keep a value larger than the bound."""
         if nbytes > self._limit_nbytes:
             return
         with self._lock:

@@ -77,7 +77,7 @@ def _are_nested(gaps: list[int], digits: Digits) -> bool:
 
 
 def _gap(digit: Digit) -> int:
-    """Return what two numbers of a digit are apart at least; 0 only if some number comes twice."""
+    """Return the least distance between two numbers of a digit; 0 only if a number comes twice."""
     count, step, cuts = digit
     size = abs(step)
     if not cuts:
@@ -173,7 +173,7 @@ def _solve(unknowns: list[Unknown], target: int, tries: Iterator[int]) -> bool:
 def _choices(unknown: Unknown, target: int, low: int, high: int, divisor: int) -> range:
     """Return the values of an unknown after which the smaller ones may still reach the target.
 
-    ``low`` and ``high`` are what these can make up at all, ``divisor`` divides whatever they do (0: they make nothing).
+    The sums of the smaller unknowns lie in ``low`` … ``high`` and are multiples of ``divisor`` (0: they are all 0).
     """
     step = unknown.step
     least = max(unknown.low, -((high - target) // step))

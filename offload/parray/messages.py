@@ -1,9 +1,9 @@
-"""What goes between two ranks: pieces of an array, and how a message has them, as a datatype or packed.
+"""Messages between two ranks: pieces of an array, sent as a datatype or packed.
 
 Both ends of a message have the elements in the order of the plan's loops, as bytes, so that each end chooses for
 itself. A datatype is loops of hvectors over runs of bytes: MPI reads and writes the array where it is. Short runs are
-packed by our copies, which are faster, at the sender nearly always; so is what has no such loops, and memory of a
-device, of which MPI libraries copy each run by itself.
+packed by our copies, which are faster, nearly always at the sender. Our copies also pack pieces without such loops, and
+device memory, in which MPI libraries copy each run separately.
 """
 
 from __future__ import annotations
@@ -115,11 +115,11 @@ class End:
         return sum(piece.size for piece in self.pieces) * self.dtype.itemsize
 
     def arguments(self, packed: Any) -> list[Any]:
-        """Return the message specification of ``Ialltoallw``; what is packed is in ``packed``."""
+        """Return the message specification of ``Ialltoallw``; the packed bytes are in ``packed``."""
         return [packed, *self._arguments[1:]] if self.is_packed else self._arguments
 
     def parts(self, packed: Any) -> list[tuple[Piece, Any]]:
-        """Return the pieces, each with its part of what they are packed in: bytes of the host or a device."""
+        """Return each piece with its part of ``packed``, which is host or device memory."""
         found, at, nbytes = [], 0, self.dtype.itemsize
         for piece in self.pieces:
             if isinstance(packed, np.ndarray):

@@ -200,7 +200,7 @@ class MovesWork(Work):
             launch.held = [*read.values()]
 
     def _touch(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
-        """Follow, and be followed by, what is under way for replicated storage."""
+        """Order the moves with the work that is under way on replicated storage."""
         reads = [(move.other, move.src) for move in self._moves if move.other is not None]
         writes = [(move.place, move.dst) for move in self._moves if move.place is not None]
         if any(at.sets for at, _ in (*reads, *writes)):

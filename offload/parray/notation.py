@@ -140,7 +140,7 @@ class _Parser:
         return self.made(column, lambda: ArrayType(root))  # type: ignore[no-any-return]
 
     def made(self, column: int, make: Any) -> Any:
-        """Make something; what is wrong with it is shown at a column."""
+        """Call a constructor; show its error at a column."""
         try:
             return make()
         except LayoutError as error:
@@ -168,7 +168,7 @@ class _Parser:
         return self.made(column, lambda: dim(body, *references))  # type: ignore[no-any-return]
 
     def reference(self) -> list[Reference]:
-        """Read what stands behind a ``#``."""
+        """Read the part after a ``#``."""
         column, word = self.token.column, self.token.text
         if self.take("("):
             found = self.type(column)

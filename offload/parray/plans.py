@@ -338,7 +338,7 @@ def _unrolled(
 
 
 def _pieces(loop: Loop) -> list[tuple[int, tuple[int, int], tuple[int, int]]]:
-    """Return the pieces of a loop: count, steps, and what source and target begin with."""
+    """Return the pieces of a loop: count, steps, and the first offsets of source and target."""
     source, target = loop
     starts = _starts(loop)
     return [

@@ -41,7 +41,7 @@ class Leaves(Exception):  # noqa: N818  # never seen by users
 
 
 class Reference(ABC):
-    """What a dimension may refer to."""
+    """An object to which a dimension may refer."""
 
     __slots__ = ()
 
@@ -166,7 +166,7 @@ class TableReference(Reference):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Function(Reference):
-    """Takes *i* to ``call(i)``; what that returns is not known before it is called."""
+    """Takes *i* to ``call(i)``; its result is not known before the call."""
 
     call: Callable[[Any], Any]  # pure
 
@@ -229,7 +229,7 @@ class Function(Reference):
 
 
 def describe(found: object) -> str:
-    """Return what a function returned, in a few words."""
+    """Describe a function's result in a few words."""
     dtype, shape = getattr(found, "dtype", None), getattr(found, "shape", None)
     return f"an array of {dtype} of shape {shape}" if dtype is not None else f"{type(found).__name__} {found!r}"
 
@@ -254,7 +254,7 @@ def check_extremes(base: int, given: Digits, reference: Reference, size: int) ->
 
 
 def integer(value: object, what: str) -> int:
-    """Return an integer of Python's, whatever integer it is; `LayoutError` for anything else."""
+    """Convert any integer to a Python ``int``; `LayoutError` for anything else."""
     try:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:

@@ -67,7 +67,7 @@ def place(body: Body, weight: int, references: tuple[Reference, ...], chain: int
 
     Body, weight and references are those of a root, of a fixed dimension, or of a regular one by itself, whose
     references are those of the nearest dimension above it that has any. ``chain`` is the unit of the references;
-    ``index`` is in range. Raise `Leaves` if an index leaves what it would reach.
+    ``index`` is in range. Raise `Leaves` if an index is outside the range of a reference.
     """
     regular, memory, thread = parts(body, weight, index)
     if not references:

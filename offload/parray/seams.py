@@ -1,8 +1,8 @@
-"""What the pure part is handed of what acts: the package sets these when it is imported.
+"""Functions that the pure part borrows from the part that acts: importing the package sets them.
 
-Offsets of many elements are the same arithmetic as of one, so that types need no NumPy but where an array has to be
-made: all offsets of a type, and what digits do not decide. Rejected: a second class of types that acts
-(sub-dimensions, tiles and parsed types would have to be made by it).
+The offsets of many elements need the same arithmetic as the offset of one. Types therefore need NumPy only to make an
+array: for all offsets of a type, and for properties that digits do not decide. Rejected: a second class of types that
+acts (sub-dimensions, tiles and parsed types would have to be made by it).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Storage of typed copies: what may be one, and its views, which are what is copied.
+"""Storage of typed copies: the accepted arrays, and the views that are copied.
 
 An array is seen flat, so that it has to be C-contiguous; an offset counts its elements. A box of a plan is a strided
 view of it, and so is a type whose leaves have one stride each.
@@ -59,12 +59,12 @@ class Storage:
 
     @property
     def extent(self) -> tuple[int, int]:
-        """The addresses of its first byte, and behind its last."""
+        """The address of its first byte, and the address after its last."""
         return self.address, self.address + self.array.nbytes
 
 
 def _on_device(x: Any) -> tuple[DevicePlace, int] | None:
-    """Return the place of a device array of the current runtime, and its address; None of anything else.
+    """Return the place of a device array of the current runtime, and its address; None for any other object.
 
     Raises `RegionClosedError` if its storage has gone back.
     """
@@ -143,7 +143,7 @@ def common_dtype(arrays: Sequence[Any]) -> np.dtype[Any]:
 
 
 def view(side: ArrayType, x: Any) -> Any:
-    """Return an array seen through a type: what `ArrayType.view` does."""
+    """Return an array seen through a type: the implementation of `ArrayType.view`."""
     axes = side.axes
     what = "ArrayType.view"
     storage = check(side, x, "the array", what)

@@ -1,8 +1,8 @@
 """Array types: trees of dimensions as functions from an index to an offset.
 
-A type is a root dimension, or a sub-dimension of one by itself; `offload.parray.rules` has what its offsets are. What
-a type tells of itself is read off its form, the digits of all offsets, and where digits do not decide, off the
-offsets.
+A type is a root dimension, or a sub-dimension of one by itself; `offload.parray.rules` defines its offsets. The
+properties of a type come from its form, the digits of all offsets. If digits do not decide a property, it comes from
+the offsets.
 """
 
 from __future__ import annotations
@@ -101,13 +101,13 @@ class ArrayType(Reference):
         self._check()
 
     def _fill(self, *values: object) -> None:
-        """Set what the type is made of."""
+        """Set the fields of the type."""
         for name, value in zip(_FIELDS, values, strict=True):
             _set_slot(self, name, value)
         _set_slot(self, "_hash", hash((self._tree, self._path, self._is_team)))
 
     def _check(self) -> None:
-        """Find the form, which refuses an index that leaves, and hold a distributed type to what digits can count."""
+        """Find the form, which checks all references, and limit a distributed type to offsets that digits count."""
         form = self.find_form()
         if self.counts == BOTH and form is not None and max(map(abs, self.bounds[1])) >= rules.MOST_MEMORY:
             raise LayoutError(
@@ -223,7 +223,7 @@ class ArrayType(Reference):
                 return None
 
     def find_form(self) -> Form | None:
-        """Find the form; raise `LayoutError` if an index leaves what it would reach."""
+        """Find the form; raise `LayoutError` if an index is outside the range of its reference."""
         form: Form | None = (0, ((0, 1, ()),))
         if self.size:
             try:
@@ -386,7 +386,7 @@ class ArrayType(Reference):
         IndexError
             An index out of range, or a wrong number of them.
         LayoutError
-            The element's index leaves what a dimension refers to.
+            The element's index is outside the range of a dimension's reference.
         """
         if len(indices) == 1 and not isinstance(indices[0], tuple):
             index = indexing.checked(self, indices[0])
@@ -687,7 +687,7 @@ class ArrayType(Reference):
 
 
 def of_root(root: Dimension, path: tuple[int, ...], comm: object, *, is_team: bool) -> ArrayType:
-    """Make a type that is checked elsewhere, or has been: a thread array, or what was pickled."""
+    """Make a type without checks, which were made before or follow: a thread array, or an unpickled type."""
     found = ArrayType.__new__(ArrayType)
     counts = THREADS if is_team else root.counts | (MEMORY if root.is_loose else 0)
     teams = () if is_team else root.teams

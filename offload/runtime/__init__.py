@@ -1,1 +1,1 @@
-"""Where tasks, data, events and devices meet: settings, places, launches, queues, and the runtime itself."""
+"""The code that connects tasks, data, events and devices: settings, places, launches, queues, the runtime itself."""

@@ -1,4 +1,4 @@
-"""Which runtime is current, and what the calling thread is doing for it.
+"""The current runtime, and the scope of the calling thread for it.
 
 The runtime whose ``with`` the caller is in; elsewhere, in foreign threads too, the most recently entered one that is
 open; else one made from the environment at first use, which ends with the process.
@@ -39,7 +39,7 @@ scope_in_context = current_scope.get
 
 
 def here() -> Scope:
-    """Return what the calling thread is doing for the current runtime."""
+    """Return the scope of the calling thread for the current runtime."""
     scope = scope_in_context()
     if scope is not None and scope.thread == threading.get_ident():
         return scope
@@ -47,7 +47,7 @@ def here() -> Scope:
 
 
 def elsewhere(scope: Scope | None) -> Scope:
-    """Return what `here` returns where the context has no scope, or this one, which is another thread's."""
+    """Return the result of `here` if the context has no scope, or ``scope``, which is another thread's."""
     if scope is not None and not scope.runtime.engine.is_closed:
         return scope.runtime.scope()
     try:
@@ -116,7 +116,7 @@ def for_finalizers(construct: Construct) -> Construct:
 
 
 def put_off_here(scope: Scope, construct: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Put off the call of a construct if `for_finalizers` would; return whether. For what is called often."""
+    """Put off the call of a construct if `for_finalizers` would; return whether. For frequent calls."""
     caller = sys._getframe(1)  # noqa: SLF001  # as above
     if not (
         ((collector.start or is_at_work()) and is_inside(caller))

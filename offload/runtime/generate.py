@@ -1,8 +1,8 @@
 """Generating tasks: how a construct's task gets to the engine, deferred or run by the encountering thread.
 
-A construct finds the runtime and the region that it is encountered in (`offload.runtime.current.here`), says by a
-recipe what its task is made of, and gives that to `generate`. A host task of which nothing but its dependences matters
-needs no recipe (`generate_host`): it costs 3 µs, of which a recipe would be a tenth.
+A construct finds the runtime and the region that it is encountered in (`offload.runtime.current.here`), describes its
+task by a recipe, and gives that to `generate`. A host task of which nothing but its dependences matters needs no recipe
+(`generate_host`): it costs 3 µs, of which a recipe would be a tenth.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _new = object.__new__
 
 
 class Ordering:
-    """What orders a task besides its dependences; this one orders nothing, and only knows the task.
+    """The order of a task besides its dependences; this one adds no order, and only knows the task.
 
     `generate` calls the methods under a shield, so that no interruption comes in between.
     """
@@ -59,7 +59,7 @@ class Ordering:
         all the same; after any other exception None."""
 
     def enter(self, scope: Scope, region: Region, recipe: Recipe, task: Task) -> None:
-        """Set what else the task follows (``follows``, ``orderings``): it has been made, and is entered next."""
+        """Set the task's further predecessors (``follows``, ``orderings``): it has been made, and is entered next."""
         recorder = region.recorder
         if recorder is None or recorder.executes:
             self.task = task
@@ -89,7 +89,7 @@ def generate(
     wait : bool
         Whether the task is undeferred. In a final region each task is. One that fails raises its exception here.
     order : Ordering, optional
-        What orders it besides.
+        Its further ordering.
 
     Raises
     ------
@@ -237,7 +237,7 @@ def _refuse_to_block(runtime: Runtime, region: Region, depend: Sequence[Any]) ->
 def _run(scope: Scope, thread: Shielded, task: Task, depend: Sequence[Any]) -> BaseException | None:
     """Run a task on this thread once its predecessors allow, wait until it is complete, and return its failure.
 
-    Whoever calls this has the shield of this thread up, raises the failure, and says that it has been seen.
+    The caller has the shield of this thread up, raises the failure, and marks it as seen.
     """
     runtime = scope.runtime
     engine = runtime.engine

@@ -20,7 +20,7 @@ class UnknownClauseError(ClauseError, TypeError):
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """Return a hint for messages that names what is spelt like ``name``; empty if nothing is."""
+    """Return a hint for messages that gives a name spelt like ``name``; empty if there is none."""
     from difflib import get_close_matches  # errors alone need it
 
     close = get_close_matches(name, sorted(known), 1)

@@ -1,4 +1,4 @@
-"""Device tasks: how work gets onto a stream, and what is remembered of it until it has passed.
+"""Device tasks: how work gets onto a stream, and its record until it has passed.
 
 A `DeviceTask` is *launched* when all its work has been put on a lane of its `DevicePlace`, and *complete* when the
 gate says that the lane has got there. Tasks on devices that depend on it start in stream order once it is launched.
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 class DeviceTask(Task):
     """A task whose work goes to a stream of a device.
 
-    ``work`` says what that is, and has the task as its `Launch` (`offload.runtime.works`). `offload.runtime.recipe`
+    ``work`` describes the work, and has the task as its `Launch` (`offload.runtime.works`). `offload.runtime.recipe`
     makes these tasks.
     """
 
@@ -144,7 +144,7 @@ class DeviceTask(Task):
             del self, failure  # as in `Task.advance`
 
     def _begin(self) -> bool:
-        """Take a lane and enqueue what comes before the body; return whether the launch goes on now."""
+        """Take a lane and enqueue the work before the body; return whether the launch goes on now."""
         self.start_s = perf_counter()  # once more where the launch is tried again
         place = self.place
         device = place.device
@@ -254,7 +254,7 @@ class DeviceTask(Task):
         return without_engine_frames(error)
 
     def _end_launch(self, engine: Runner[Task], failure: BaseException | None) -> Task | None:
-        """Enqueue what comes after the body, or let go of what it was to have."""
+        """Enqueue the work after the body, or undo the work before it."""
         if self.work is not None:
             staged: list[Any] = []
             lane: Any = self.lane

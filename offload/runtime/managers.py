@@ -28,7 +28,7 @@ class Unentered:
     Parameters
     ----------
     construct : str
-        What the program has called, at the line that the warning names.
+        The construct that the program has called, at the line that the warning names.
     """
 
     __slots__ = ("_construct", "_line", "_path")
@@ -59,7 +59,7 @@ _seen: dict[str, dict[Any, Any]] = {}
 
 
 class _Manager(_GeneratorContextManager[Any]):
-    """What `contextmanager` makes, with a warning where it is not entered."""
+    """A context manager as `contextmanager` makes it, with a warning if it is not entered."""
 
     def __init__(self, construct: str, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
         super().__init__(function, args, kwargs)
@@ -101,7 +101,7 @@ class _Manager(_GeneratorContextManager[Any]):
 def block(
     construct: str,
 ) -> Callable[[Callable[Parameters, Iterator[Value]]], Callable[Parameters, _GeneratorContextManager[Value]]]:
-    """Do what `contextmanager` does for a construct, whose block warns if it is discarded without being entered."""
+    """Decorate a construct like `contextmanager`; its block warns if it is discarded without being entered."""
 
     def decorate(function: Callable[Parameters, Iterator[Value]]) -> Any:
         @wraps(function)

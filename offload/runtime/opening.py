@@ -46,9 +46,9 @@ def open_devices(
     settings : Settings
         The variables of the kinds, and whether devices are wanted at all.
     rng : random.Random, optional
-        Orders what the devices do, where they can be told to.
+        Orders the work of devices that support a seed.
     poisons : bool
-        Devices that can fill uninitialised memory with what shows.
+        Have devices that can poison fill uninitialised memory with a conspicuous pattern.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def _number(text: str) -> int:
 
 
 def not_a_specification(devices: object) -> OffloadError:
-    """Return the error for what `Runtime` is given as ``devices`` and is no string."""
+    """Return the error for an argument ``devices`` of `Runtime` that is not a string."""
     if type(devices).__module__.partition(".")[0] == "distributed":
         return UnsupportedError(
             f"devices={devices!r:.80}: the devices of a Dask cluster are not those of a runtime; "

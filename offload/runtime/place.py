@@ -29,12 +29,13 @@ _RETRIES = 16
 
 
 class DevicePlace(DataEnvironment):
-    """One device of a runtime: its data environment, its lanes and what is in flight.
+    """One device of a runtime: its data environment, its lanes and the tasks in flight.
 
     Attributes
     ----------
     kept : dict
-        What rooms above keep in the device's memory, by their names; let go when the device is closed.
+        Objects that other parts of the package keep in the device's memory, by their names; dropped when the device is
+        closed.
     """
 
     def __init__(self, device: Device) -> None:
@@ -68,7 +69,7 @@ class DevicePlace(DataEnvironment):
         return self.user_pool.numbered(number).stream
 
     def close(self) -> None:
-        """Close the device; what is still mapped goes with it."""
+        """Close the device; remaining mappings go with it."""
         self.device.close()
         self.kept.clear()
         self.forget()

@@ -2,11 +2,12 @@
 
 Theory of operation
 -------------------
-An operation of a queue is an ordinary deferred task. What makes it one of the queue's is a *mark*, the queue's tail: a
-new operation follows the task of the mark before its own (`Engine.submit`), an edge between two tasks as a dependence
-makes one, and without a location for it in any table. So a queue is FIFO by the rules that hold for all tasks: failures
-go along it, other dependences mix with it. A `wait` that holds one queue for others has an edge from the task of the
-last mark of each. Marks are fresh, since with one for a queue whoever follows it would hold up what comes later.
+An operation of a queue is an ordinary deferred task. A *mark*, the queue's tail, makes it an operation of the queue: a
+new operation follows the task of the mark before its own (`Engine.submit`). That is an edge between two tasks as a
+dependence makes one, but without a location in any table. So a queue is FIFO by the rules that hold for all tasks:
+failures go along it, other dependences mix with it. A `wait` that holds one queue for others has an edge from the task
+of the last mark of each. Each operation has a new mark: with one mark for a queue, a task that follows it would hold up
+later operations.
 
 Edges order siblings. An operation that follows one of another thread, or of another task's body, follows a *bridge* in
 place of it: an empty task beside it with an event, which the other's completion fulfils, however that ended: failures
@@ -18,10 +19,10 @@ first is, and gets its task then. When the graph runs again it is in no order wi
 tasks have no dependences on others; waits cover them.
 
 *Streams.* All device work of a queue goes to one stream: `StreamPool.numbered` has a few for all queues, and a
-program may give its own. Each queue has a `Lane` of its own over that, as what is known of a lane belongs to one
-sequence of launches. Queues that share a stream are in more order than was asked for, and nothing else: whether an
-operation is complete is asked of its task. Only of a stream that the program has been given is it asked whether
-all that is on it is done.
+program may give its own. Each queue has a `Lane` of its own over that, as the state of a lane belongs to one sequence
+of launches. Queues that share a stream are in more order than was asked for, and nothing else: whether an operation is
+complete is asked of its task. Only of a stream that the program has been given is it asked whether all that is on it is
+done.
 
 OpenACC 3.3, 2.16 "Asynchronous Behavior".
 """
@@ -54,9 +55,9 @@ class Queue:
     Attributes
     ----------
     lane : Lane or None
-        Where its device work goes; None on the host.
+        The lane of its device work; None on the host.
     tail : Mark or None
-        Of the last operation.
+        The mark of the last operation.
     is_exposed : bool
         Whether the program has its stream, and may have put work of its own there.
     """
@@ -99,7 +100,7 @@ class Queue:
         return self.lane.stream  # type: ignore[union-attr]  # on a device
 
     def use(self, stream: Any) -> None:
-        """Put what comes on a stream of the program's, which counts as exposed, or for None on one of the runtime's."""
+        """Put later work on a stream of the program's, which counts as exposed, or for None on one of the runtime's."""
         place = self.place
         if place is None:
             return
@@ -141,7 +142,7 @@ class Queue:
         return before
 
     def count(self, task: Task) -> None:
-        """Count a task among what has to be complete before the queue is."""
+        """Add a task to those that have to be complete before the queue is."""
         self._tasks.append(ref(task))
         if len(self._tasks) > self._limit:
             self._sweep()
@@ -174,14 +175,15 @@ class Queue:
 
 
 class Mark:
-    """The place of one operation in its queue: what a dependence names.
+    """The place of one operation in its queue, which a dependence names.
 
     Attributes
     ----------
     tracker : Tracker
-        Of the region that has generated the operation, and which alone knows its troubles.
+        The tracker of the region that has generated the operation. Only that region knows its troubles.
     before : Mark or None
-        That of the operation before it, which it stands for if its own never comes to be; None once there is a task.
+        The mark of the operation before it, which it stands for if its own task is never made; None once there is a
+        task.
     queue : Queue
     task : weakref of Task or None
         The operation; None until it has been made. Weak, since recorders remember marks for long.

@@ -23,13 +23,13 @@ _new = object.__new__
 
 
 class DeviceRecipe(Recipe):
-    """What the device tasks of one encounter are made of.
+    """The recipe of the device tasks of one encounter.
 
     Attributes
     ----------
     place : DevicePlace
     work : Work
-        What they do there. It refers to no memory that it maps, however long somebody keeps it.
+        Their work there. It refers to no memory that it maps, even if it is kept for long.
     """
 
     __slots__ = ("place", "values", "work")
@@ -50,7 +50,7 @@ class DeviceRecipe(Recipe):
 
     @property
     def given(self) -> list[Any]:
-        """Nothing: device work fulfils no event, and what it is given is device memory."""
+        """Empty: device work fulfils no event, and its arguments are device memory."""
         return []
 
     def make(self, frame: Region, sources: Sequence[Task | None] = ()) -> DeviceTask:

@@ -142,7 +142,7 @@ def _end() -> None:
 
 
 def _has_failures(error: BaseException, given_up: list[BaseException]) -> bool:
-    """Tell whether failures of tasks are in what the end of a runtime raises, besides of waits that it gave up."""
+    """Tell whether the error at the end of a runtime has failures of tasks besides those of waits that it gave up."""
     return isinstance(error, BaseExceptionGroup) and any(one not in given_up for one in error.exceptions)
 
 

@@ -1,4 +1,4 @@
-"""Settings: what the environment says, parsed and checked once, when a runtime is made.
+"""Settings: the variables of the environment, parsed and checked once, when a runtime is made.
 
 Those of OpenMP are the initial values of internal control variables (ICVs): ``OMP_TARGET_OFFLOAD``,
 ``OMP_DEFAULT_DEVICE``, ``OMP_MAX_TASK_PRIORITY``, ``OMP_CANCELLATION``, ``OMP_DISPLAY_ENV``. OpenACC's are
@@ -41,7 +41,7 @@ _OPENMP = 202111
 
 
 class TargetOffload(StrEnum):
-    """``target-offload-var``: what happens where there is no device."""
+    """``target-offload-var``: the behaviour if there is no device."""
 
     DEFAULT = "default"  # the host stands in, with a warning
     DISABLED = "disabled"  # there is none, whatever was asked for
@@ -49,14 +49,14 @@ class TargetOffload(StrEnum):
 
 
 class Unseen(StrEnum):
-    """What becomes of failures of tasks that nobody has seen when the process ends."""
+    """The treatment of failures of tasks that have not been seen when the process ends."""
 
     FAIL = "fail"  # they are printed, and the process ends with status 1
     REPORT = "report"  # they are printed
 
 
 class DisplayEnv(StrEnum):
-    """What a new runtime prints of its settings."""
+    """The settings that a new runtime prints."""
 
     NOTHING = "false"
     ICVS = "true"
@@ -65,7 +65,7 @@ class DisplayEnv(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a runtime is made from.
+    """The settings from which a runtime is made.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Settings:
         ``OMP_TARGET_OFFLOAD``.
     default_device : int or None
         ``OMP_DEFAULT_DEVICE``: a device number of at least -1 (the host), which may exceed those of the runtime: then
-        what uses it is refused.
+        constructs that use it are refused.
     max_task_priority : int
         ``OMP_MAX_TASK_PRIORITY``: at least 0; higher priorities count as this one.
     cancellation : bool
@@ -87,7 +87,7 @@ class Settings:
     devices : str or None
         ``OFFLOAD_DEVICES``.
     hang_s : float
-        ``OFFLOAD_HANG_S``: seconds without progress after which a wait says what it waits for.
+        ``OFFLOAD_HANG_S``: seconds without progress after which a wait reports its goal.
     loop_devices : str or tuple of int or None
         ``OFFLOAD_LOOP_DEVICES``: ``"all"`` or device numbers, which constructs without ``device`` and ``devices`` have.
     notify : int
@@ -97,10 +97,10 @@ class Settings:
     unseen : Unseen
         ``OFFLOAD_UNSEEN``.
     env : mapping
-        Where they come from.
+        The environment that they come from.
     of_kinds : dict
-        By name what the variables of the kinds of devices say, such as ``OFFLOAD_SIM_MEMORY``; None for one that is not
-        set.
+        The values of the variables of the kinds of devices by name, such as ``OFFLOAD_SIM_MEMORY``; None for one that
+        is not set.
     """
 
     target_offload: TargetOffload
@@ -128,7 +128,7 @@ class Settings:
         return _ACC_DEVICES[self.acc_device_type] if kind is None else kind.name
 
     def of_kind(self, kind: Kind) -> dict[str, Any]:
-        """Return what the variables of a kind say; those of one that has become known since are read now.
+        """Return the values of the variables of a kind; those of one that has become known since are read now.
 
         Raises
         ------
@@ -209,7 +209,7 @@ def read_settings(env: Mapping[str, str] | None) -> Settings:
 
 
 def _word(env: Mapping[str, str], name: str, words: Mapping[str, _Meaning]) -> _Meaning:
-    """Return what the word in a variable stands for; the first meaning where it is not set."""
+    """Return the meaning of the word in a variable; the first meaning if it is not set."""
     text = env.get(name, "").strip().lower()
     if text and text not in words:
         raise ClauseError(f"{name}={env[name]!r} means nothing; write {', '.join(words).upper()}")
@@ -271,12 +271,12 @@ def _seed(env: Mapping[str, str]) -> int | None:
 
 
 def format_env(settings: Settings, default_device: int, *, verbose: bool) -> str:
-    """Return what ``omp_display_env`` prints: the version of OpenMP and the ICVs, in the form that compilers use.
+    """Return the text of ``omp_display_env``: the version of OpenMP and the ICVs, in the form that compilers use.
 
     Parameters
     ----------
     settings : Settings
-        What the runtime was made from.
+        The settings of the runtime.
     default_device : int
         The initial value of default-device-var, which `Settings` knows only where it was set.
     verbose : bool

@@ -1,4 +1,4 @@
-"""Where in the program a construct stands that is a call, not a decorated function."""
+"""The place in the program of a construct that is a call, not a decorated function."""
 
 from __future__ import annotations
 

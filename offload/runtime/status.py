@@ -52,7 +52,7 @@ def _note(status: object) -> None:
 
 
 def forget() -> None:
-    """Forget what has been noted, in a forked child and when it has been asked for."""
+    """Forget the note, in a forked child and after it has been used."""
     global _noted  # noqa: PLW0603  # the same
     _noted = None
 
@@ -60,7 +60,7 @@ def forget() -> None:
 def fail() -> None:
     """Have the process end with 1, unless the program has chosen another status, or a person is at a prompt.
 
-    To be called while the interpreter ends. Where the C library cannot be asked nothing happens.
+    To be called while the interpreter ends. If the C library cannot be asked, this has no effect.
     """
     has_chosen = _has_chosen()
     forget()  # the frame refers to the program's names

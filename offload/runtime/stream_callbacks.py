@@ -1,4 +1,4 @@
-"""What the gate calls back for a launch, when a stream has got to a place."""
+"""The items that the gate calls back for a launch, when a stream has got to a point."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class StagedCopies:
 
 
 class Kept:
-    """Keeps what a failed launch has left in use on a lane."""
+    """Keeps objects that a failed launch has left in use on a lane."""
 
     __slots__ = ("_things",)
 
@@ -93,7 +93,7 @@ class BodyStart:
 
 
 def found(task: Any, failure: BaseException | None) -> BaseException | None:
-    """Return the failure of a device task that has passed, or what its work has found wrong; else note its value."""
+    """Return the failure of a device task that has passed, or the error that its work has found, or note its value."""
     findings, task.findings = task.findings, None
     if failure is not None:
         return failure

@@ -33,26 +33,26 @@ class Launch(Protocol):
     Attributes
     ----------
     args, kwargs : tuple, dict or None
-        What the body is given: the work's own, in place of which `Work.begin` may put others.
+        The arguments of the body: the work's own, which `Work.begin` may replace.
     construct : Site
         The construct that has generated the task.
     entered : sequence of MapItem
-        What the beginning of a region has mapped, for the task that ends the region.
+        The items that the beginning of a region has mapped, for the task that ends the region.
     findings : list or None
-        What looks at what the work has left for the host, when it has passed.
+        Functions that check the work's results for the host, when it has passed.
     held : list or None
-        What must live until the lane gets to where the work ends, besides what the task has in any case: its work and
-        its arguments. `Released` first, if there is one.
+        Objects that must live until the lane gets to the end of the work, besides the task's work and arguments.
+        `Released` first, if there is one.
     other_after : event or None
-        What the calling thread's own stream held on the work's ``second`` device.
+        An event after the work that the calling thread's own stream held on the work's ``second`` device.
     plan : Plan or None
-        What `Work.begin` has mapped, on one device or on several.
+        The plan of the mappings of `Work.begin`, on one device or on several.
     point : Point or None
-        Where on the lane the work ends; None where that has not been marked.
+        The end of the work on the lane; None where that has not been marked.
     received : Values or None
-        What it receives from other tasks.
+        The values that it receives from other tasks.
     work : Work or None
-        What is launched.
+        The work that is launched.
     """
 
     args: Any
@@ -78,11 +78,11 @@ class Launch(Protocol):
 class Work:
     """The steps of a device task on its lane: the contract between a construct and a launch.
 
-    A launch calls `begin`, then ``body`` if that is not None, then `end`, or `abort` where the body failed. Where
-    `begin` or `end` has added to ``staged``, which are copies of pageable memory that only threads can make, the launch
-    goes on when those are carried out, after `settle`. Any number of launches may have one work, also at the same time:
-    it does not change, and what belongs to one of them stands in that. A launch that is begun may be dropped, and begun
-    once more, where `begin` has raised `PutOffError`: then it has changed nothing.
+    A launch calls `begin`, then ``body`` if that is not None, then `end`, or `abort` where the body failed. If `begin`
+    or `end` has added to ``staged``, which are copies of pageable memory that only threads can make, the launch goes on
+    when those are carried out, after `settle`. Any number of launches may have one work, also at the same time: it does
+    not change, and data of one launch is in that launch. A launch that is begun may be dropped, and begun once more,
+    where `begin` has raised `PutOffError`: then it has changed nothing.
 
     This class does nothing in each of these steps, and so does a kind of work that has no use for one.
 
@@ -91,15 +91,15 @@ class Work:
     body : callable or None
         The program's own function.
     args, kwargs : tuple, dict or None
-        What the program has passed to it.
+        The arguments that the program has passed to it.
     takes_device_arrays : bool
-        Whether the task follows what the calling thread's own stream holds, since that may fill the arrays.
+        Whether the task follows the calling thread's own stream, since work there may fill the arrays.
     second : device or None
         Another device, where it follows that as well.
     has_end : bool
         Whether `end` has something to do; else it is not called.
     ends_region : bool
-        Whether it ends what another task has begun, so that a cancellation must not discard it.
+        Whether it ends a region that another task has begun, so that a cancellation must not discard it.
     blocks : bool
         Whether its body may wait for the device, so that a call which does not wait must not run it.
     places : tuple of DevicePlace
@@ -119,14 +119,14 @@ class Work:
     places: tuple[DevicePlace, ...] = ()
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> Point | None:
-        """Enqueue what comes before the body; return where that ends, if it is marked, for a body that waits for it.
+        """Enqueue the work before the body; return its end, if that is marked, for a body that waits for it.
 
         Raises
         ------
         PutOffError
             The launch is to be tried again later; nothing has changed.
         MapError, DeviceMemoryError
-            Nothing has changed, but for what ``place.take_kept`` gives, which is in use on the lane.
+            The state is unchanged, except for the objects of ``place.take_kept``, which are in use on the lane.
         """
         return None
 
@@ -134,16 +134,16 @@ class Work:
         """Raise where the body of a launch that has a plan must not return such a value."""
 
     def note(self, error: BaseException) -> None:
-        """Add to the error of a body what the construct knows of its arguments."""
+        """Add a note about the arguments to the error of a body."""
 
     def settle(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
         """Take note that the copies that were staged have been carried out, or have failed."""
 
     def end(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        """Enqueue what comes after the body."""
+        """Enqueue the work after the body."""
 
     def abort(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
-        """Undo what `begin` did, without a copy back."""
+        """Undo the mappings of `begin`, without a copy back."""
 
 
 def present_items(plan: Any) -> list[MapItem]:
@@ -204,7 +204,7 @@ class EnterDataWork(DataWork):
             launch.spread(self.places[1:])
 
     def note_call(self, launch: Launch, plan: Any) -> None:
-        """Note where the program maps what is mapped now, for the report on what is left at the end."""
+        """Note the program's call for the present mappings, for the report on mappings left at the end."""
         for entry in plan.counted:
             entry.mapped_at = launch.construct.call
 
@@ -238,7 +238,7 @@ class ExitDataWork(DataWork):
             launch.spread(self.places[1:])
 
     def items_of(self, launch: Launch) -> Sequence[MapItem]:
-        """Return what a launch unmaps."""
+        """Return the items that a launch unmaps."""
         return self.items
 
 
@@ -259,7 +259,7 @@ class EnterRegionWork(EnterDataWork):
 
 
 class EndRegionWork(ExitDataWork):
-    """Unmap what the entry of a region has mapped, which in a graph is the one of the same run."""
+    """Unmap the items of the entry of a region, which in a graph is the one of the same run."""
 
     __slots__ = ()
 
@@ -275,7 +275,7 @@ class EndRegionWork(ExitDataWork):
 
 
 class UndoEntryWork(EndRegionWork):
-    """Unmap what ``target enter data`` has mapped with the same items, whose construct an interruption has left."""
+    """Unmap the items of a ``target enter data``, whose construct an interruption has left."""
 
     __slots__ = ()
 
@@ -381,7 +381,7 @@ class UpdateWork(DataWork):
         self.is_named = False
 
     def forget(self) -> None:
-        """Refer to entries no more: what has gone keeps this until nobody holds a lock."""
+        """Refer to entries no more: a removed entry keeps this until no lock is held."""
         self.plan = None
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Blocks: whose code a ``with`` applies to that changes a region of tasks.
+"""Blocks: the code to which a ``with`` that changes a region of tasks applies.
 
 Theory of operation
 -------------------
@@ -6,14 +6,14 @@ In a block of ``taskgroup``, ``target_data``, ``acc.data`` or ``record`` a regio
 tasks belong to a group, are recorded, have data around them. Plain functions nest, and so do their blocks: the frame
 itself is changed until the block ends. Coroutines and generators take turns on a thread, each in the middle of its
 blocks. So a block belongs to the coroutine or generator that has entered it (`owner_of`), and makes a `Part` of the
-frame, which stands in for that wherever the owner's code runs, or what it calls.
+frame, which replaces the frame while the owner's code, or code that it calls, runs.
 
-*A coroutine's* part is in its context, in a scope of its own. What copies the context, as asyncio's tasks and
-callbacks do that are made in the block, belongs to the block too; when that has ended, to what is around.
+*A coroutine's* part is in its context, in a scope of its own. Code that copies the context, such as asyncio's tasks and
+callbacks made in the block, belongs to the block too. After the block's end it belongs to the block around.
 
-*A generator*, an asynchronous one too, runs in the context of whoever advances it. Its blocks are listed in `owned`,
-and who generates looks for the generator's frame on the stack. What is generated has the dependences and the recorder
-of the code that advances the generator, and the group and the default device of the block.
+*A generator*, an asynchronous one too, runs in the context of the code that advances it. Its blocks are listed in
+`owned`, and a construct looks for the generator's frame on the stack. A task generated there has the dependences and
+the recorder of the code that advances the generator, and the group and the default device of the block.
 
 *The body of a task* begins anew: neither search goes further out than that.
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Block:
-    """What a block has changed, from its making to `leave`.
+    """The changes of a block, from its making to `leave`.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Block:
     frame : Region
         The region as the block's code sees it, to be changed: a part of that around, or where blocks nest that itself.
     recorder : object or None
-        What keeps the graph, if this is the block that records.
+        The recorder, if this is the block that records.
     """
 
     __slots__ = ("_around", "_former", "_inner", "_key", "_seen", "_whole", "code", "frame", "mark", "recorder")
@@ -77,7 +77,7 @@ class Block:
         owned[self._key] = self
 
     def seen_from(self, region: Region) -> Region:
-        """Return what stands for a region in the block of a generator, which somebody advances there."""
+        """Return the region that replaces a region in the block of a generator that is advanced there."""
         if self._around is not None:
             region = self._around.seen_from(region)
         part = self.frame

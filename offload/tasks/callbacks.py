@@ -1,4 +1,4 @@
-"""The running of what is to be called when a task is complete."""
+"""The callbacks that run when a task is complete."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Called(Protocol):
-    """What has callbacks; None is none."""
+    """An object with callbacks; None if it has none."""
 
     callbacks: list[Callable[[Any], Any]] | None
 
@@ -29,7 +29,7 @@ _calling = _Calling()
 
 
 def run_callbacks(task: Called) -> None:
-    """Run the callbacks of a complete task, each once, whoever comes first.
+    """Run the callbacks of a complete task, each once, also if several threads call this.
 
     One that completes another task, by its event, is at its end before the callbacks of that one begin: a long chain of
     such is no recursion.

@@ -3,11 +3,11 @@
 Theory of operation
 -------------------
 Every generating task has one tracker, used by its one thread, so there is no lock. A *cell* stands for one
-storage location that a ``depend`` item named. What matters of its past is the last *set* of tasks that named it and
-the set before that. Consecutive tasks of the same type ``in``, ``inoutset`` or ``mutexinoutset`` are one set; a task
-of type ``out`` or ``inout`` is a set of its own. A task that joins the last set follows the members of the set before
-it; any other follows the members of the last set, and begins a new one. That is the whole table of OpenMP 5.2, 15.9.5
-as long as items are identical or disjoint, and the usual case is a few list operations.
+storage location that a ``depend`` item named. It keeps the last *set* of tasks that named it and the set before that.
+Consecutive tasks of the same type ``in``, ``inoutset`` or ``mutexinoutset`` are one set; a task of type ``out`` or
+``inout`` is a set of its own. A task that joins the last set follows the members of the set before it; any other
+follows the members of the last set, and begins a new one. That is the whole table of OpenMP 5.2, 15.9.5 as long as
+items are identical or disjoint, and the usual case is a few list operations.
 
 Items that overlap without being identical are found when a location is seen for the first time: the new
 cell is linked with every cell that shares a byte with it (`offload.tasks.locations`), and from then on each access
@@ -19,7 +19,7 @@ made from now on begins with that task as its last set.
 Members of a ``mutexinoutset`` are not ordered but exclude each other. Each cell named so has a `Mutex`, and so has each
 pair of linked cells; a task needs those of its cells. So two tiles do not exclude each other because somebody has named
 the matrix. (They do where the matrix was named first and in a ``mutexinoutset``: its tasks have the one mutex that
-there was, so that is the one of each pair.) Whoever runs tasks takes them.
+there was, so that is the one of each pair.) The code that runs tasks takes them.
 
 Cells whose tasks are all past are dropped when their number has doubled, so that a program that names a million fresh
 locations runs in constant memory.
@@ -27,7 +27,7 @@ locations runs in constant memory.
 A key need not be a location. For a `Followed`, a task by itself for one, a cell is made whose last set is that, and is
 kept by nobody; a clause with such a key is used once.
 
-The tracker keeps *handles* of tasks, whatever the caller passes, and never looks into them: the engine passes
+The tracker keeps *handles* of tasks, any objects that the caller passes, and never looks into them: the engine passes
 weak references, so that a finished task which nobody else holds is gone; a recorder passes its nodes.
 """
 
@@ -67,7 +67,7 @@ _SETS = (_MUTEX, _SET)
 
 
 class Access(Protocol):
-    """What the tracker needs of a ``depend`` clause.
+    """The members of a ``depend`` clause that the tracker needs.
 
     Attributes
     ----------
@@ -88,12 +88,12 @@ class Access(Protocol):
 
 
 class Followed:
-    """A key that is no location: whoever names it follows something by itself, and nobody follows the task for it.
+    """A key that is no location: a task that names it follows one thing, and no task follows it because of the key.
 
     Attributes
     ----------
     what : object
-        What is followed.
+        The object that is followed.
     is_over : bool
         Whether there is nothing left to follow.
     """
@@ -107,12 +107,12 @@ class Followed:
         raise NotImplementedError
 
     def handles(self, tracker: Tracker) -> Sequence[Any]:
-        """Return the handles of what is followed, in the tracker of a region that runs."""
+        """Return the handles of the tasks that are followed, in the tracker of a region that runs."""
         raise NotImplementedError
 
 
 class Mutex:
-    """What one of several tasks may have at a time; whoever runs tasks says who."""
+    """A lock that one of several tasks may have at a time; the code that runs tasks grants it."""
 
     __slots__ = ("holder", "waiting")
 
@@ -122,7 +122,7 @@ class Mutex:
 
 
 class _Cell:
-    """What is known of a location; has no ``__init__``, whose call takes as long as all the rest of a new cell.
+    """The state of a location. It has no ``__init__``, whose call takes as long as all the rest of a new cell.
 
     Attributes
     ----------
@@ -159,14 +159,14 @@ class Tracker:
     is_past : callable, optional
         Tells whether a handle may be forgotten; without it none is.
     handles_of : callable, optional
-        Returns the handles of a `Followed`, where these are not what its own method returns.
+        Returns the handles of a `Followed`, if its own method does not return them.
     keeper : object, optional
-        None of the handles may be forgotten either whose ``id`` is in its ``troubles``.
+        A handle whose ``id`` is in its ``troubles`` may not be forgotten either.
 
     Attributes
     ----------
     exclusive : list of Mutex
-        What the task entered last needs before it may run; the caller takes the list away.
+        The mutexes that the task entered last needs before it may run; the caller takes the list away.
     ordered : deque of handle
         The tasks entered with orderings, the oldest first; the caller takes away those that nobody has to follow.
     """
@@ -200,7 +200,7 @@ class Tracker:
         return len(self._cells)
 
     def clear(self, fence: Any = None) -> None:
-        """Forget everything; what comes follows the task of this handle, if there is one."""
+        """Forget everything; later tasks follow the task of this handle, if there is one."""
         self._cells: dict[Hashable, _Cell] = {}
         self._locations = Locations()
         self._limit = _FIRST_SWEEP
@@ -272,7 +272,7 @@ class Tracker:
         return found
 
     def _everything(self, access: Access, handle: Any, edges: list[tuple[Any, str, Hashable]] | None) -> list[Any]:
-        """Return what ``omp_all_memory`` follows."""
+        """Return the tasks that ``omp_all_memory`` follows."""
         found = [*_handles(self._fence)]
         for cell in self._cells.values():
             found += _handles(cell.last)
@@ -287,7 +287,7 @@ class Tracker:
         return found
 
     def _exclude(self, keys: Sequence[Hashable]) -> None:
-        """Note what a task needs that shares these locations, which have cells, with others in turn."""
+        """Note the mutexes of a task that has these locations, which have cells, in turn with others."""
         for key in keys:
             cell = self._cells.get(key)
             if cell is not None:  # else it is no location
@@ -295,7 +295,7 @@ class Tracker:
                     self.exclusive.append(_mutex_of(cell, other))
 
     def _new_cell(self, key: Hashable) -> _Cell:
-        """Return a cell for what is named for the first time."""
+        """Return a cell for a location that is named for the first time."""
         if len(self._cells) >= self._limit:
             self._sweep()
         cell = _Cell()
@@ -325,7 +325,7 @@ class Tracker:
 
     # -- forgetting ----------------------------------------------------------------------------------
     def _forgettable(self) -> Callable[[Any], bool]:
-        """Return what tells whether a handle may be forgotten."""
+        """Return the function that tells whether a handle may be forgotten."""
         is_past = self._is_past
         troubles = self.keeper.troubles if self.keeper is not None else ()
         return (lambda handle: id(handle) not in troubles and is_past(handle)) if troubles else is_past
@@ -365,7 +365,8 @@ def _never(_handle: Any) -> bool:
 def _handles_in(cell: _Cell) -> Sequence[Any]:
     """Return the tasks that matter to the next access.
 
-    With the last set, the set before counts: what failed there may be past later than those that it kept from running.
+    With the last set, the set before counts: a failed task there may be past later than the tasks that it kept from
+    running.
     """
     last = _handles(cell.last)
     return last if cell.joins is None else (*last, *_handles(cell.before))
@@ -396,7 +397,7 @@ def _keep_mutex(cell: _Cell, other: _Cell, mutex: Mutex) -> None:
 
 
 def _explain(cell: _Cell, key: Hashable, access: Access, handle: Any, edges: list[tuple[Any, str, Hashable]]) -> None:
-    """Say why a task follows what it follows at a cell and at those linked with it."""
+    """Add the reasons why a task follows others, at a cell and at those linked with it."""
     for other in (cell, *cell.linked):
         is_joined = access.joins is not None and access.joins is other.joins
         kind = _edge_kind(other.before_joins if is_joined else other.joins, access)
@@ -404,7 +405,7 @@ def _explain(cell: _Cell, key: Hashable, access: Access, handle: Any, edges: lis
 
 
 def _edge_kind(old: DependType | None, access: Access) -> str:
-    """Return what the dependence of an access on a set is called; the type is None for a set of one writer."""
+    """Return the name of the dependence of an access on a set; the type is None for a set of one writer."""
     if old in _SETS or access.joins in _SETS:
         return "set"
     if old is _IN:

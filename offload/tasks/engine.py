@@ -11,8 +11,9 @@ lock of its own and is woken only when parked. Threads that wait inside of a tas
 stand in a list of their own, and all of them are woken.
 
 *The order of an end.* The state and the trouble are noted, then that the task has finished, then its successors are
-released (`offload.tasks.links`), then it leaves its region and its group. So whoever sees a region without live tasks
-sees the failures too. The completer and threads that fulfil events only enqueue and wake (`Engine.finish_elsewhere`).
+released (`offload.tasks.links`), then it leaves its region and its group. So a thread that sees a region without live
+tasks sees the failures too. The completer and threads that fulfil events only enqueue and wake
+(`Engine.finish_elsewhere`).
 
 *Keeping.* The set of live tasks of the generating region keeps a task alive. The tracker has weak references, and
 successors are referred to, not predecessors that have finished. A finished task that nobody else holds is gone at once.
@@ -81,7 +82,7 @@ _ONLY_ENQUEUES = attrgetter("launches_inline")
 
 
 def _all_of(looks: Sequence[Callable[[], object]]) -> Callable[[], object] | None:
-    """Return what calls each of them; None for none."""
+    """Return a function that calls each of them; None for none."""
     if len(looks) <= 1:
         return looks[0] if looks else None
 
@@ -100,8 +101,8 @@ def stays(_: Task) -> bool:
 def _may_help_with(task: Task, frame: Region) -> bool:
     """Tell whether a thread that waits inside of a region may run the task meanwhile.
 
-    It may run what the region has generated. It may run any device task, whose body can neither wait nor generate, and
-    which may be what others wait for: it holds memory.
+    It may run tasks that the region has generated. It may run any device task: its body can neither wait nor generate,
+    and others may wait for it, since it holds memory.
     """
     return task.waits_in_stream_order or frame.has_generated(task)
 
@@ -116,15 +117,15 @@ class Engine:
     rng : random.Random or None
         Chooses among ready tasks; None: the oldest first.
     hang_s : float
-        Seconds without progress after which a wait says what it waits for.
+        Seconds without progress after which a wait reports its goal.
     make_scope : callable
-        Returns what the calling thread does for the runtime.
+        Returns the scope of the calling thread for the runtime.
     max_priority : int
         Higher priorities of tasks count as this one; 0: there are none.
     can_cancel : bool
         Whether taskgroups can be cancelled.
     completions : Completions, optional
-        What finds out that device work has passed; without it there is none.
+        The object that finds out that device work has passed; without it there is no device work.
     waits_look : bool
         Whether a thread that waits looks for completions itself, before it sleeps.
     attends_s : float
@@ -255,7 +256,7 @@ class Engine:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether what has not begun does not run any more."""
+        """Whether tasks that have not begun will not run any more."""
         return self._is_stopped
 
     def mend(self, task: Task) -> None:
@@ -265,8 +266,8 @@ class Engine:
     def throttle(self, scope: Scope, frame: Region) -> None:
         """Run a ready task, as very many are live; if none is ready, give the others a moment to get on.
 
-        Where that was of no use, as it is behind an event which this thread will fulfil, it is not tried again before
-        the number of live tasks has changed by an eighth: so a few dozen times, however many tasks are generated.
+        If that was of no use, for example because all tasks follow an event that this thread will fulfil, it is not
+        tried again before the number of live tasks has changed by an eighth: a few dozen times in all.
         """
         children = frame.children
         n_live = len(children.live)
@@ -308,7 +309,7 @@ class Engine:
         return True
 
     def leave_work(self) -> None:
-        """Have another thread take what is ready: the calling thread does not, which may have been relied on."""
+        """Have another thread take the ready tasks: the calling thread, which may have been expected to, does not."""
         self.takers.clear()
         if self.ready and self.parked:
             self.wake_one()
@@ -389,18 +390,18 @@ class Engine:
         pending: Sized = (),
         goes_on: Callable[[Task], object] | None = None,
     ) -> int:
-        """Advance a task on this thread and what becomes ready first by that; do the same with ready tasks.
+        """Advance a task on this thread, and each time the first task that becomes ready by it; then ready tasks.
 
         Parameters
         ----------
         scope : Scope
-            What the thread does for the runtime, and is seen to do (`Entered`).
+            The thread's scope for the runtime, which it has entered (`Entered`).
         task : Task or None
             The first task, if it is not a ready one.
         n_more : int
             How many ready tasks to take after that.
         within : Region, optional
-            The thread waits inside of this region, and runs what that has generated.
+            The thread waits inside of this region, and runs tasks that it has generated.
         pending : sized
             The interruptions that the thread is to deliver: as soon as there is one, other threads go on.
         goes_on : callable, optional
@@ -487,12 +488,12 @@ class Engine:
             return self.run(scope, None, n_tasks, within=within, pending=pending) < n_tasks
 
     def execute(self, task: Task | None, scope: Scope) -> bool:
-        """Run a task, or one that is ready, and whatever that makes ready first; return whether there was one."""
+        """Run a task, or a ready one, and the first that each makes ready; return whether there was one."""
         with Shield(scope) as shield, Entered(scope):
             return not self.run(scope, task, int(task is None), pending=shield.thread.pending)
 
     def launch(self, task: Task, scope: Scope) -> None:
-        """Launch a ready device task, and what becomes ready by it, on the encountering thread.
+        """Launch a ready device task, and tasks that become ready by it, on the encountering thread.
 
         A body that blocks never runs here.
         """
@@ -541,7 +542,7 @@ class Engine:
         return False
 
     def end_in_turn(self, task: Task, failure: BaseException, state: TaskState) -> None:
-        """Complete a task that has not begun, but not before what it follows in stream order.
+        """Complete a task that has not begun, but not before the tasks that it follows in stream order.
 
         Others follow this task only, and rely on its coming after those.
         """
@@ -601,7 +602,7 @@ class Engine:
     def finish_elsewhere(
         self, task: Task, failure: BaseException | None = None, failed: TaskState = TaskState.FAILED
     ) -> None:
-        """Complete a task on a thread that must not run what this makes ready, as one that fulfils an event."""
+        """Complete a task on a thread that must not run its successors, such as one that fulfils an event."""
         self.activity += 1
         following = self.finish(task, failure, failed)
         if following is not None:
@@ -613,13 +614,13 @@ class Engine:
         return release(self, task.early, task) if task.early else None
 
     def pass_on(self, stand_in: Task) -> None:
-        """Release the successors of what stands for something else, which is over."""
+        """Release the successors of a task that stands for something else, which is over."""
         self.activity += 1
         if stand_in.successors:
             release_all(self, stand_in.successors, stand_in)
 
     def _finish_special(self, task: Task) -> None:
-        """Release what few tasks have, and note a failure before anybody hears that the task is complete."""
+        """Release early successors and mutexes, and note a failure before any thread sees the task complete."""
         if task.predecessors:
             task.predecessors = ()
         if task.early:
@@ -674,7 +675,7 @@ class Engine:
         del frames
 
     def close_for(self, why: str, last_region: Region | None = None) -> None:
-        """Refuse new tasks; of ``last_region``, if given, and of what is inside of tasks they are still taken."""
+        """Refuse new tasks, except those of ``last_region``, if given, and those generated inside of tasks."""
         self.closed, self.last_region = why, last_region
 
     def close(self, why: str) -> None:

@@ -3,9 +3,9 @@
 Theory of operation
 -------------------
 A task of a ``mutexinoutset`` takes all mutexes that it needs in one step when it is about to begin, or
-stands in line at one that is taken. Whoever gives one back hands it to the first in line that can have all that
-it needs; one that cannot goes over to the line where it is held up. Nobody waits with something in hand, so nothing
-deadlocks, and no worker is held.
+stands in line at one that is taken. A task that gives one back hands it to the first in line that can have all that it
+needs; one that cannot moves to the line of the mutex that is taken. No task holds a mutex while it waits, so there is
+no deadlock, and no worker is held.
 
 The engine's lock is held by the callers of all that stands here.
 """
@@ -30,7 +30,7 @@ def take_mutexes(task: Task) -> bool:
 
 
 def give_back_mutexes(task: Task) -> list[Task]:
-    """Return the tasks in line that get what they need when this one gives back what it has."""
+    """Return the tasks in line that get all their mutexes when this one gives back its own."""
     granted = []
     held = [mutex for mutex in task.mutexes if mutex.holder is task]
     for mutex in held:

@@ -1,4 +1,4 @@
-"""What becomes of the failures of tasks: notes, tracebacks, groups; `offload.tasks.troubles` has what follows a task.
+"""The failures of tasks: notes, tracebacks, groups; `offload.tasks.troubles` is about the tasks that follow.
 
 Theory of operation
 -------------------
@@ -53,7 +53,7 @@ def see(task: AnyTask) -> None:
 def clear_own_frames(error: BaseException) -> None:
     """Clear the frames of ours that an exception refers to, of calls that have ended.
 
-    What they have as names are tasks and what waits for them: the exception would be in a cycle, or keep others.
+    Their names refer to tasks and waits: the exception would be in a cycle, or keep others.
     """
     visited = set()
     trace = error.__traceback__
@@ -86,8 +86,8 @@ def note_task(error: BaseException, task: AnyTask, step: str) -> None:
 def without_engine_frames(error: BaseException) -> BaseException:
     """Return the exception with a traceback that begins at the user's code.
 
-    Our frames refer to the task, and the task to its failure: such a cycle would keep what the body's frame refers to,
-    device arrays for one, until the cyclic collector comes by.
+    Our frames refer to the task, and the task to its failure: such a cycle would keep the objects of the body's frame,
+    such as device arrays, until the cyclic collector runs.
     """
     trace = error.__traceback__
     while trace is not None and is_own(trace.tb_frame.f_globals.get("__name__")):

@@ -1,4 +1,4 @@
-"""A task as a `concurrent.futures.Future`, for what takes nothing else."""
+"""A task as a `concurrent.futures.Future`, for libraries that require one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Goals: the values that waits wait for, of threads that block and of coroutines that await.
 
-A goal knows when it is reached, who is to call back then, what messages say of it, and which device work a thread may
-look at before it prepares anything. Tasks that are to end are a `Goal`, a task set that is to be empty is an `Emptied`;
-what else there is to wait for is a subclass, beside the code that waits for it.
+A goal knows when it is reached, which tasks call back then, its text for messages, and the device work that a thread
+may look at before it prepares a wait. Tasks that are to end are a `Goal`, a task set that is to be empty is an
+`Emptied`; any other goal is a subclass, in the file of the code that waits for it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Goal:
     Parameters
     ----------
     what : object
-        What waits, as ``str(what)`` says it.
+        The waiting construct; ``str(what)`` names it.
     tasks : sequence of Task
         Those that are waited for.
 
@@ -44,9 +44,9 @@ class Goal:
     __slots__ = ("sets", "tasks", "what")
 
     calls = True
-    """Whether the tasks wake who waits; else whatever reaches the goal does so, and messages tell of the tasks."""
+    """Whether the tasks wake the waiting thread; else code that reaches the goal does, and messages name the tasks."""
     hurries = True
-    """Whether the ends of all device work are to be noticed soon meanwhile: any may be what the goal waits for."""
+    """Whether the ends of all device work must be noticed soon meanwhile: the goal may wait for any of them."""
 
     def __init__(self, what: object, tasks: Sequence[Handle] = ()) -> None:
         self.what = what
@@ -64,11 +64,11 @@ class Goal:
         return True
 
     def is_left(self) -> bool:
-        """Take in what belongs to the goal by now; return whether there is something to wait for. Not during a wait."""
+        """Take in the tasks that belong to the goal by now; return whether any is left. Not during a wait."""
         return not self.done()
 
     def raise_failures(self, take: Callable[[TaskSet], Iterable[AnyTask]]) -> None:
-        """Raise as a group what has failed among all that was waited for; ``take`` empties the failures of a task set.
+        """Raise the failures among all tasks of the goal as a group; ``take`` empties the failures of a task set.
 
         Raises
         ------
@@ -78,7 +78,7 @@ class Goal:
         raise_failures(self.failures(take), self)
 
     def failures(self, take: Callable[[TaskSet], Iterable[AnyTask]]) -> Iterable[AnyTask]:
-        """Return what has failed among all that was waited for, for `raise_failures`."""
+        """Return the failed tasks of the goal, for `raise_failures`."""
         return [task for task in self.tasks if task.failure is not None]
 
     def launched(self) -> Sequence[AnyTask]:
@@ -111,7 +111,7 @@ class Goal:
                 members.waiters = tuple(remaining)
 
     def let_go(self) -> None:
-        """Forget the tasks: what has failed refers to the frames that its body was called from, and they to this."""
+        """Forget the tasks: a failed one refers to the frames that its body was called from, and they to this."""
         self.tasks = self.sets = ()
 
 
@@ -160,7 +160,7 @@ class Emptied(Goal):
 
 
 class Until(Goal):
-    """A condition; whatever makes it true unparks who waits, and so does each of the sets that becomes empty."""
+    """A condition; the code that makes it true unparks the waiting thread, and so does each set that becomes empty."""
 
     __slots__ = ("done",)
 

@@ -1,4 +1,4 @@
-"""The structure behind a recorded task graph: its nodes, its dependences and what can be asked of them.
+"""The structure behind a recorded task graph: its nodes, its dependences and the questions about them.
 
 Theory of operation
 -------------------
@@ -8,10 +8,10 @@ always goes from a smaller index to a larger one, `Graph.add_edge` refuses any o
 below is one pass over that list, without a search for cycles.
 
 One pair of tasks may depend on each other for several reasons (another list item, another kind of hazard).
-Each reason is an `Edge` of its own, because a user asks *why*; whatever asks only *what comes first* (layers,
-critical path, reduction) works on pairs. The transitive reduction keeps the set of ancestors of each node
-as one integer used as a bit set: in pure Python that beats sets of nodes by far, and a DAG has exactly one
-reduction, so the result does not depend on the order of insertion.
+Each reason is an `Edge` of its own, because a user asks *why*; questions about the order only (layers, critical path,
+reduction) work on pairs. The transitive reduction keeps the set of ancestors of each node as one integer used as a bit
+set: in pure Python that beats sets of nodes by far, and a DAG has exactly one reduction, so the result does not depend
+on the order of insertion.
 
 This module knows nothing of threads, devices or clocks: the engine hangs its own record on `Node.run`.
 """
@@ -27,11 +27,11 @@ EdgeKind = Literal["flow", "anti", "output", "set", "wait"]
 
 
 class Run(Protocol):
-    """What a node reads from the record of a task that the engine attaches to it."""
+    """The members that a node reads from the record of a task that the engine attaches to it."""
 
     @property
     def state(self) -> object:
-        """An enum member, or whatever names the state as a string."""
+        """An enum member, or another object whose string names the state."""
 
     @property
     def start_s(self) -> float | None:
@@ -50,17 +50,17 @@ class Node:
     key : str
         Unique and stable within its graph, for example ``"saxpy-3"``.
     name : str
-        What a person calls the task; not unique.
+        The name of the task for a person; not unique.
     directive : str
         ``"target"``, ``"task"``, ``"taskwait"``, ``"target enter data"``, ``"target_memcpy_rect"``, …
     device_num : int or None
         The device it runs on; None is the host.
     location : str or None
-        Where the program says so, as ``"file.py:12"``.
+        The place in the program, as ``"file.py:12"``.
     detach : bool
         Whether it completes only when an event is fulfilled.
     spec : object
-        What the engine needs to run it again; opaque here.
+        The engine's data for running it again; opaque here.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Node:
     index : int
         Its position in `Graph.nodes`; -1 before it is added.
     before : list of Node
-        What it waits for directly, as `Graph.add_edge` was told.
+        The nodes that it waits for directly, by `Graph.add_edge`.
     """
 
     __slots__ = ("before", "detach", "device_num", "directive", "index", "key", "location", "name", "run", "spec")
@@ -119,7 +119,7 @@ class Node:
     def start_s(self) -> float | None:
         """When it began, in seconds on the engine's clock, or None.
 
-        Device work is given to its stream before what it waits for has ended; it begins when that has.
+        Device work is given to its stream before its predecessors have ended; it begins when they have.
         """
         start_s = None if self.run is None else self.run.start_s
         return None if start_s is None else max([start_s, *(node.end_s or start_s for node in self.before)])

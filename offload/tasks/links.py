@@ -4,14 +4,14 @@ Theory of operation
 -------------------
 *Counting.* A task for which the tracker found n predecessors has n + 1 counters in a `bytearray`: one for each, one for
 its producer. Each takes its own by ``pop``, the producer those of predecessors that have finished; the last of them,
-whoever takes it, is a 1 and makes the task ready. No lock is held: under the GIL ``pop`` is one step. (A bytearray is
-half the size of an `itertools.count` with its bound ``__next__``, and the cyclic collector does not look at it.)
+taken by any thread, is a 1 and makes the task ready. No lock is held: under the GIL ``pop`` is one step. (A bytearray
+is half the size of an `itertools.count` with its bound ``__next__``, and the cyclic collector does not look at it.)
 
 *Releasing.* The producer appends a task to its predecessor's list and then looks whether the predecessor
 has finished; a predecessor first says that it has finished and then empties its list. Both take from the
 list by ``pop``, which is one step, so each edge is released exactly once, whichever order these happen in.
 
-*Orderings* hold until a task has been launched, or has ended: a later task finds what this one has changed. So a task
+*Orderings* hold until a task has been launched, or has ended: a later task finds the changes of this one. So a task
 has to be entered with orderings only if an earlier one has not been launched (`holds_up`), or if it is not launched
 itself.
 """

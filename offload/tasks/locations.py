@@ -3,20 +3,20 @@
 Theory of operation
 -------------------
 The question is asked once for each location, and has to cost little when there are ten thousand: arrays, or tiles or
-columns of one matrix, all of whose address ranges meet. What keeps tiles apart is their place *within* a row. So
+columns of one matrix, all of whose address ranges meet. Tiles differ in their place *within* a row. So
 sections are kept by their *period*, the greatest common divisor of their strides: all bytes of a section then lie in
 one window of residues, as wide as its run. Two sections have their windows modulo the common divisor of their periods
-(a dense piece has a period of 0: any divisor will do), and share a byte only where these meet. What is left is looked
-up by address, and decided by the exact test, `offload.arrays.sections.overlaps`.
+(a dense piece has a period of 0: any divisor will do), and share a byte only where these meet. The remaining candidates
+are looked up by address, and decided by the exact test, `offload.arrays.sections.overlaps`.
 
 Both searches look as far back as the widest run and the longest extent among the sections searched. So that one whole
 matrix does not make every search for its rows look at all of them, sections of different orders of magnitude are kept
 apart.
 
-Arrays that are made one after the other lie so too, and programs name them in that order. So what is searched for a
-dense section is also the room behind it: what comes next and lies there meets nothing, and is only put into a *run*. A
-run ends with the first section that lies elsewhere. Then its sections are put among the others: these stand sorted in
-pieces of some hundred, since to insert into one list of ten thousand moves half of it.
+Arrays that are made one after the other lie so too, and programs name them in that order. So the search for a dense
+section also finds the free addresses after it: the next section, if it lies there, meets no other, and is only put into
+a *run*. A run ends with the first section that lies elsewhere. Then its sections are put among the others: these stand
+sorted in pieces of some hundred, since to insert into one list of ten thousand moves half of it.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ class _Ordered:
         self._longest = 0
 
     def add(self, section: Section, low: int, high: int, found: list[Section]) -> int:
-        """Add a section; find what may share a byte with it, and return where the next one begins."""
+        """Add a section; find those that may share a byte with it, and return the beginning of the next one."""
         here = bisect_right(self._firsts, low)
         starts = self._starts[here]
         at = bisect_right(starts, low)
@@ -281,7 +281,7 @@ class _Ordered:
         return bool(self._starts[0])
 
     def look(self, low: int, high: int, found: list[Section]) -> int:
-        """Find what may reach into the addresses from ``low`` up to ``high``; return where the next one begins."""
+        """Find sections that may reach into the addresses ``low`` … ``high``; return the beginning of the next one."""
         least = low - self._longest
         here = bisect_right(self._firsts, least)
         starts = self._starts[here]

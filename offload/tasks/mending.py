@@ -20,8 +20,8 @@ def mend(engine: Runner[Task], task: Task) -> None:
 
     An exception that is sent to a thread does that outside of a shield, and the limit of recursion anywhere.
 
-    The tracker may have lost whom the task was to follow, and what was being entered. So it is cleared, and what
-    comes follows an empty task, which follows all that had dependences.
+    The tracker may have lost the predecessors of the task, and the task itself. So it is cleared, and later tasks
+    follow an empty task, which follows all tasks that had dependences.
     """
     with Shield():
         for parker in engine.parkers:  # one may have been taken off the list of the parked and not been woken

@@ -1,4 +1,4 @@
-"""What a thread sees that works for a runtime: its scope, and no event loop. Imports no asyncio."""
+"""The view of a thread that works for a runtime: its scope, and no event loop. Imports no asyncio."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Entered:
     """The calling thread works for a scope's runtime: that is current, and no event loop is to be seen.
 
     The thread may help a runtime that is not its current one. And a plain body runs on a worker, or on a thread that
-    waits; what it may do must not depend on which. So where a loop stands still below it, the body does not see it: it
-    may call `asyncio.run`, and the coroutines that it starts as tasks run on the runtime's own loop, since they could
-    not on the one that stands still.
+    waits; the rules for it must not depend on which. So where a loop stands still below it, the body does not see it:
+    it may call `asyncio.run`, and the coroutines that it starts as tasks run on the runtime's own loop, since they
+    could not on the one that stands still.
     """
 
     __slots__ = ("_current", "_loop", "_scope")

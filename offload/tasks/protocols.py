@@ -44,7 +44,7 @@ class AnyRuntime(Protocol):
 
 
 class Completions(Protocol):
-    """What finds out that device work has passed; `offload.events.gate.Gate` has the documentation."""
+    """The object that finds out that device work has passed; `offload.events.gate.Gate` has the documentation."""
 
     def hurry(self) -> None: ...
 

@@ -1,9 +1,9 @@
-"""Recipes: what the tasks of one encounter are made of, as data.
+"""Recipes: the tasks of one encounter, as data.
 
 `Recipe.make` makes the tasks: those of a construct that may be recorded, and those that a replay, a capture or Dask
-makes of it later. The recorder keeps the recipe, and reads in it what the tasks have. Nothing in it belongs to one of
-the tasks: what a task has for itself is made with it. Dependences are no part of it, as tasks that are made again
-follow the edges of their graph.
+makes of it later. The recorder keeps the recipe, and reads the properties of the tasks in it. A recipe has nothing that
+belongs to one task: a task's own objects are made with the task. Dependences are no part of it, as tasks that are made
+again follow the edges of their graph.
 
 Device work has recipes of its own (`offload.runtime.recipe`), and so has a coroutine (`offload.tasks.aio.task`).
 """
@@ -33,7 +33,7 @@ def nothing() -> None:
 
 
 class Recipe:
-    """What the host tasks of one encounter are made of; one without a body is that of an empty task.
+    """The recipe of the host tasks of one encounter; one without a body is that of an empty task.
 
     Attributes
     ----------
@@ -42,14 +42,14 @@ class Recipe:
     body : callable
         The program's own function.
     args, kwargs : tuple, dict or None
-        What the body is given.
+        The arguments of the body.
     label : str or None
-        What ``name=`` said.
+        The value of ``name=``.
     priority : int
     queue : Queue or None
-        The async queue that the tasks are operations of. Whoever has one run counts it there.
+        The async queue that the tasks are operations of. The code that runs one counts it there.
     survives : bool
-        Whether they run though what they depend on has failed.
+        Whether they run although a predecessor has failed.
     """
 
     __slots__ = ("args", "body", "kwargs", "label", "priority", "queue", "site", "survives")
@@ -79,17 +79,17 @@ class Recipe:
 
     @property
     def name(self) -> str:
-        """What the tasks are called."""
+        """The name of the tasks."""
         return self.label or self.site.name
 
     @property
     def is_plain(self) -> bool:
-        """Whether the tasks have nothing but a body, what that is given, and perhaps a label."""
+        """Whether the tasks have only a body, its arguments, and perhaps a label."""
         return type(self) is Recipe and not self.priority and not self.survives and self.queue is None
 
     @property
     def given(self) -> list[Any]:
-        """What a body on the host consists of and is given, for who asks what it may do."""
+        """The body and its arguments, for code that checks the body."""
         return [self.body, *self.args, *(self.kwargs or {}).values()]
 
     def make(self, frame: Region, sources: Sequence[Task | None] = ()) -> Task:
@@ -117,16 +117,16 @@ class Recipe:
         return task
 
     def reserve(self) -> None:
-        """Reserve for the task that is made next what it gets in the order of the program; here nothing.
+        """Reserve for the next task the things that it gets in the order of the program; here there are none.
 
-        Where Dask decides when tasks are made, this is called of all recipes before the first, in the recorded order.
+        If Dask decides when tasks are made, this is called for all recipes before the first, in the recorded order.
         """
 
     def give_back(self) -> None:
-        """Give back what was reserved, if no task has been made since."""
+        """Give back a reservation, if no task has been made since."""
 
     def _mark(self, task: Task) -> None:
-        """Give a task what few tasks have."""
+        """Set the fields of a task that few tasks have."""
         if self.label is not None:
             task.label = self.label
         if self.priority:
@@ -136,14 +136,14 @@ class Recipe:
 
 
 class ClauseRecipe(Recipe):
-    """What the tasks of a call are made of whose construct has more clauses, or that is passed tasks.
+    """The recipe of a call whose construct has more clauses, or which is passed tasks.
 
     Attributes
     ----------
     is_final : bool
         Whether the tasks are final ones.
     reductions : Participation or None
-        What they take part in.
+        The reductions that they take part in.
     """
 
     __slots__ = ("event", "is_final", "reductions", "values")
@@ -189,10 +189,10 @@ class ClauseRecipe(Recipe):
 
 
 class Participation(Protocol):
-    """What tasks take part in."""
+    """A reduction that tasks take part in."""
 
     def participant(self, body: Callable[..., Any]) -> Participant:
-        """Return the body of one task, with what it has to do for that."""
+        """Return the body of one task, with its steps for the reduction."""
 
 
 class Participant(Protocol):

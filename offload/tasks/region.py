@@ -1,7 +1,7 @@
-"""Regions that generate tasks, groups of tasks, and what is known of a construct.
+"""Regions that generate tasks, groups of tasks, and the protocol of a construct.
 
-A `Region` is a region that generates tasks; a `TaskSet` holds those of its tasks that are not complete, for whoever
-waits for them.
+A `Region` is a region that generates tasks; a `TaskSet` holds those of its tasks that are not complete, for threads
+that wait for them.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ class AnyTask(Troubled, Protocol):
     Attributes
     ----------
     construct : Construct
-        What has generated it.
+        Its construct.
     frame : Region
         The region that has generated it.
     inherited : Inherited
-        What applies to it.
+        The values that it inherits.
     is_final : bool
         Whether it is a final task.
     lane, place : object or None
-        Where device work goes, of a device task whose launch has begun.
+        The stream and device of a device task whose launch has begun.
     launched : bool
         Whether all its work is on a stream.
     run : weak reference or None
-        To the record of it in a graph, if it has been recorded.
+        The record of it in a graph, if it has been recorded.
     state_ : TaskState
-        Where it stands.
+        Its state.
     """
 
     frame: Region
@@ -70,7 +70,7 @@ class AnyTask(Troubled, Protocol):
 
     @property
     def name(self) -> str:
-        """What its construct is called."""
+        """The name of its construct."""
 
     @property
     def past(self) -> bool:
@@ -78,7 +78,7 @@ class AnyTask(Troubled, Protocol):
 
     @property
     def point(self) -> Any:
-        """Where on which stream its work ends, once it has been launched."""
+        """The point on a stream at which its work ends, once it has been launched."""
 
     @property
     def successors(self) -> Sequence[AnyTask] | None:
@@ -90,7 +90,7 @@ class AnyTask(Troubled, Protocol):
 
     @property
     def mutexes(self) -> Sequence[Mutex]:
-        """What it may have in turn with others."""
+        """The mutexes that it may have in turn with others."""
 
     def story(self) -> str:
         """Return one line for a person who asks why nothing moves."""
@@ -109,8 +109,8 @@ class TaskSet:
     Attributes
     ----------
     troubles : dict
-        What is wrong with tasks that a region has generated, by the ``id`` of the weak reference that its tracker has
-        of them, which may have died.
+        The troubles of tasks that a region has generated, by the ``id`` of the weak reference that its tracker has of
+        them, which may have died.
     n_stuck : int
         How many were live when their producer was last throttled in vain.
     """
@@ -137,14 +137,14 @@ class TaskSet:
                 wake()
 
     def note_failure(self, task: AnyTask, lock: Lock) -> None:
-        """Keep a failure for whoever waits, unless somebody has seen it meanwhile."""
+        """Keep a failure for the waiting threads, unless it has been seen meanwhile."""
         with lock:
             self.failures[task] = None
         if task.seen:  # perhaps before it was in there
             self.failures.pop(task, None)
 
     def note_trouble(self, task: AnyTask, lock: Lock) -> None:
-        """Know what is wrong with a task that others may follow, before anybody hears of its end."""
+        """Note the trouble of a task that others may follow, before any thread sees its end."""
         trouble = Trouble.of(task)
         if task.dependences is None:
             return
@@ -197,7 +197,7 @@ class Group(TaskSet):
 
 
 class Inherited:
-    """What the tasks that a region generates inherit; never changed, but replaced.
+    """The values that the tasks of a region inherit; never changed, but replaced.
 
     Attributes
     ----------
@@ -206,7 +206,7 @@ class Inherited:
     group : Group or None
         The innermost enclosing taskgroup.
     is_final : bool
-        Whether the region is that of a final task, so that what it generates is included.
+        Whether the region is that of a final task, so that tasks that it generates are included.
     """
 
     __slots__ = ("default_device", "group", "is_final")
@@ -229,19 +229,19 @@ class Region:
     task : Task or None
         The generating task; None stands for a host thread.
     inherited : Inherited
-        What its tasks get; `inherit` replaces it.
+        The values that its tasks inherit; `inherit` replaces them.
     tracker : Tracker
         The dependences among the tasks generated here.
     children : TaskSet
         The tasks generated here and not yet complete.
     recorder : object or None
-        Keeps the graph of what is generated here, while ``record`` is on; `record` sets it.
+        Keeps the graph of tasks generated here, while ``record`` is on; `record` sets it.
     mode : int
         0 where nothing but the clauses of a construct decides how its task is generated. Else the sum of ``RECORDS``
         (there is a recorder), ``FINAL`` (tasks are included) and ``OVER`` (``is_over``).
     listed : tuple of Section
-        The storage in the data clauses of OpenACC's regions around the code that runs: what ``default(none)`` need not
-        name.
+        The storage in the data clauses of OpenACC's regions around the code that runs: ``default(none)`` does not
+        require clauses for it.
     is_over : bool
         Whether it stands for ``whole`` only: a part whose block has ended.
     """
@@ -261,7 +261,7 @@ class Region:
         self.listed: tuple[Any, ...] = ()
 
     def record(self, recorder: Any) -> None:
-        """Have a recorder keep what is generated here from now on, or for None nobody."""
+        """Have a recorder keep tasks generated here from now on; None for no recorder."""
         self.recorder = recorder
         self._set_mode()
 
@@ -278,7 +278,7 @@ class Region:
         )
 
     def is_within(self, mark: object) -> bool:
-        """Tell whether this is a part of what another block, known by its mark, has made a part of a region."""
+        """Tell whether this is a part of the part that another block, known by its mark, has made of a region."""
         return False
 
     def has_generated(self, task: AnyTask) -> bool:
@@ -293,7 +293,7 @@ class Region:
         return Tracker(_is_past, keeper=self.children)
 
     def orphan(self) -> Region:
-        """Return the same region without the generating task, which has ended: what that keeps would be kept."""
+        """Return the same region without the generating task, which has ended and would keep its objects alive."""
         orphan = self.part(self.inherited)
         orphan.task = None
         return orphan
@@ -313,9 +313,9 @@ class Part(Region):
     Attributes
     ----------
     whole : Region
-        What it is a part of.
+        The region that it is a part of.
     mark : object
-        What the block is known by.
+        The object that identifies the block.
     """
 
     __slots__ = ("first_default_device", "is_over", "mark", "whole")
@@ -338,7 +338,7 @@ class Part(Region):
         return self.mark is mark or self.whole.is_within(mark)
 
     def end(self) -> None:
-        """Stand for the whole from now on, for what goes on that has been begun in the block."""
+        """Stand for the whole from now on, for code that has begun in the block and goes on."""
         self.is_over = True
         self.inherit(self.inherited.within(None))
 

@@ -1,4 +1,4 @@
-"""What a thread is doing for a runtime: the task that it runs, the region that generates tasks, and how it sleeps."""
+"""The scope of a thread for a runtime: the task that it runs, the region that generates tasks, and its sleep."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Scope:
         self.depth = 0
 
     def beside(self, region: Region | None, task: AnyTask | None) -> Self:
-        """Return what the thread is doing in another region or task, of the same runtime."""
+        """Return the thread's scope for another region or task of the same runtime."""
         return type(self)(self.runtime, region, task)
 
     def frame(self, what: object) -> Region:
@@ -87,12 +87,12 @@ class Scope:
 
     @property
     def recorder(self) -> Any:
-        """What keeps the graph of the region, while ``record`` is on; None elsewhere."""
+        """The recorder of the region, while ``record`` is on; None elsewhere."""
         return None if self.region is None else _as_seen(self.region).recorder
 
     @property
     def inherited(self) -> Inherited | None:
-        """What applies to the code that runs here; None on a thread of the runtime itself that runs nothing."""
+        """The inherited values of the code that runs here; None on a thread of the runtime itself that runs nothing."""
         task = self.task
         if self.region is None and (task is None or task.construct.is_target or not owned):
             return None if task is None else task.inherited

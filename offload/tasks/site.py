@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Site:
-    """A construct in the program: what its tasks are called, and where it stands.
+    """A construct in the program: the name of its tasks, and its place.
 
     A decorated function stands where it is defined, which is given as text. Any other construct stands where the
     program calls it, which is given as a `Call`.
@@ -25,7 +25,7 @@ class Site:
     Attributes
     ----------
     caller : Call or None
-        Where the program calls the decorated function, if each call has a site of its own; a task has it otherwise.
+        The program's call of the decorated function, if each call has a site of its own; a task has it otherwise.
     is_call : bool
         Whether the construct stands where the program calls it.
     is_target : bool
@@ -60,7 +60,7 @@ class Site:
 
     @property
     def call(self) -> Call | None:
-        """Where the program calls the construct; None for a decorated function."""
+        """The program's call of the construct; None for a decorated function."""
         return None if isinstance(self.where, str) else self.where
 
     def called_at(self, caller: Call | None) -> Site:

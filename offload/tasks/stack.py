@@ -1,7 +1,7 @@
-"""Whose code runs: the coroutines and generators on Python's stack, and the blocks that generators are in.
+"""The owners of running code: coroutines and generators on Python's stack, and the blocks that generators are in.
 
-`offload.tasks.blocks` says what this is for. Nothing here keeps a frame: a generator that is suspended in a block keeps
-its own, so that the frame's identity stands for it until the block has ended.
+`offload.tasks.blocks` describes the purpose. The code here keeps no frame: a generator that is suspended in a block
+keeps its own, so that the frame's identity stands for it until the block has ended.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Owned(Protocol):
     code : CodeType
         The generator's: a frame of other code has only the same identity.
     mark : object
-        What the parts of this block are known by.
+        The object that identifies the parts of this block.
     """
 
     code: CodeType
     mark: object
 
     def seen_from(self, region: Region) -> Region:
-        """Return what stands for a region in the block."""
+        """Return the region that replaces a region in the block."""
 
 
 owned: dict[int, Owned] = {}
@@ -52,8 +52,8 @@ def owner_of(caller: FrameType | None) -> FrameType | None:
     """Return the frame of the coroutine or generator that a block belongs to; None where there is none.
 
     That is the innermost on the stack. The coroutines of this library and of contextlib are not meant, nor is a
-    generator that contextlib drives, as under ``@contextmanager``, or that such a generator advances: whoever enters
-    that context manager is. A generator expression has no blocks, it enters them for whoever advances it.
+    generator that contextlib drives, as under ``@contextmanager``, or that such a generator advances: the code that
+    enters that context manager is. A generator expression has no blocks, it enters them for the code that advances it.
     """
     while caller is not None and not is_calling_program(caller):
         if caller.f_code.co_flags & _SUSPENDABLE and not _is_passed_over(caller):
@@ -73,7 +73,7 @@ def _is_passed_over(frame: FrameType) -> bool:
 
 
 def in_blocks(region: Region, caller: FrameType | None) -> Region:
-    """Return what stands for a region in the blocks of the generators on the stack, the innermost last."""
+    """Return the region that replaces a region in the blocks of the generators on the stack, the innermost last."""
     found: list[Owned] = []
     while caller is not None and not is_calling_program(caller):
         block = owned.get(id(caller))

@@ -1,4 +1,4 @@
-"""Where tasks stand, and how they go on from there.
+"""The states of tasks, and the changes between them.
 
 Theory of operation
 -------------------
@@ -15,7 +15,7 @@ from enum import StrEnum
 
 
 class TaskState(StrEnum):
-    """Where a task stands."""
+    """The state of a task."""
 
     WAITING = "waiting"  # for predecessors, or for a worker
     RUNNING = "running"  # its body

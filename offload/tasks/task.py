@@ -1,4 +1,4 @@
-"""Tasks: what a construct generates, and what the caller may ask of it."""
+"""Tasks: the result of a construct, and the caller's questions about it."""
 
 from __future__ import annotations
 
@@ -287,7 +287,7 @@ class Task(Generic[Result_co]):
         return tuple(dict.fromkeys((*found, *named)))
 
     def _followed(self) -> list[Followed]:
-        """Return what the task still waits for by itself, not by way of storage."""
+        """Return the objects that the task still waits for directly, not by way of storage."""
         clauses = self.dependences or () if self.state_ is TaskState.WAITING else ()
         keys = [key for clause in clauses for key in clause.keys or ()]
         return [key for key in keys if isinstance(key, Followed) and not key.is_over]
@@ -603,7 +603,7 @@ TASK_TYPES.add(Task)
 
 
 def discarded(task: Task) -> CancelledError:
-    """Return what ``result()`` of a task raises whose taskgroup was cancelled before it began."""
+    """Return the error of ``result()`` for a task whose taskgroup was cancelled before it began."""
     from concurrent.futures import CancelledError  # as above
 
     return CancelledError(f"{task.key} was discarded: its taskgroup was cancelled before it began")

@@ -1,12 +1,12 @@
-"""What a failure means for the tasks that follow: poison, and how long it lasts.
+"""The effect of a failure on the tasks that follow: poison, and how long it lasts.
 
 Theory of operation
 -------------------
 A task that fails has a `Trouble`, and so has each that did not run because of one. It says whose failures
 keep a task from running that follows this one: its own, until somebody has seen it, and those that it stands behind
-itself. So what is looked at is the last tasks that named a location, as for any dependence. A task is told of by weak
-references, which die; what is wrong with it stands in its region (``TaskSet.troubles``) until all of that is over.
-Neither workers nor timing have a part in this, nor does whether somebody holds a task.
+itself. So only the last tasks that named a location are looked at, as for any dependence. Weak references to a task
+die, so its region keeps its trouble (``TaskSet.troubles``) until all of that is over. Neither workers nor timing have a
+part in this, nor does whether somebody holds a task.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from offload.errors import DependError
 
 
 class Troubled(Protocol):
-    """What is looked at of a task whose failure keeps others from running.
+    """The members of a task whose failure keeps others from running.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Troubled(Protocol):
     dependences : sequence of Access or None
         Its clauses, which keep the addresses of their list items.
     trouble : Trouble or None
-        What is wrong with it.
+        Its own trouble.
     poison : Troubled or None
         The task where the failure began that keeps it from running.
     """
@@ -52,7 +52,7 @@ class Troubled(Protocol):
 
 
 class Trouble:
-    """What is wrong with a task that has failed, or did not run, for those that follow it.
+    """The trouble of a task that has failed, or did not run, for those that follow it.
 
     It refers neither to the task nor to a failure.
     """
@@ -94,7 +94,7 @@ class Trouble:
         return None
 
     def end(self) -> None:
-        """Forget this, and what stands behind it, as far as that is over now."""
+        """Forget this trouble, and those that depend on it, as far as they are over now."""
         pending = [self]
         while pending:
             trouble = pending.pop()

@@ -3,15 +3,15 @@
 Theory of operation
 -------------------
 A task that is passed is named in a ``depend`` clause of the new one besides (`offload.constructs.clauses.following`).
-All that holds for such a dependence holds here: order, failures, other threads, what a graph can wait for. The value is
+All rules of such a dependence hold here: order, failures, other threads, the waits of a graph. The value is
 put into the call when the body is about to run. A host task's body does so, a `Receiver`; a region does so in its turn
-on the lane (`offload.constructs.receiving`), since what it maps follows from the value. Until then the argument is
+on the lane (`offload.constructs.receiving`), since its maps follow from the value. Until then the argument is
 None, so that no step of the encounter takes it for anything.
 
 A graph that is run again has tasks of its own. So a recorder notes which of its nodes a node receives values of, and
-lets go of the recorded tasks (`Values.release`). Who makes the task again has those of the run in their place.
+lets go of the recorded tasks (`Values.release`). A task that is made again gets the values of its own run instead.
 
-Looked at are the arguments themselves; what containers hold, or a closure, is what it is.
+Only the arguments themselves are replaced; tasks in containers or closures stay as they are.
 
 Rejected: values in place of the tasks in ``Task.args`` (a recorded graph would have those of the recording); an
 argument that the body has to ask for its value (a `Task` in a container is that).
@@ -39,7 +39,7 @@ class Values:
     slots : tuple of int and str
         The arguments: positions, or names. None where the task has to know the others, and receives nothing.
     tasks : sequence of Task or None
-        Whose values they are; None for one of a recorded graph, which each run has another for.
+        The tasks that have the values; None for a task of a recorded graph, which each run replaces.
     """
 
     __slots__ = ("slots", "tasks")
@@ -121,9 +121,9 @@ class Receiver:
     function : callable
         Called with the arguments, in which the values stand.
     values : Values
-        Of this task.
+        The values of this task.
     prepared : callable, optional
-        What becomes of the values first.
+        A function that is applied to the values first.
     """
 
     __slots__ = ("_function", "_prepared", "values")

@@ -53,7 +53,7 @@ class Wait:
     thread : Shielded
         The calling thread, as far as interruptions concern it.
     helps : bool
-        Whether this thread may run tasks: inside of a task only what the region generated. Without workers
+        Whether this thread may run tasks: inside of a task only tasks that the region generated. Without workers
         it always does.
     """
 
@@ -237,7 +237,7 @@ class Wait:
 
 
 def wait_within(thread: Shielded, engine: Pool[Any], scope: Scope, goal: Goal, *, helps: bool = True) -> None:
-    """Block until a goal is reached, running ready tasks meanwhile; `Wait` says how, and what the caller has done."""
+    """Block until a goal is reached, running ready tasks meanwhile; see `Wait`, also for the caller's steps before."""
     if engine.look is not None and (launched := goal.launched()):
         attend(engine, scope, launched, helps=helps)
         if goal.done():
@@ -248,9 +248,9 @@ def wait_within(thread: Shielded, engine: Pool[Any], scope: Scope, goal: Goal, *
 def attend(engine: Pool[Any], scope: Scope, tasks: Sequence[AnyTask], *, helps: bool) -> bool:
     """Ask for the ends of launched tasks, if this thread has nothing else to do meanwhile; return whether all are over.
 
-    Kernels and small copies end so soon that what a `Wait` prepares would take longer: where waits look, the thread
-    asks for a moment, else once. The `Wait` does the rest, and all of it where there is more to do: tasks with which
-    it ``helps``, what finalizers ask for, copies that need the GIL.
+    Kernels and small copies end so soon that preparing a `Wait` would take longer. If waits look, the thread asks for a
+    moment, else once. The `Wait` does the rest, and all of it if there is more to do: tasks with which it ``helps``,
+    requests of finalizers, copies that need the GIL.
     """
     if engine.staging or put_off.calls or scope.depth or scope.is_completer:
         return False

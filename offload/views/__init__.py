@@ -1,1 +1,1 @@
-"""Who looks on: pictures of recorded task graphs, and what a runtime does line by line."""
+"""Observers: pictures of recorded task graphs, and a line for each step of a runtime."""

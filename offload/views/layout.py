@@ -246,7 +246,7 @@ def spread(wishes: Sequence[float], gaps: Sequence[int], weights: Sequence[float
 
 @dataclass(slots=True, eq=False)
 class Track:
-    """One horizontal line between two layers, in `row`, with what it meets above and below."""
+    """One horizontal line between two layers, in `row`, with its connections above and below."""
 
     # `link` is the column in which it is joined with its other half, where a hop had to be split.
 

@@ -51,14 +51,14 @@ class Notifier:
         _write(f"{word} {what} bytes={array.nbytes} device={device_num}{source}{at_queue}")
 
     def wait(self, what: str, device_num: int | None = None, queues: Sequence[int] = ()) -> None:
-        """Tell that the program waits, for the tasks of these queues or for what ``what`` says."""
+        """Tell that the program waits, for the tasks of these queues or as ``what`` says."""
         if self._level < 3:  # waits
             return
         what = what.removeprefix("the ").removeprefix("wait ")  # the wait clause
         _write(f"wait {what}{_at(_here())}{_on(device_num, queues)}")
 
     def speculate(self, name: str, location: str, device_num: int, text: str) -> None:
-        """Tell what becomes of a loop that is only probably parallel, and why."""
+        """Tell how a loop that is only probably parallel runs, and why."""
         _write(f"speculate {name}{_at(location)}{_on(device_num, ())} {text}")
 
 

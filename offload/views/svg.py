@@ -2,9 +2,9 @@
 
 The geometry is that of the terminal (`offload.views.layout`), in pixels. Here a net joins one source with the
 targets of one kind of dependence, so that kinds keep their colours, and its lines are curves that share their
-way as long as they can. Waits are bundled as in the terminal: what all waits for the same is led together and
-arrives once, since 40 tasks before a taskwait are one order, not 40 reasons. A picture that would be high and
-narrow is broken into columns, each read from its top to its bottom; lines lead from one to the next between them.
+way as long as they can. Waits are bundled as in the terminal: tasks that wait for the same tasks share one line, since
+40 tasks before a taskwait are one order, not 40 reasons. A picture that would be high and narrow is broken into
+columns, each read from its top to its bottom; lines lead from one to the next between them.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _nets(edges: list[Edge]) -> list[tuple[Net, str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Raster:
-    """Where the layers stand: in columns of ``rows`` layers each, ``pitch`` pixels apart, below ``head`` pixels."""
+    """The places of the layers: columns of ``rows`` layers each, ``pitch`` pixels apart, below ``head`` pixels."""
 
     rows: int  # layers in a column
     pitch: float  # pixels from column to column

@@ -113,7 +113,7 @@ class GraphView:
 
 
 def render(graph: Graph) -> RenderableType:
-    """Return what Rich prints for `graph`: its layered picture, or a narrower form where the console is narrow."""
+    """Return the text that Rich prints for `graph`: its layered picture, or a narrower form for a narrow console."""
     # The edges drawn are those that no longer path implies. Of a graph with more than `MAX_ROWS` tasks the first so
     # many are shown, with the edges among them.
     return GraphView(graph)

@@ -1,6 +1,6 @@
 """The words of all pictures of a task graph: the looks of states, places, durations, the summary.
 
-Each picture is one file; what pictures share in geometry is in `offload.views.layout`. Rich is imported by
+Each picture is one file; `offload.views.layout` has the geometry that they share. Rich is imported by
 `offload.views.terminal` alone.
 """
 
@@ -69,7 +69,7 @@ def duration_label(time_s: float | None) -> str:
 
 
 def printable(text: str) -> str:
-    """Return `text` on one line, with ``�`` for whatever would move the cursor or is no character."""
+    """Return `text` on one line, with ``�`` for each code that would move the cursor or is not a character."""
     return "".join(c if c.isprintable() else " " if c.isspace() else "�" for c in text).strip()
 
 
@@ -77,7 +77,7 @@ _LOOK_ALIKES = str.maketrans("×µ²·…–—≤≥→»✓✗⊘●○�", "
 
 
 def look_alike(text: str) -> str:
-    """Return `text` in ASCII, one character for one: what looks like each sign that the library prints, else ``?``."""
+    """Return `text` in ASCII: a similar character for each sign that the library prints, else ``?``."""
     return text.translate(_LOOK_ALIKES).encode("ascii", "replace").decode()
 
 

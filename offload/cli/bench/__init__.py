@@ -1,1 +1,1 @@
-"""``offload bench``: is this machine all right? What tasks, copies and launches take here, and what overlaps."""
+"""``offload bench``: is this machine all right? Times of tasks, copies and launches, and their overlap."""

@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the parts that were asked for; the exit status is 0 whatever the figures are.
+    """Run the parts that were asked for; the exit status is 0 for any figures.
 
     Raise `ClauseError` for an unknown part, a number below 1, or no device, and `InternalError` for a wrong result.
     """

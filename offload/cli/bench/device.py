@@ -192,7 +192,7 @@ def _passes_like_copies(blocks: list[Any]) -> int:
 
 
 def _check(blocks: list[Any], passes: int, call: Callable[[], object], name: str) -> None:
-    """Raise `InternalError` if a block is not what the work makes of it: a time of a wrong result means nothing."""
+    """Raise `InternalError` if a block has a wrong result: its time would mean nothing."""
     expected = []
     for number, block in enumerate(blocks):
         # Blocks differ, and the elements of a block do not: one element tells what all have to be.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Finding(NamedTuple):
-    """What one part of ``offload bench`` has measured."""
+    """The measurements of one part of ``offload bench``."""
 
     title: str  # What was measured, with the unit of every sample
 

@@ -1,4 +1,4 @@
-"""``offload bench tasks``: what a null task with dependences costs, and what it costs under Dask."""
+"""``offload bench tasks``: the cost of a null task with dependences, here and under Dask."""
 
 from __future__ import annotations
 

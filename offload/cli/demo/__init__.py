@@ -1,1 +1,1 @@
-"""What ``offload demo`` runs: programs of `examples`, on real input and with their figures."""
+"""The programs of ``offload demo``: programs of `examples`, on real input and with their figures."""

@@ -189,7 +189,7 @@ class _Job:
             ) from error
 
     def _time(self, report: Report, example: ModuleType, passes: list[Any], peer: ModuleType | None) -> None:
-        """Time the forms in turn, on a field that is loaded afresh, and check what they made of it."""
+        """Time the forms in turn, on a field that is loaded afresh, and check their results."""
         args = self.args
         forms: dict[str, Callable[[Any], None]] = {}
         forms["sync"] = lambda each: example.fft3d(self.slab, passes, nowait=False, each=each)

@@ -1,7 +1,8 @@
 """``offload demo fft3d --mpi``: the transform of ``examples/fft3d_mpi.py`` on a real field, timed, checked and shown.
 
-What each rank checks for itself it tells the others before anybody goes on: so a mistake that only one of them can see
-ends all of them, with one message by rank 0. What fails later, between exchanges for which others wait, ends the job.
+Each rank sends the results of its own checks to the others before any of them goes on. A mistake that only one rank can
+see therefore ends all of them, with one message by rank 0. A later failure, between exchanges for which others wait,
+ends the job.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ GATHERED_ELEMENTS = 1 << 24
 
 
 class _RefusedError(Exception):
-    """What a rank has told all others."""
+    """A failure of a rank that all ranks know of."""
 
 
 @contextmanager
@@ -271,7 +272,7 @@ class _Job:
         )
 
     def _time(self, report: MPIReport) -> None:
-        """Time the forms in turn, each rank's until it is through, and check what they made of the field."""
+        """Time the forms in turn, each rank's until it has finished, and check the transformed field."""
         args, comm, job = self.args, self.comm, self.job
         repeats = args.repeat or (1 if self.source.size * self.dtype.itemsize >= LARGE_NBYTES else 3)
         checked = _Check(self) if args.verify else None
@@ -329,7 +330,7 @@ class _Part:
 
 
 class _Check:
-    """What the transform is, or some of it."""
+    """The reference transform, or a part of it."""
 
     def __init__(self, job: _Job) -> None:
         self._comm, self._plan, self._source, self._inverse = job.comm, job.plan, job.source, job.args.inverse

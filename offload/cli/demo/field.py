@@ -1,4 +1,4 @@
-"""The field of ``offload demo fft3d``: from a file or made, and what is wrong with the options for it."""
+"""The field of ``offload demo fft3d``: from a file or made, and the checks of its options."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOAD_NBYTES = 64 << 20
 
 
 def check(args: argparse.Namespace) -> None:
-    """Check what does not need the device, before anything is done."""
+    """Check everything that does not need the device, before any work."""
     for name, low in (("buffers", 1), ("repeat", 1)):
         value = getattr(args, name)
         if value is not None and value < low:
@@ -60,7 +60,7 @@ class _TaylorGreen:
 
 
 def source_of(args: argparse.Namespace) -> Any:
-    """Return the field, which is not in memory yet: an array in a file, or what makes one."""
+    """Return the field, which is not in memory yet: an array in a file, or a function that makes one."""
     shape = _shape(args.shape) if args.shape else None
     if args.input is None:
         return _TaylorGreen(shape or SHAPE)

@@ -124,7 +124,7 @@ class Output:
             self._publish()
 
     def begin(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[str, int]:
-        """Write what stands before the elements; return which file they are to be written to, and where they begin.
+        """Write the header; return the file to write the elements to, and the offset of the first.
 
         Raises as `save`.
         """

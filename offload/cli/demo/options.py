@@ -1,4 +1,4 @@
-"""Options that name a device and its memory: what is wrong with one is told by the name under which it was given."""
+"""Options that name a device and its memory: an error names the option as you gave it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a transform is compared with: another library's, and sums written out, which share nothing with any library."""
+"""References for a transform: another library's, and sums written out, which share no code with any library."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def transform(whole: Array, *, inverse: bool = False) -> Array:
 def sums_at(
     places: Array, part: Array, start: tuple[int, ...], shape: tuple[int, ...], *, inverse: bool = False
 ) -> Array:
-    """Return what the part of a field that begins at ``start`` adds to its transform at some places, in complex128."""
+    """Return the contribution of the part of a field from ``start`` to its transform at some places, in complex128."""
     sign = 1 if inverse else -1
     # The product modulo the length first, so that the angles keep all digits.
     z, y, x = (

@@ -1,1 +1,1 @@
-"""Clauses, one file a kind, and what becomes of a construct's list items and arguments by them."""
+"""Clauses, one file a kind, and their effect on a construct's list items and arguments."""

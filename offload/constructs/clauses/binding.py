@@ -105,7 +105,7 @@ class Binding:
     def may_change(self) -> list[int]:
         """Return the numbers of the items that a body may write to: all, but read-only arrays that are mapped ``to``.
 
-        OpenMP lets a body write to what is mapped ``to``, and where it is present that stays.
+        OpenMP lets a body write to an array that is mapped ``to``, and if it is present the values stay.
         """
         if self.changed is not None:
             return self.changed
@@ -116,7 +116,7 @@ class Binding:
         return found
 
     def capture(self, slot: Slot, array: np.ndarray[Any, Any]) -> None:
-        """Have an argument be a copy of what the array holds now, or the section of it that a clause names."""
+        """Replace an argument by a copy of the array's present contents, or the section of it that a clause names."""
         if slot in self.sections:
             self.sections[slot] = self.sections[slot].copy()
             return
@@ -203,7 +203,7 @@ class Binding:
             )
 
     def _add_object(self, slot: Slot, value: Any) -> bool:
-        """Note an argument that has a mapper, and map what it maps unless a clause or an argument before it does.
+        """Note an argument that has a mapper, and map its arrays unless a clause or an argument before it does.
 
         Return whether it has one.
         """

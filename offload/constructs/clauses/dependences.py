@@ -1,7 +1,7 @@
 """``depend`` clauses and depend objects.
 
-A clause evaluates its list items when it is made, since an array's storage is fixed. What may be another one by then
-waits for the construct: items written as strings, which name arguments of a call, objects with a mapper, whose
+A clause evaluates its list items when it is made, since an array's storage is fixed. Items that may change until then
+are evaluated with the construct: items written as strings, which name arguments of a call, objects with a mapper, whose
 attributes a program may replace, tasks and events (`offload.constructs.clauses.following`), and depend objects.
 """
 
@@ -123,7 +123,7 @@ _WRITERS = (_OUT, _INOUT)
 
 
 def _references_in_a_call(*items: Any) -> int:
-    """Return what `getrefcount` says of a list item, in a loop over items, that only its call refers to."""
+    """Return the `getrefcount` of a list item, in a loop over items, that only its call refers to."""
     return next(getrefcount(item) for item in items)
 
 
@@ -172,7 +172,7 @@ _MOST_PARTS = 1000  # Parts of an object's containers that are looked at, in 20 
 
 
 def _passed(name: str, found: list[Named], names: Mapping[str, Any]) -> list[Any]:
-    """Return what the arguments of a ``*`` or ``**`` parameter stand for: each array, each task."""
+    """Return the list items of the arguments of a ``*`` or ``**`` parameter: each array, each task."""
     # Where there is none the tuple is a value as any other, and one that is empty is in no order.
     items: list[Any] = []
     for one in found:

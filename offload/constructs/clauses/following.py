@@ -46,7 +46,7 @@ class FollowedItem(Followed):
         return bool(what.finished if isinstance(what, Task) else what.is_fulfilled)
 
     def handles(self, tracker: Tracker) -> Sequence[Any]:
-        """Return what a task of the tracker's region is to follow, as the engine's trackers have it."""
+        """Return the handles that a task of the tracker's region is to follow, as the engine's trackers have them."""
         what = self.what
         if isinstance(what, Event):
             if what.is_fulfilled and what.failure is None:
@@ -79,7 +79,7 @@ class StandIn(Task):
             what.add_done_callback(lambda task: self._end(task.failure, task))
 
     def _end(self, failure: BaseException | None, task: Task | None) -> None:
-        """Complete, on whichever thread has completed what it stands for; ``task`` is whose failure it is."""
+        """Complete, on the thread that has completed the original; the failure is that of ``task``."""
         if failure is not None and not (task is not None and task.state_ is TaskState.CANCELLED):
             self.failure = failure
             if task is not None and task.failure is failure:
@@ -99,7 +99,7 @@ class StandIn(Task):
 
 
 def awaited(task: Task) -> Task:
-    """Return what a wait for a task is to wait for, and tell of: not a stand-in, unless it is an event's."""
+    """Return the task that a wait for a task is to wait for, and report: not a stand-in, unless it is an event's."""
     if isinstance(task, StandIn):
         if isinstance(task.what, Task):
             return task.what

@@ -167,7 +167,7 @@ def expand_object(
 
 
 def _given(function: Callable[[Any], Any], item: Any) -> Iterable[Any]:
-    """Return what a mapper gives of an object: clauses and list items."""
+    """Return a mapper's result for an object: clauses and list items."""
     given = function(item)
     if isinstance(given, (MapClause, np.ndarray)):
         return (given,)
@@ -201,7 +201,7 @@ class Expansion:
         self.parts: dict[int, Expansion] = {}
 
     def add_part(self, part: Expansion) -> None:
-        """Add what was made of a nested object, to what another clause made of it if there is one."""
+        """Add the expansion of a nested object, or merge it with the one that another clause made of it."""
         known = self.parts.setdefault(id(part.item), part)
         if known is not part:
             known.own += part.own
@@ -216,7 +216,7 @@ class Expansion:
             yield from part.leaves()
 
     def keep(self) -> Expansion:
-        """Have `rebuilt` copy the object as it is now, whatever the program does with it; return this.
+        """Have `rebuilt` copy the present object, even if the program changes it later; return this.
 
         Raise `MapError` if no attribute holds a mapped array, because the body could not reach it; or if the mapper
         yields other elements of the copy than of the object.
@@ -269,7 +269,7 @@ class Expansion:
         return self.made(corresponding, {})
 
     def made(self, corresponding: Callable[[np.ndarray[Any, Any]], Any], copies: dict[int, Any]) -> Any:
-        """Return what stands for the object in a body; ``copies`` has what was made, by the `id` of its place."""
+        """Return the copy of the object for a body; ``copies`` has those already made, by the `id` of the place."""
         if id(self) not in copies:
             places = (self.places or {}).items()
             changed = {name: place.made(corresponding, copies) for name, place in places}
@@ -323,7 +323,7 @@ class _PartialPlace:
 
 
 class _Container:
-    """The place of a container, and in it those that are, or hold, what was mapped."""
+    """The place of a container, and the places in it that are, or hold, mapped arrays."""
 
     __slots__ = ("_is_tuple", "_kept", "_places")
 
@@ -357,7 +357,7 @@ def _is_same(one: Host, other: Host) -> bool:
 
 
 class _Form(Enum):
-    """What the copy has for an attribute of which a part was mapped; in the order in which they are tried."""
+    """The form in the copy of an attribute of which a part was mapped; in the order in which they are tried."""
 
     SECTION = "section"  # The array of the part
     ARRAY = "array"  # A `PartialArray`; if several parts were mapped, a `PartialView`
@@ -403,7 +403,7 @@ class _Finder:
                 )
 
     def find(self, value: Any, name: str) -> _Place | None:
-        """Return the place of what stands for an attribute on the device; None where nothing of it was mapped."""
+        """Return the place of the form of an attribute on the device; None if no part of it was mapped."""
         if isinstance(value, np.ndarray):
             if not value.dtype.hasobject:
                 return self._find_array(value, name)

@@ -1,4 +1,4 @@
-"""List items, evaluated: what clauses name, as items of the present table."""
+"""List items, evaluated: the arrays that clauses name, as items of the present table."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def map_items(
 
 
 def _named(item: str, names: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    """Return what a text names, with what messages call it: one item, or each array that ``*`` or ``**`` takes."""
+    """Return the objects that a text names, with their names for messages: one, or each array of ``*`` or ``**``."""
     parsed = parse_item(item)
     found = members(parsed, names)
     if found is None:
@@ -104,7 +104,7 @@ def _named(item: str, names: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
 def expansion_of(
     value: Any, map_type: MapType, text: object, clause: MapClause | None = None, *, present: bool = False
 ) -> Expansion:
-    """Return what the mapper of a list item that is no array makes of it."""
+    """Return the expansion of a list item that is not an array, by its mapper."""
     mapper = clause.mapper if clause is not None else None
     if mapper is None and mapper_of(value) is None:
         is_worded = clause is not None and clause.word

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class MapClause:
     """One ``map`` clause: a map type, its modifiers, its list items and the mapper for those that are objects.
 
-    OpenACC's data clauses are this too: ``word`` is what messages call such a clause, ``names`` what they call its
-    items, by `id`; ``if_present`` and ``zeroes`` are as in `offload.data.items.MapItem`.
+    OpenACC's data clauses are this too: ``word`` is the name of such a clause for messages, ``names`` has the names of
+    its items, by `id`; ``if_present`` and ``zeroes`` are as in `offload.data.items.MapItem`.
     """
 
     __slots__ = (
@@ -313,14 +313,14 @@ def string_items(clauses: Iterable[Any]) -> Iterator[str]:
 
 
 def worded_items(clauses: Iterable[Any]) -> Iterator[tuple[str, str]]:
-    """Yield the same, each with what messages call its clause."""
+    """Yield the same, each with the name of its clause for messages."""
     for clause in clauses:
         word = clause.word if isinstance(clause, MapClause) and clause.word else "map"
         yield from ((item, word) for item in string_items((clause,)))
 
 
 def symbolic(clauses: Iterable[Any]) -> bool:
-    """Tell whether any clause waits for the call to learn what its items are."""
+    """Tell whether any clause needs the call to find its items."""
     return any(
         isinstance(clause, str) or (not isinstance(clause, np.ndarray) and getattr(clause, "is_symbolic", False))
         for clause in clauses

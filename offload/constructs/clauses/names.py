@@ -31,14 +31,14 @@ Step = str | CodeType | tuple[CodeType | None, ...]
 
 
 class SymbolicItem(NamedTuple):
-    """A parsed string: a name, and what follows it: members, indices, sections."""
+    """A parsed string: a name, and the members, indices and sections after it."""
 
     text: str  # as it was written
     name: str  # the first name in it
     steps: tuple[Step, ...]  # the members, indices and sections after it
 
     def is_part_of(self, value: Any) -> bool:
-        """Tell whether the text, whose name means ``value``, names a section of that array, not what it holds."""
+        """Tell whether the text, whose name means ``value``, names a section of that array, not its contents."""
         return bool(self.steps) and hasattr(value, "shape") and not any(isinstance(step, str) for step in self.steps)
 
     def reaches_into(self, value: Any) -> bool:
@@ -129,7 +129,7 @@ class SymbolicItem(NamedTuple):
 
 
 def unseen(name: str, names: Iterable[str] = ()) -> str:
-    """Return what messages say of a name that a string uses and a call does not see, which sees these."""
+    """Return the text of messages about a name in a string that a call, which sees ``names``, does not see."""
     return (
         f"there is no parameter or visible name {name!r}{meant(name, names)}; a string sees parameters, globals, and "
         "those variables of enclosing functions that the body mentions: mention it there, make it a parameter, or give "

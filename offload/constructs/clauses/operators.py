@@ -24,7 +24,7 @@ class Operator(NamedTuple):
 
 
 def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], None]:
-    """Return what combines by a ufunc; its result has the dtype of the list item, a truth value's too."""
+    """Return a function that combines by a ufunc; its result has the dtype of the list item, a truth value's too."""
 
     def combine(result: Any, private: Any) -> None:
         ufunc(result, private, out=result, casting="unsafe")

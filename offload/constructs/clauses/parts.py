@@ -63,7 +63,7 @@ def enter_parts(binding: Binding, clauses: Iterable[Any], visible: VisibleNames,
 
 
 def _check_held(item: SymbolicItem, holder: Any, array: Any, passed: Iterable[Any]) -> None:
-    """Raise `ClauseError` if the body does not receive an array that is mapped as what an argument holds."""
+    """Raise `ClauseError` if the body does not receive an array that is mapped as a member of an argument."""
     if mapper_of(holder) is not None:
         return
     if any(value is array or (isinstance(value, np.ndarray) and np.may_share_memory(value, array)) for value in passed):

@@ -124,7 +124,7 @@ def reductions_of(clause: str, items: Sequence[ReductionItem]) -> tuple[Reductio
 
 
 def identity_of(array: Any) -> tuple[Any, ...]:
-    """Return what two arrays have in common that are the same elements in the same order."""
+    """Return a key that is equal for arrays with the same elements in the same order."""
     strides = tuple(stride if n > 1 else 0 for n, stride in zip(array.shape, array.strides, strict=True))
     return (array.__array_interface__["data"][0], array.dtype, array.shape, strides)
 
@@ -308,7 +308,7 @@ def find_reduction(what: str, operator: str, item: Any, group: Group | None) -> 
 
 
 class ReducingTasks(NamedTuple):
-    """What the tasks of a call take part in; attributes as the parameters of `ReducingBody`."""
+    """The reductions of the tasks of a call; attributes as the parameters of `ReducingBody`."""
 
     parts: tuple[ReducedPart, ...]
     until_complete: bool

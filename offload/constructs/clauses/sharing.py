@@ -138,7 +138,7 @@ class ArgumentRules:
         yield from ((slot, values[slot]) for slot in slots)  # as it was passed: the same storage, maybe transposed
 
     def _share(self, clause: str, slot: Slot, value: Any, binding: Binding, *, is_whole: bool, on_host: bool) -> None:
-        """Note what a clause says about an argument."""
+        """Note the effect of a clause on an argument."""
         is_on_device = is_device_array(value) or (not isinstance(value, np.ndarray) and is_foreign(value))
         if clause in _DEVICE_CLAUSES:
             if not (is_on_device or (on_host and isinstance(value, np.ndarray))):

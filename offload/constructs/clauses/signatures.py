@@ -3,9 +3,9 @@
 A program never imports this file. Type checkers read it, and `offload.runtime.keywords.shows_clauses` imports it when
 somebody asks for a signature. At run time the tables of checks say which clauses exist. A test compares both.
 
-A class ``…Clauses`` has all clauses of a construct. A class ``…Keywords`` lacks the clause that decides what a call
-returns, such as ``nowait``; overloads name that clause. A class ``…Call`` is what a decorator returns. A call of it
-takes the parameters of the function.
+A class ``…Clauses`` has all clauses of a construct. A class ``…Keywords`` lacks the clause that decides the type of a
+call's result, such as ``nowait``; overloads name that clause. A class ``…Call`` is the result of a decorator. A call of
+it takes the parameters of the function.
 """
 
 from __future__ import annotations

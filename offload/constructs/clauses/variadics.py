@@ -1,8 +1,8 @@
-"""What strings name that mean arguments of a ``*`` or ``**`` parameter: ``"tiles"``, all of them, and ``"tiles[i]"``.
+"""Strings that name arguments of a ``*`` or ``**`` parameter: ``"tiles"``, all of them, and ``"tiles[i]"``.
 
-A clause that names all of them applies to each array of the call there, and to each object with a mapper; what else is
-among them is passed as it is without the clause. Names of a call hold what `Starred` says under the key "*", which no
-text can name.
+A clause that names all of them applies to each array of the call there, and to each object with a mapper; other
+arguments are passed as they are without the clause. Names of a call have a `Starred` under the key "*", which no text
+can name.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Parts:
     def find(self, view: Any) -> Any:
         """Return the body's form of a view of the host's array: a device array, or a `PartialView`.
 
-        Of a list of views, return the list. A view in it of which no element is mapped is a `PartialView`, too. Raise
+        For a list of views, return a list. A view in it of which no element is mapped is a `PartialView`, too. Raise
         `MapError` if no element of it is mapped, it is not a view, or it is a part of a part, and ``is_measured``.
         """
         if isinstance(view, list):
@@ -74,7 +74,7 @@ class Parts:
         return found
 
     def _found(self, view: Any) -> Any:
-        """Return what a view is in the body; None if no element of it is mapped."""
+        """Return the body's form of a view; None if no element of it is mapped."""
         if not (isinstance(view, np.ndarray) and np.may_share_memory(view, self.whole)) and np.size(view):
             raise self.error("this operation does not make a view of it")
         section = array_section(view)
@@ -144,7 +144,7 @@ class PartialView:
 
     @property
     def parts(self) -> Parts:
-        """What of it is mapped."""
+        """The parts of it that are mapped."""
         return self._parts
 
     def __repr__(self) -> str:
@@ -280,7 +280,7 @@ class PartialArray:
             self._parts = parts
 
     def _see(self, step: Step) -> Any:
-        """Carry out a step that makes a view, on the host's array, and return what that is in the body."""
+        """Carry out a step that makes a view, on the host's array, and return the body's form of the view."""
         parts = self._parts
         if parts is None:
             return step(self._plain())

@@ -1,6 +1,6 @@
 """Copies to, from and inside of a CUDA device.
 
-Inside of a device, boxes are copied by kernels of ours, which reach what a contiguous copy reaches;
+Inside of a device, boxes are copied by kernels of ours, which are as fast as a contiguous copy;
 ``cudaMemcpy2DAsync`` is slower there, forty times at worst. Between pinned memory and a device
 `offload.devices.cuda.methods.choose` picks the driver's copies, a kernel on the host's memory, or one copy and a
 kernel. Pageable memory is never given to the driver where it would wait: it is staged
@@ -122,7 +122,7 @@ class Copies:
     def repeat(
         self, dst: Any, src: Any, lost: Callable[[cuda.CUDARuntimeError], Exception]
     ) -> Callable[[Any], None] | None:
-        """Return what enqueues a copy between dense arrays on the device and in pinned memory that CuPy keeps.
+        """Return a function that enqueues a copy between dense arrays on the device and in pinned memory of CuPy.
 
         ``lost`` makes the error of a device that has failed. None for other copies.
         """

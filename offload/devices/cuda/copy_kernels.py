@@ -291,7 +291,7 @@ class CopyKernels:
         self._enqueue(name, blocks, first, stream)
 
     def _enqueue(self, name: str, blocks: int, at: int, stream: Any) -> None:
-        """Launch a kernel with what stands at an address: that of its argument, and the argument."""
+        """Launch a kernel with the memory at an address: the address of its argument, and the argument."""
         function = self._addresses[name]  # by the driver's call: CuPy's own would look at the argument again
         try:
             driver.launchKernel(function, blocks, 1, 1, _THREADS, 1, 1, 0, stream.ptr, at, 0)
@@ -347,7 +347,7 @@ def _name(kind: UnitKind, variant: str) -> str:
 
 
 def _kernels() -> dict[str, str]:
-    """Return what each kernel calls, by name."""
+    """Return the function that each kernel calls, by the kernel's name."""
     calls = {_name(UnitKind.FLAT, f"{width}"): f"flat<{_TYPES[width]}, {_PER_THREAD[width]}>" for width in WIDTHS}
     calls |= {_name(UnitKind.ROWS, f"{lanes}"): f"rows<{lanes}>" for lanes in _LANES}
     return calls | {

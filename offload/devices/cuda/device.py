@@ -156,7 +156,7 @@ class CudaDevice:
         return event
 
     def wait_event(self, stream: Any, event: Any) -> None:
-        """Hold what is enqueued on ``stream`` from now on until ``event``, of any CUDA device, has passed."""
+        """Hold work enqueued on ``stream`` from now on until ``event``, of any CUDA device, has passed."""
         if event.__class__ is CallerEvents:
             for each in event.events:
                 self.wait_event(stream, each)
@@ -308,7 +308,7 @@ class CudaDevice:
             raise self._lost(error) from error
 
     def repeat(self, dst: Any, src: Any) -> Callable[[Any], None] | None:
-        """Return what enqueues a whole copy of pinned memory that CuPy keeps; None for other copies."""
+        """Return a function that enqueues a whole copy of pinned memory that CuPy keeps; None for other copies."""
         return self._copies.repeat(dst, src, self._lost)
 
     def copy_indexed(self, dst: Any, src: Any, to: Any, at: Any, stream: Any) -> None:
@@ -362,13 +362,13 @@ class CudaDevice:
         return is_alone(buffer)
 
     def retire(self, array: Any, retired: Retired) -> None:
-        """Note what has become of the allocation that ``array`` lies in; CuPy's own operations do not ask."""
+        """Mark the allocation that ``array`` lies in as retired; CuPy's own operations do not check the mark."""
         block = block_of(array)
         if block is not None:
             block.retired = retired
 
     def retired(self, array: Any) -> Retired | None:
-        """Return what has become of the allocation that ``array`` lies in; None while it may be used."""
+        """Return the mark of the allocation that ``array`` lies in; None while it may be used."""
         owner = getattr(array.data.mem, "_owner", None)  # as `block_of`, whose call takes as long: each launch asks
         return owner.retired if type(owner) is CudaBlock else None
 
@@ -411,7 +411,7 @@ class CudaDevice:
 
     # -- graphs ----------------------------------------------------------------------------------
     def graph_capture(self) -> CudaGraphCapture:
-        """Return what captures work of this device into a CUDA graph."""
+        """Return an object that captures work of this device into a CUDA graph."""
         return CudaGraphCapture(self)
 
     # -- life ------------------------------------------------------------------------------------

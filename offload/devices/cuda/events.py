@@ -1,8 +1,7 @@
-"""CUDA events without timing, used again and again: to make and to destroy one costs twice as much as to record it.
+"""CUDA events without timing, which are reused: to make and destroy one costs twice as much as to record it.
 
-An event may be recorded anew as soon as nobody refers to it, or once it has passed: a wait that a stream has been
-given stands for what the event meant at that time, and one that is given too late holds its stream a little longer,
-for something that was enqueued before.
+An event may be recorded again as soon as nobody refers to it, or once it has passed. A wait already enqueued refers to
+the event's earlier record. A wait enqueued too late holds its stream a little longer than needed.
 """
 
 from __future__ import annotations

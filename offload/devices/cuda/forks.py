@@ -35,7 +35,7 @@ def check_fork() -> None:
 
 
 def error_of_fork(error: BaseException) -> UsageError | None:
-    """Return what to raise for an error of CUDA if the cause is a fork; else None."""
+    """Return the error to raise for an error of CUDA if a fork is the cause; else None."""
     status = getattr(error, "status", None)
     if not _is_child or not (_was_used or status == _NOT_INITIALIZED):
         return None

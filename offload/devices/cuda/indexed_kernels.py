@@ -72,7 +72,7 @@ def prelude() -> str:
 
 
 def call_of(dst: Any, src: Any, to: Any, at: Any) -> tuple[str, int, bytearray]:
-    """Return the kernel, its blocks, and what it is handed: room for an address, and the argument behind it."""
+    """Return the kernel, its blocks, and the launch memory: room for an address, followed by the argument."""
     table = at if to is None else to
     itemsize = dst.itemsize
     width = width_of(itemsize, dst.data.ptr, src.data.ptr)

@@ -65,7 +65,7 @@ class CudaKernels:
         return event
 
     def seconds(self, first: Any, last: Any) -> float:
-        """Return what has passed between two such events."""
+        """Return the seconds between two such events."""
         return float(cupy.cuda.get_elapsed_time(first, last)) * 1e-3
 
     def _compiled(self, program: Program) -> Mapping[str, CudaKernel]:
@@ -93,7 +93,7 @@ class CudaKernels:
 
 
 def _key(source: str, options: Sequence[str], target: str) -> str:
-    """Return what names the code of a text: 64 hexadecimal digits. It starts no compiler."""
+    """Return the name of the code of a text: 64 hexadecimal digits. It starts no compiler."""
     parts = (source, *options, target, cupy.__version__, str(cuda.runtimeGetVersion()))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

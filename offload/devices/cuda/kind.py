@@ -1,4 +1,4 @@
-"""What is known of CUDA devices before CuPy is imported."""
+"""Properties of CUDA devices that are known before CuPy is imported."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class DeviceMemory:
         return index in self._pool.reaches
 
     def close(self) -> None:
-        """Give what is held unused back to the driver, and let the pool go when the last array has. Idempotent."""
+        """Give unused memory back to the driver, and drop the pool when the last array is gone. Idempotent."""
         if not self._is_closed:
             self._pool.trim()
             self._is_closed = True
@@ -117,7 +117,7 @@ class CudaBlock:
 
 
 def block_of(array: Any) -> CudaBlock | None:
-    """Return what owns the memory of a CuPy array; None for memory that is not from here."""
+    """Return the owner of the memory of a CuPy array; None for memory that is not from here."""
     owner = getattr(array.data.mem, "_owner", None)  # which an `UnownedMemory` keeps alive
     return owner if type(owner) is CudaBlock else None
 
@@ -190,7 +190,7 @@ class DriverPool:
         self._free(address)
 
     def info(self) -> tuple[int, int]:
-        """Return (free, total) bytes, with what is held unused here and in CuPy's pool, and under its limit."""
+        """Return (free, total) bytes under CuPy's limit; unused memory here and in CuPy's pool is free."""
         used_nbytes = self._used_nbytes() - self._kept_nbytes()
         held_nbytes = cuda.memPoolGetAttribute(self.handle, cuda.cudaMemPoolAttrReservedMemCurrent)
         neighbour = self._neighbour
@@ -204,7 +204,7 @@ class DriverPool:
         return free_nbytes, total_nbytes
 
     def trim(self) -> None:
-        """Give what is held unused back to the driver, as far as it can be told to be unused."""
+        """Give memory known to be unused back to the driver."""
         self._free_kept()
         with suppress(cuda.CUDARuntimeError):  # a lost device
             cuda.memPoolTrimTo(self.handle, 0)
@@ -241,7 +241,7 @@ class DriverPool:
             return bool(self._neighbour.total_bytes() + self._used_nbytes() + nbytes <= limit_nbytes)
 
     def _make_room(self, nbytes: int) -> bool:
-        """Give back what is held unused, here and in CuPy's pool; return whether there may be room then."""
+        """Give back unused memory, here and in CuPy's pool; return whether there may be room then."""
         # CuPy's pool waits for the device, so that it is asked only where that helps.
         self._free_kept()
         if self.info()[0] < nbytes:

@@ -1,4 +1,4 @@
-"""Which method moves a strided copy between pinned memory and a CUDA device, by what was measured.
+"""The choice of a method for a strided copy between pinned memory and a CUDA device, by measurements.
 
 The geometry is that of `offload.arrays.copies`. The rates are those of an H200 with PCIe 5.0 x16 (CUDA 13.0), and are
 taken for those of every CUDA device.

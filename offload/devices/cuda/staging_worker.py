@@ -33,7 +33,7 @@ class PartTransfer(Protocol):
 
 
 class PartCopy(Protocol):
-    """What a worker needs of a copy; see `offload.devices.cuda.staging.PageableCopy`."""
+    """The members of a copy that a worker needs; see `offload.devices.cuda.staging.PageableCopy`."""
 
     host: HostMemory
     device: int
@@ -42,7 +42,7 @@ class PartCopy(Protocol):
 
 
 class StagedChunks(Protocol):
-    """What a worker needs of those who have the copies; see `offload.devices.cuda.staging.StagingThreads`."""
+    """The members of the owner of the copies that a worker needs; see `offload.devices.cuda.staging.StagingThreads`."""
 
     index: int
     driver: Driver

@@ -53,7 +53,7 @@ CALLS_BACK = frozenset({np.apply_along_axis, np.apply_over_axes, np.mask_indices
 
 
 def _method(name: str) -> Callable[..., Any]:
-    """Return a method that does what ndarray's of that name does, after the work of the current stream."""
+    """Return a method that calls ndarray's of that name, after the work of the current stream."""
     function = getattr(np.ndarray, name)
 
     def method(self: SimArray, *args: Any, **kwargs: Any) -> Any:
@@ -228,7 +228,7 @@ class SimArray(NDArrayOperatorsMixin):
             self._block.is_unwritten = False
 
     def _settled(self) -> Storage:
-        """Return the storage once what the body has given to its stream is done; refuse if it has gone back."""
+        """Return the storage once the body's work on its stream is done; raise if the storage has been freed."""
         if self._block.retired is not None:
             raise self._block.retired.error(self)
         self._device.settle()
@@ -377,14 +377,14 @@ def apply(
     host_allowed: bool = False,
     writes: bool = True,
 ) -> Any:
-    """Call a NumPy function with the storage of the device arrays among its arguments, and wrap what it returns.
+    """Call a NumPy function with the storage of the device arrays among its arguments, and wrap the result.
 
     Parameters
     ----------
     function, args, kwargs
         The call. Device arrays are also found in lists, tuples and dicts.
     device : ArraysDevice, optional
-        Where the result goes; by default where the arguments are.
+        The device of the result; by default the device of the arguments.
     host_allowed : bool
         Let host arrays pass: for functions that copy to the device.
     writes : bool
@@ -418,7 +418,7 @@ def apply(
 def apply_with_functions(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], device: ArraysDevice | None
 ) -> Any:
-    """Do what `apply` does with a NumPy function that calls functions among its arguments: these get device arrays."""
+    """Apply a NumPy function that calls functions among its arguments: these get device arrays."""
     found: list[SimArray] = []
     _unwrap((*args, *kwargs.values()), found, host_allowed=False)
     where = _common_device(found, device)

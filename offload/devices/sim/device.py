@@ -2,8 +2,8 @@
 
 A program that passes here passes on CUDA: data reaches it by copies alone, its arrays refuse to mix with the
 host's, streams run in order and know nothing of each other, and the first operation that fails loses
-the device. What differs: an array operation in a body runs at once, on the thread of the body, after what
-the body has given to its stream (`SimDevice.settle`).
+the device. One thing differs: an array operation in a body runs at once, on the thread of the body, after the body's
+work on its stream (`SimDevice.settle`).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SimDevice:
         Given, the order in which streams progress follows from it, one operation at a time.
         One number is drawn, here.
     poisons : bool
-        Fill uninitialised memory with what shows, see `offload.devices.sim.poison`.
+        Fill uninitialised memory with a conspicuous pattern, see `offload.devices.sim.poison`.
     close_s : float
         How long closing waits for the streams before it gives them up.
     """
@@ -122,7 +122,7 @@ class SimDevice:
         return event
 
     def wait_event(self, stream: SimStream, event: SimEvent) -> None:
-        """Hold what is enqueued on ``stream`` from now on until ``event``, of any simulated device, has passed."""
+        """Hold work enqueued on ``stream`` from now on until ``event``, of any simulated device, has passed."""
         stream.wait_event(event)
 
     def passed(self, event: SimEvent) -> bool:
@@ -163,7 +163,7 @@ class SimDevice:
         """Return None: a thread outside a body uses no stream."""
 
     def settle(self) -> None:
-        """Wait for what this thread's body has given to its stream; every array operation begins so.
+        """Wait for the work that this thread's body has given to its stream; every array operation begins so.
 
         Raises
         ------
@@ -206,7 +206,7 @@ class SimDevice:
         return SimArray(storage, self, block)
 
     def poison(self, buffer: SimArray, dtype: np.dtype[Any], stream: SimStream) -> None:
-        """Enqueue filling a ``buffer`` for elements of ``dtype``, behind what the stream still does with it."""
+        """Enqueue filling a ``buffer`` for elements of ``dtype``, after the stream's earlier work."""
         stream.launch(poison, buffer._storage, dtype)  # noqa: SLF001
 
     def view(
@@ -290,7 +290,7 @@ class SimDevice:
         stream.launch(_storage(array).fill, value)
 
     def repeat(self, dst: Any, src: Any) -> Callable[[SimStream], None]:
-        """Return what enqueues a copy: all memory is alike."""
+        """Return a function that enqueues a copy: all memory is alike."""
         return partial(self.copy, dst, src)
 
     def copies_async(self, host: np.ndarray[Any, Any]) -> bool:
@@ -316,14 +316,14 @@ class SimDevice:
         return True
 
     def retire(self, array: SimArray, retired: Retired) -> None:
-        """Note what has become of the allocation that ``array`` lies in: every array there refuses from now on.
+        """Mark the allocation that ``array`` lies in as retired: every array there raises from now on.
 
         Its memory is free again: nothing can use it.
         """
         array._block.retire(retired)  # noqa: SLF001
 
     def retired(self, array: SimArray) -> Retired | None:
-        """Return what has become of the allocation that ``array`` lies in; None while it may be used."""
+        """Return the mark of the allocation that ``array`` lies in; None while it may be used."""
         return array._block.retired  # noqa: SLF001
 
     def is_unwritten(self, array: SimArray) -> bool:
@@ -376,7 +376,7 @@ class SimDevice:
     def close(self) -> None:
         """Drain the streams and stop the threads. Idempotent.
 
-        Blocks for `close_s` at most; then it warns, drops what has not run and goes on.
+        Blocks for `close_s` at most; then it warns, drops operations that have not run and goes on.
         """
         with self.fate.lock:
             if self.fate.closed:

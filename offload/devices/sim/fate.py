@@ -1,7 +1,7 @@
 """The fate of a simulated device: whether it is sound, lost or closed.
 
-The first operation that raises seals it: every lane then drops what it has, and whoever waits (a host thread, a lane
-that waits for an event) is released by the signals registered here. Lanes and threads hold the fate, never the device.
+The first operation that raises seals it. Every lane then drops its operations, and the signals registered here release
+all waits (of a host thread, or of a lane for an event). Lanes and threads hold the fate, never the device.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Fate:
         self.lock = threading.RLock()
 
     def lose(self, error: BaseException) -> None:
-        """Seal the fate with the first error, and release whoever waits."""
+        """Seal the fate with the first error, and release all waits."""
         # The frames of the failed operation would keep its arrays, and their device memory, alive.
         failure: BaseException | None = error
         while failure is not None:

@@ -1,8 +1,8 @@
 """Kernels of a simulated device: functions of this process, each launch one operation of a stream.
 
-The device's processor is the host's. A program says itself what the host runs (`offload.devices.base.Program`),
-compiled or interpreted, so that nothing is compiled here. A function that raises loses the device, as every operation
-does: what a kernel finds wrong with the data that it is given it has to report otherwise.
+The device's processor is the host's. A program has its own functions for the host (`offload.devices.base.Program`),
+compiled or interpreted, so nothing is compiled here. A function that raises loses the device, as every operation does.
+A kernel therefore has to report wrong data in another way.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class SimKernels:
         return {name: SimKernel(function) for name, function in program.on_host().items()}
 
     def time(self, stream: Any) -> list[float]:
-        """Return what holds the time, in seconds, once the stream has got here."""
+        """Return an object that holds the time, in seconds, once the stream has got here."""
         times: list[float] = []
         stream.launch(_note_time, times)
         return times
 
     def seconds(self, first: list[float], last: list[float]) -> float:
-        """Return what has passed between two times."""
+        """Return the seconds between two times."""
         return last[0] - first[0]
 
 

@@ -1,4 +1,4 @@
-"""What is known of simulated devices before there is one."""
+"""Properties of simulated devices that are known before there is one."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The queues behind the streams of the simulated device, and the two modes in which they are served.
 
 In the free-running mode each lane has a thread. In the seeded mode one stepper thread runs the operations
-of all lanes, one at a time, and picks the next lane at random among those whose head can run: the
-interleaving follows from the seed and from what is enqueued when it picks, and is as unfair as real
-streams may be. It repeats exactly where everything was enqueued behind a latch.
+of all lanes, one at a time, and picks the next lane at random among those whose head can run: the interleaving follows
+from the seed and from the operations enqueued when it picks, and is as unfair as real streams may be. It repeats
+exactly where everything was enqueued behind a latch.
 """
 
 from __future__ import annotations

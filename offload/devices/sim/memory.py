@@ -3,7 +3,7 @@
 A block stands for one allocation. Every array over it holds the block, and the block gives its bytes back
 when the last of them dies, or when it retires, after which every array over it refuses: then the program may still
 have some, but nothing is in them. That may be inside a garbage collection, on any thread, while any lock is held:
-so giving back only appends to a deque, and whoever next looks at the account takes the deque in.
+so giving back only appends to a deque, and the next reader of the account takes the deque in.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class MemoryAccount:
             return self._used_nbytes, self._alive_nbytes
 
     def _take_in(self) -> None:
-        """Take in what has been given back, under the lock."""
+        """Take in the bytes that have been given back, under the lock."""
         returned = self._returned
         while returned:
             used_nbytes, alive_nbytes = returned[0]
@@ -86,7 +86,7 @@ class SimBlock:
     charge : Charge
         Its bytes. An operation on a stream refers to these, so that `sys.getrefcount` of a block says who has arrays.
     retired : Retired or None
-        What has become of it: its arrays are not to be used any more.
+        Its mark: its arrays must not be used any more.
     is_unwritten : bool
         Whether nobody has written an element yet. False in doubt.
     """

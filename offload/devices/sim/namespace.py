@@ -1,7 +1,7 @@
 """The simulated device's counterpart of the module `numpy`, as `cupy` is CUDA's.
 
-Nothing in it gives host arrays away: what NumPy returns is wrapped, also what it hands to functions of the program, and
-what would hand out host arrays by itself, an iterator or a class, has a counterpart here or is refused.
+The program never gets a host array from it. NumPy's results are wrapped, and so are the arguments that NumPy passes to
+functions of the program. An iterator or class that would hand out host arrays has a counterpart here or is refused.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class SimNamespace:
         return function(*self.indices(shape, dtype=dtype), **kwargs)
 
     def load(self, *args: Any, **kwargs: Any) -> Any:
-        """Load what `numpy.save` or `numpy.savez` has written: an array, or an archive that gives arrays."""
+        """Load a file of `numpy.save` or `numpy.savez`: an array, or an archive that gives arrays."""
         loaded = np.load(*args, **kwargs)
         return self.array(loaded) if isinstance(loaded, np.ndarray) else _Archive(self, loaded)
 

@@ -1,8 +1,8 @@
-"""What uninitialised memory of a simulated device holds where it is to show.
+"""The contents of uninitialised memory of a simulated device, if reads of it are to be conspicuous.
 
-On a GPU such memory holds what another array has left there; on the host mostly zeros, fresh from the system, so that a
-program which reads before it writes seems to work. A poisoned device fills what it allocates, each time anew, with
-what no program takes for a result: NaN, or bytes that are none of 0, 1 and -1.
+On a GPU such memory holds the values of another array. On the host it holds mostly zeros, fresh from the system, so a
+program that reads before it writes seems to work. A poisoned device fills each new allocation with values that no
+program takes for a result: NaN, or bytes that are none of 0, 1 and -1.
 
 One byte repeated makes each pattern, so that a buffer of bytes can be filled for the elements that it will be used
 as, however these are packed.

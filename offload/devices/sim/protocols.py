@@ -1,4 +1,4 @@
-"""What the parts of the simulated device need of the device, so that none of them imports it."""
+"""The members of the simulated device that its parts need; with these protocols no part imports the device."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SimQueue(Protocol):
 
 
 class StreamsDevice(Protocol):
-    """What streams and events need of their device."""
+    """The members of a device that its streams and events need."""
 
     name: str
     fate: Fate
@@ -39,7 +39,7 @@ class StreamsDevice(Protocol):
 
 
 class ArraysDevice(Protocol):
-    """What arrays, and the functions that make them, need of their device."""
+    """The members of a device that its arrays, and the functions that make them, need."""
 
     poisons: bool
     name: str

@@ -1,7 +1,7 @@
 """Random numbers on a simulated device: the counterpart of `cupy.random`.
 
-NumPy's generators make them, so that equal seeds give equal numbers; what they return goes to the device, single
-numbers too, as 0-d arrays. The functions have a state of their own for each device, as CuPy's have: seeding it leaves
+NumPy's generators make them, so that equal seeds give equal numbers; their results go to the device, single numbers
+too, as 0-d arrays. The functions have a state of their own for each device, as CuPy's have: seeding it leaves
 `numpy.random` alone.
 """
 
@@ -26,12 +26,12 @@ _BIT_GENERATORS: dict[str, Any] = {
 
 
 class _Source:
-    """What gives random numbers on a device; a subclass for each device names it.
+    """A source of random numbers on a device; a subclass for each device names it.
 
     Parameters
     ----------
     source : numpy.random.Generator or numpy.random.RandomState
-        What makes them.
+        The generator on the host.
     """
 
     _device: ArraysDevice
@@ -126,7 +126,7 @@ class SimRandom:
         return self.Generator(np.random.default_rng(seed))
 
     def get_random_state(self) -> Any:
-        """Return what the functions share."""
+        """Return the state that the functions share."""
         return self._state
 
     def set_random_state(self, rs: Any) -> None:

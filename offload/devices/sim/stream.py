@@ -3,12 +3,11 @@
 *Theory of operation.* A lane (`offload.devices.sim.lane`) is a FIFO of operations, the native stream is the
 handle on one. Operations are a function and its arguments; nothing else is ever run by a lane, and no body is.
 
-The device's `offload.devices.sim.fate.Fate` releases what waits when the device is lost. Waits are two-sided: the
+The device's `offload.devices.sim.fate.Fate` releases all waits when the device is lost. Waits are two-sided: the
 waiter registers its signal and then looks, the other side changes the state and then signals, so that none is missed. A
 wait for an event of a device that is lost is an operation that fails: the waiting stream's device is lost with it.
 
-A stream that dies retires its lane, which ends once it is empty. Nothing run from a finaliser takes a lock that is not
-reentrant.
+A stream that dies retires its lane, which ends once it is empty. Code run from a finaliser takes reentrant locks only.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 class SimEvent:
     """A point in a stream of a simulated device.
 
-    One made by hand is a latch: what waits for it is held until ``fire()``. Recording it again gives it a new
+    An event made by hand is a latch: waits for it are held until ``fire()``. Recording it again gives it a new
     point; waits enqueued before keep the old one. It is recorded by one thread at a time.
     """
 
@@ -160,7 +159,7 @@ class SimStream:
         return self.lane.is_idle
 
     def launch(self, fn: Callable[..., Any], *args: Any) -> None:
-        """Enqueue ``fn(*args)``, as a library call enqueues work. What it returns is dropped.
+        """Enqueue ``fn(*args)``, as a library call enqueues work. Its result is dropped.
 
         If it raises, the device is lost.
         """
@@ -180,7 +179,7 @@ class SimStream:
         return event
 
     def wait_event(self, event: SimEvent) -> None:
-        """Hold what is enqueued from now on until ``event``, of any simulated device, has passed."""
+        """Hold work enqueued from now on until ``event``, of any simulated device, has passed."""
         point = event.holds()
         if point:
             self.lane.wait(event, point)

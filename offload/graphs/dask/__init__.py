@@ -68,7 +68,7 @@ def _active() -> Any:
 
 
 def _finds(find: Callable[[], Any]) -> Any:
-    """Return what Dask finds; None if it finds nothing."""
+    """Return the object that Dask finds, or None."""
     try:
         return find()
     except ValueError:

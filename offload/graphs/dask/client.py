@@ -60,7 +60,7 @@ class ClientRun(Computation, InProcess):
         return f"{key}-{self.name[:8]}"
 
     async def run_node(self, key: str) -> None:
-        """Run a node on the worker's executor, then await what is left of it on the worker's loop."""
+        """Run a node on the worker's executor, then await the rest of it on the worker's loop."""
         node = self.graph.node(key)
         end = self._ends.get(key)
         if end is None:  # else Dask runs the node again, whose worker has gone

@@ -1,6 +1,6 @@
-"""One computation of a recorded graph: what it has started, what came of it, and the thread that waits for it.
+"""One computation of a recorded graph: its tasks, their results, and the thread that waits for it.
 
-Imports no Dask: each scheduler decides when a node is started, and here stands what starting, waiting and failing are.
+Imports no Dask: each scheduler decides when a node is started, and this file defines starting, waiting and failing.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Computation:
                 over()
 
     def _group_for(self, graph: Any, recorded: Group | None) -> Group:
-        """Return what stands in this computation for a taskgroup that was recorded."""
+        """Return the group that replaces a recorded taskgroup in this computation."""
         if recorded is None or recorded not in graph.groups:
             return self._group
         group = self._inner.get(recorded)
@@ -135,7 +135,7 @@ class Computation:
         return error is not None
 
     def wait(self, done: Callable[[], Any]) -> None:
-        """Wait until ``done()``, on the thread that computes; whatever makes it true unparks that thread."""
+        """Wait until ``done()``, on the thread that computes; code that makes it true unparks that thread."""
         while not done():
             steps = [task for task in self._own.copy() if task.is_ready]
             for task in steps:

@@ -89,7 +89,7 @@ class LocalRun(Computation):
 
 
 class _Ticket:
-    """What Dask gets for a node that it submitted: it is worth the next node that is complete, whichever that is."""
+    """Dask's future for a node that it submitted: its result is the next node that is complete, any one."""
 
     __slots__ = ("_run",)
 
@@ -159,7 +159,7 @@ DEFAULT = _Default()
 
 
 class GraphValues(Delayed):
-    """The values of a graph by key: what `dask.persist` and `dask.optimize` make of a `TaskGraph`."""
+    """The values of a graph by key: the result of `dask.persist` and `dask.optimize` for a `TaskGraph`."""
 
     __slots__ = ()
     __dask_scheduler__ = DEFAULT

@@ -46,7 +46,7 @@ def dask_graph(graph: Any) -> dict[str, DaskTask]:
 
 
 def run_node(reference: Round | str, key: str, *_predecessors: object) -> Any:
-    """Run a node, block until it is complete, and return what its body returned."""
+    """Run a node, block until it is complete, and return the result of its body."""
     round_ = Round.find(reference)
     if round_ is None:
         raise UnsupportedError(
@@ -66,7 +66,7 @@ def recorded(task: object) -> tuple[Any, Node] | None:
 
 
 class InProcess:
-    """What a Dask graph refers to and belongs to this process: pickled, it is its name, which keeps nothing alive."""
+    """An object of this process in a Dask graph: pickled, it is its name, which keeps no object alive."""
 
     _known: ClassVar[WeakValueDictionary[str, Any]] = WeakValueDictionary()
 
@@ -76,7 +76,7 @@ class InProcess:
 
     @classmethod
     def find(cls, reference: Any) -> Any:
-        """Return what the arguments of a Dask node refer to; None in another process, and when it is gone."""
+        """Return the object that an argument of a Dask node refers to; None in another process, and when it is gone."""
         return cls._known.get(reference) if isinstance(reference, str) else reference
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -105,7 +105,7 @@ class Round(InProcess):
             self._begun.add(node)
 
     def run(self, key: str) -> Any:
-        """Run a node on this thread until it is complete, and return its value or raise what failed."""
+        """Run a node on this thread until it is complete, and return its value or raise the failure."""
         node = self.graph.node(key)
         self.begin(node)
         computation = Computation(self.graph)
@@ -147,7 +147,7 @@ class Round(InProcess):
 
 
 def _refers_to(node: Node, event: object) -> bool:
-    """Tell whether what a node's body names, or is given, is an event or leads to it in three steps."""
+    """Tell whether an event is a variable or an argument of a node's body, or is reached from one in three steps."""
     if node.spec is None:
         return False  # a wait
     level: list[Any] = node.spec.recipe.given  # type: ignore[attr-defined]  # the recorder's
@@ -159,7 +159,7 @@ def _refers_to(node: Node, event: object) -> bool:
 
 
 def _near(thing: Any) -> Iterable[Any]:
-    """Return the variables that a function uses, or whatever else an object consists of."""
+    """Return the variables that a function uses, or the members of another object."""
     if isinstance(thing, FunctionType):
         with suppress(ValueError):  # a variable without a value
             used = inspect.getclosurevars(thing)

@@ -1,7 +1,7 @@
 """The beginning of generated CUDA: its types, its atomics, and results of the threads of a block.
 
-NVRTC compiles it without any header, nvcc behind its own; so the names of types are macros, which hide what headers
-have made of them, and `int64_t` is the type that CUDA's functions take.
+NVRTC compiles it without any header, nvcc after its own. So the names of types are macros, which hide the definitions
+of headers, and `int64_t` is the type that CUDA's functions take.
 """
 
 from __future__ import annotations

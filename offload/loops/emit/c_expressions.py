@@ -229,9 +229,9 @@ class CExpressions:
 
 
 def arithmetic(dialect: Dialect, operator: str, left: str, right: str, dtype: Dtype) -> str:
-    """Return what C's own operator makes of two operands, where integers wrap.
+    """Return an expression with C's own operator, where integers wrap.
 
-    In CUDA they need functions for it: nvcc knows no ``-fwrapv``, and draws conclusions from what must not overflow.
+    In CUDA this needs functions: nvcc has no ``-fwrapv``, and assumes that signed integers do not overflow.
     """
     if dialect == "cuda" and operator in _WRAPPING and is_integer(dtype):
         return f"{_WRAPPING[operator]}_{dtype}({left}, {right})"

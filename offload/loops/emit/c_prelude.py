@@ -1,7 +1,7 @@
 """The arithmetic of loops where C's own differs, or leaves something open, for C and for CUDA's C++.
 
 Names end in the type that they are of: ``floordiv_int64``. The text relies on a conversion of a float that does not fit
-giving any integer, as gcc and nvcc have it, and on arrays of two types being allowed to share memory. What comes before
+giving any integer, as gcc and nvcc have it, and on arrays of two types being allowed to share memory. The text before
 it (`HEAD` of `c_host` and of `c_cuda`) has types, ``FN`` and ``report``.
 """
 

@@ -45,7 +45,7 @@ class OnceChecked(NamedTuple):
 
 
 def once_checked(loop: ir.For, modes: Mapping[int, ir.Mode]) -> OnceChecked | None:
-    """Return what one check before a loop covers, or None. Accesses (by `at`) that ``modes`` lacks are checked."""
+    """Return the accesses covered by one check before a loop, or None. An access (`at`) not in ``modes`` is checked."""
     nodes = list(walk(*loop.body))
     if len(nodes) > _MOST_NODES or any(isinstance(node, _LOOPS) for node in nodes) or constant_step(loop) is None:
         return None
@@ -78,7 +78,7 @@ def once_checked(loop: ir.For, modes: Mapping[int, ir.Mode]) -> OnceChecked | No
 def _slope(index: Expression, variable: str, changed: set[str]) -> int | None:
     """Return by how much an index moves with a loop's variable; None if that is not known, or not by 1, -1 or 0.
 
-    What may fail, or reads an element, is not evaluated before the loop: nothing is known of it.
+    An index that may fail, or reads an element, is not evaluated before the loop: its slope is not known.
     """
     slope: int | None = None
     match index:

@@ -141,7 +141,7 @@ class KernelScope:
         return f"(({ctype} *){row})[{self._linear(array, places[-1:]) if layout == 'inner' else 0}]"
 
     def bound(self, array: str, dimension: int) -> str:
-        """Return what checks of a load compare with: the extent, or 0 in every dimension of an empty array."""
+        """Return the bound in the checks of a load: the extent, or 0 in every dimension of an empty array."""
         if array in self.locals:
             return str(self.locals[array][dimension])
         self.guarded[array] = None

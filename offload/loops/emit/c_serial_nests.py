@@ -1,4 +1,4 @@
-"""Write a nest in order as C that leaves what CPython leaves, and that can stop after any trip and continue.
+"""Write a nest in order as C that gives CPython's results, and that can stop after any trip and continue.
 
 Once an iteration has failed, a serial program does nothing more. So each statement that can fail tests ``fault`` after
 it has evaluated its operands and before it changes anything. Slices are ranges of trips of the outermost loop, run one
@@ -43,7 +43,7 @@ class _ExactWriter(KernelWriter):
         return self._kept(slot, item.name)
 
     def _kept(self, slot: int, name: str) -> str:
-        """Return what the slice before has left in a slot."""
+        """Return the value that the previous slice has left in a slot."""
         dtype = self._scope.dtype(name)
         test = " != 0" if dtype == "bool" else ""
         return f"*(const {MEMORY_TYPES[dtype]} *)({self._scope.use('partials')} + {slot}){test}"
@@ -83,7 +83,7 @@ class _ExactStatements(Statements):
                 return super()._one(node)
 
     def _notes(self, *nodes: Expression | Statement) -> bool:
-        """Tell whether nodes, or what they are made of, may find something wrong."""
+        """Tell whether nodes, or their parts, may find an error."""
         return any(may_note(inner, self._scope.modes) for inner in walk(*nodes))
 
     def _doubt(self, *nodes: Expression | Statement, is_sure: bool = False) -> None:

@@ -126,7 +126,7 @@ class Statements:
         self._is_in_doubt = self._is_in_doubt or is_sure or self._may_note(*nodes)
 
     def _asks(self, array: str, *nodes: Expression) -> bool:
-        """Tell whether what changes an array, when these have been evaluated, has to ask if something was wrong."""
+        """Tell whether a change of an array after these expressions has to test for an error first."""
         self._doubt(*nodes)
         return self._is_in_doubt and array not in self._scope.locals and array not in self._scope.privates
 
@@ -142,7 +142,7 @@ class Statements:
         return self._scope.element(node.array, places)
 
     def _checked(self, node: ir.Store | ir.Atomic, *, is_asked: bool) -> tuple[list[str], str]:
-        """Return lines that end in an ``if`` for what stores, and the element in its range."""
+        """Return lines that end in an ``if`` around the store, and the element in its range."""
         lines, places = [], []
         tests = [_RIGHT] if is_asked else []
         self._doubt(is_sure=True)
@@ -215,7 +215,7 @@ class Statements:
         return ["{", *indented(lines), "}"]
 
     def _counted(self, node: ir.For) -> tuple[list[str], str, str]:
-        """Return the lines before a loop, its head, and what its variable is in a trip."""
+        """Return the lines before a loop, its head, and the value of its variable in a trip."""
         depth = self._loops
         trip, start, stop, step = (f"{letter}{depth}" for letter in "kbes")
         is_narrow = node.variable in self._scope.narrow
@@ -317,7 +317,7 @@ class Statements:
         return list(tests), [f"const {unsigned} d{depth} = {more};"] if found.moving else []
 
     def _declared(self, node: ir.For) -> dict[tuple[str, str], None]:
-        """Return what a loop updates, if that is all it does and its clauses declare each of the items."""
+        """Return the items that a loop updates, if it does nothing else and its clauses declare each of them."""
         declared = {item.name for item in node.clauses.reductions}
         items: dict[tuple[str, str], None] = {}
         for one in node.body:
@@ -384,7 +384,7 @@ def n_elements(shape: tuple[int, ...]) -> int:
 
 
 def may_note(node: ir.Expression | ir.Statement, modes: Mapping[int, ir.Mode]) -> bool:
-    """Tell whether a node by itself, what it is made of left out, may find something wrong."""
+    """Tell whether a node by itself, without its parts, may find an error."""
     match node:
         case ir.Load() | ir.Store() | ir.Atomic():
             return bool(node.indices) and modes.get(node.at, "check") == "check"

@@ -123,7 +123,7 @@ class SharedStatements(Statements):
 
     @contextmanager
     def _by_one(self) -> Iterator[str]:
-        """Write what one thread of the group does; the condition under which a thread is that one."""
+        """Write statements for one thread of the group; yield the condition under which a thread is that one."""
         group, first = self._group, self.first
         self._group = None
         yield first
@@ -190,7 +190,7 @@ class SharedStatements(Statements):
         return "block", "thread_of_block()", self._team.lanes * self._team.workers
 
     def _trips(self, node: ir.For, label: str, group: Group | None) -> list[str]:
-        """Return what a thread, or the group that shares a trip, does in it."""
+        """Return the lines that a thread, or the group that shares a trip, executes in it."""
         around, hot = self._group, self._hot
         self._group, self._hot = (
             group,
@@ -221,7 +221,7 @@ class SharedStatements(Statements):
     # -- who uses what
 
     def _used_by_several(self, statements: Sequence[Statement], *, is_in_loop: bool) -> set[str]:
-        """Return the arrays of which threads that carry out statements together have to see what others write."""
+        """Return the arrays in which the threads that share statements have to see each other's writes."""
         users: dict[str, set[int]] = {}
         written: set[str] = set()
         again: set[str] = set()

@@ -107,7 +107,7 @@ class KernelWriter:
         self._statements = self._writer()
 
     def _writer(self) -> Statements:
-        """Return what writes the statements of an iteration."""
+        """Return the writer of the statements of an iteration."""
         items = [item.name for item in self._nest.reductions]
         return Statements(self._scope, items, self._nest.place.line, can_fail=self._can_fail)
 
@@ -120,7 +120,7 @@ class KernelWriter:
         return CKernel(self._text(list(self._head(fields)), bodies), c_host.ENTRY, fields)
 
     def _bodies(self) -> list[list[str]]:
-        """Return what each function of the text does with its arguments."""
+        """Return the lines of each function's body."""
         return [[*self._stopped(self._loops()), *self._tail()]]
 
     def _stopped(self, loops: list[str]) -> list[str]:
@@ -128,7 +128,7 @@ class KernelWriter:
         return [*loops, "stop: ;"] if any(STOP in line for line in loops) else loops
 
     def _text(self, head: list[str], bodies: list[list[str]]) -> str:
-        """Return the whole text, of what reads the structure of arguments, and what functions do."""
+        """Return the whole text, from the lines that read the arguments, and the functions' bodies."""
         slots = {field: f"slots[{k}]" for k, field in enumerate(self._scope.fields)}
         parameters = [self._parameter(field, slots) for field in slots if field.kind in self._parameters]
         return c_host.text([*head, *bodies[0]], parameters)
@@ -146,7 +146,7 @@ class KernelWriter:
             yield f"{C_TYPES[self._scope.dtype(item.name)]} r_{item.name} = {self._first(slot, item)};"
 
     def _first(self, slot: int, item: ir.LoopReduction) -> str:
-        """Return what a reduction's item, by its number, is at the beginning of a chunk."""
+        """Return the value of a reduction's item, by its number, at the beginning of a chunk."""
         dtype = self._scope.dtype(item.name)
         return literal(identity(item.operator, dtype), dtype)
 
@@ -164,7 +164,7 @@ class KernelWriter:
                 return f"const {self._scope.index_type} {variable} = {slot};"
 
     def _parameter(self, field: ArgumentSlot, slots: Mapping[ArgumentSlot, str]) -> tuple[str, str]:
-        """Return the parameter by which the nest is given an array, and what it is called with."""
+        """Return the parameter by which the nest is given an array, and its argument."""
         ctype, is_own = self._memory(field.name), field.kind == "copies"
         restrict = c_host.RESTRICT if is_own or self._variant.is_restricted else ""
         parameter = f"{ctype} *{restrict}const {self._scope.use(field.kind, field.name, field.number)}"
@@ -183,7 +183,7 @@ class KernelWriter:
             yield f"{C_TYPES[self._scope.dtype(name)]} l_{name} = 0;"
 
     def _guard(self, array: str) -> Iterator[str]:
-        """Yield the bounds and the pointer of checked loads: an element is read whatever the index is."""
+        """Yield the bounds and the pointer of checked loads: every index reads an element."""
         extents = [f"n{k}_{array}" for k in range(self._typed.arrays[array].ndim)]
         yield f"const bool is_empty_{array} = {' || '.join(f'{extent} == 0' for extent in extents)};"
         for k, extent in enumerate(extents):
@@ -298,7 +298,7 @@ def scope_of(
     index_bits: int = 64,
     narrow: frozenset[str] = frozenset(),
 ) -> KernelScope:
-    """Return what the text of a nest may name."""
+    """Return the names that the text of a nest may use."""
     own = (*assigned(nest), *(axis.variable for axis in nest.axes))
     return KernelScope(
         typed,

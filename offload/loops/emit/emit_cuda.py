@@ -193,7 +193,7 @@ class _CudaWriter(KernelWriter):
         return [f"const {index} iteration = {first};", f"if (iteration < {trips}) {{", *indented(lines), "}"]
 
     def _along(self, axis: str, trip: str, trips: str, lines: list[str]) -> list[str]:
-        """Return what a thread does for its trips along an axis of the grid; `z` has blocks of one."""
+        """Return the loop over a thread's trips along an axis of the grid; `z` has blocks of one."""
         index = self._scope.index_type
         casts = f"({index})" if self._scope.index_bits == 64 else ""  # the grid ends below 2**31 else
         first = f"{casts}blockIdx.{axis}" + ("" if axis == "z" else f" * blockDim.{axis} + threadIdx.{axis}")
@@ -285,7 +285,7 @@ class _CudaWriter(KernelWriter):
         return lines
 
     def _finish(self) -> list[str]:
-        """Return what one block does with the partial results of all."""
+        """Return the lines by which one block combines the partial results of all."""
         partials, blocks, n = self._scope.use("partials"), self._scope.use("blocks"), len(self._nest.reductions)
         of_block = []
         stores = []

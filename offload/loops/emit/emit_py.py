@@ -77,7 +77,7 @@ class _Emitter:
         self._constants: dict[str, str] = {}  # names of constants, by their text
 
     def constants(self) -> str:
-        """Return the lines that make the constants of what has been emitted."""
+        """Return the lines that make the constants of the emitted text."""
         return "".join(f"{name} = {value}\n" for value, name in self._constants.items())
 
     def scalar(self, name: str) -> str:
@@ -274,7 +274,7 @@ class _HostParts(_Emitter):
 
 
 class _Kernel(_Emitter):
-    """The kernel of a nest: its loops, what goes in, what comes out."""
+    """The kernel of a nest: its loops, its inputs, its outputs."""
 
     report = "report"
 
@@ -388,7 +388,7 @@ class _GoingOn(_Kernel):
 
 
 def _combined(operator: str, item: str, value: str) -> str:
-    """Return what a reduction or an atomic update makes of the item's value and another."""
+    """Return the expression by which a reduction or an atomic update combines the item's value with another."""
     if operator in ("min", "max"):
         return f"{'least' if operator == 'min' else 'greatest'}({item}, {value})"
     return f"({item} {operator} {value})"

@@ -82,7 +82,7 @@ class Shape(NamedTuple):
 
 
 def shape_of(sizes: Iterable[tuple[str, int]], tile: tuple[int, ...]) -> Shape:
-    """Return what clauses say, by their names and numbers."""
+    """Return the shape that clauses ask for, by their names and numbers."""
     said = dict(sizes)
     blocks = [said[name] for name in ("num_teams", "num_gangs", "gang") if name in said]
     threads = said.get("thread_limit")
@@ -150,7 +150,7 @@ def index_bits(axes: Sequence[Trips], views: Iterable[View], grid: Grid, team: T
     """Return how wide numbers have to be that have to do with places.
 
     32 bits do where extents, numbers of elements, distances in bytes, variables of axes and trips are below 2**31;
-    trips with what the threads of the whole grid, or its teams, add to them.
+    to trips, the threads of the whole grid or of its teams are added.
     """
     if team is not None:
         numbers = [math.prod(axis.trips for axis in axes) + grid.blocks[0] * team.rows]

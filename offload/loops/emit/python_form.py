@@ -29,7 +29,7 @@ class AxisRange(NamedTuple):
 
 
 class _ReportedError(Exception):
-    """The report says what is wrong: the rest of the chunk is not carried out."""
+    """The report has the error: the rest of the chunk is not carried out."""
 
 
 def python_form(
@@ -72,7 +72,7 @@ def host_parts(typed: Typed) -> tuple[Callable[[dict[str, Any], Mapping[str, Any
     """Return a function for each part of a loop function, to be called in their order.
 
     Each takes the scalars, a dictionary of values as `held` makes them, and the arrays. That of a statement carries it
-    out on the dictionary; that of a nest returns its axes. What goes wrong raises: `ValueError` for a step of zero,
+    out on the dictionary; that of a nest returns its axes. A function may raise: `ValueError` for a step of zero,
     `OverflowError` for a bound that int64 does not hold, `ZeroDivisionError`, `AssertionError`.
     """
     count = len(typed.function.parts)

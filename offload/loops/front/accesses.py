@@ -28,7 +28,7 @@ class ArrayUse:
 
 
 def accesses(function: ir.ParsedFunction) -> dict[str, ArrayUse]:
-    """Return what a loop function does with each of its arrays, of all its nests together.
+    """Return how a loop function uses each of its arrays, in all its nests together.
 
     An array of which each iteration has its own is read if it is ``firstprivate``, written if it is ``lastprivate``.
     """

@@ -199,7 +199,7 @@ def update_atomically(frame: Frame, node: ast.Call, result: str | None) -> None:
 
 
 def check_in_nest(frame: Frame, node: ast.AST, rule: str) -> None:
-    """Refuse what changes elements outside of a nest."""
+    """Refuse a change of elements outside of a nest."""
     if not frame.lowering.is_in_nest:
         raise frame.refusal(
             node,

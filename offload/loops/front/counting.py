@@ -51,7 +51,7 @@ class Counted:
 
 
 def range_of(frame: Frame, node: ast.For, rule: str) -> Counted:
-    """Return what counts a loop; `rule` is the one that another iterator breaks."""
+    """Return the range that a loop counts; `rule` is the one that another iterator breaks."""
     iterator = node.iter
     clauses = ir.LoopClauses()
     if isinstance(iterator, ast.Call) and (construct := known_name(frame, iterator.func)) in _CLAUSES:
@@ -116,7 +116,7 @@ def collapsed_loops(frame: Frame, node: ast.For, n_loops: int) -> list[ast.For]:
 
 
 def levels_in(frame: Frame, node: ast.For, said: str) -> tuple[str, ...]:
-    """Return the levels that a loop's body is within; refuse those that are not finer than what is around."""
+    """Return the levels that a loop's body is within; refuse levels that are not finer than the levels around."""
     around, levels = frame.lowering.levels, tuple(said.split())
     if around and levels and _LEVELS.index(levels[0]) <= _LEVELS.index(around[-1]):
         raise frame.refusal(

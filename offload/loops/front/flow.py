@@ -41,7 +41,7 @@ class Flow:
     _loops: list[_LoopEnds] = field(default_factory=list)  # the loops around the statement that is looked at now
 
     def through(self, statements: Sequence[ir.Statement], state: State) -> State:
-        """Return what has a value behind statements."""
+        """Return the variables that have a value after statements."""
         number = 0
         while number < len(statements):
             node = statements[number]
@@ -59,7 +59,7 @@ class Flow:
         return state
 
     def read(self, nodes: Iterable[ir.Expression | None], state: State) -> None:
-        """Check what expressions read."""
+        """Check the variables and arrays that expressions read."""
         if state is None:
             return
         for node in walk(*(node for node in nodes if node is not None)):
@@ -102,7 +102,7 @@ class Flow:
                 return state if isinstance(node, ir.Reduce) else state | names_assigned(node)
 
     def _loop(self, node: ir.For | ir.While, state: State) -> tuple[State, State]:
-        """Return what has a value where a loop has come to its end, and where it was left by ``break``."""
+        """Return the variables that have a value after a loop's end, and after a ``break``."""
         if isinstance(node, ir.For):
             self.read([node.start, node.stop, node.step], state)
         head = state

@@ -119,7 +119,7 @@ class Lowering:
     _heights: dict[int, tuple[ir.Expression, int]] = field(default_factory=dict)
 
     def fresh(self, name: str) -> str:
-        """Return a name that no variable has, made of one that tells what it is."""
+        """Return a new name, made from one that describes the variable."""
         number = self._numbers.get(name, 1)
         while f"{name}_{number}" in self.taken:
             number += 1
@@ -129,7 +129,7 @@ class Lowering:
         return f"{name}_{number}"
 
     def height(self, value: ir.Expression) -> int:
-        """Return how deep an expression is; what it is made of has mostly been asked for before."""
+        """Return the depth of an expression; the depths of its parts are mostly known."""
         found = self._heights.get(id(value))
         if found is None:
             height = 1 + max(map(self.height, cast("list[ir.Expression]", children(value))), default=0)
@@ -170,7 +170,7 @@ class Frame:
         return ir.SourceLine(self.source.file, getattr(node, "lineno", self.source.definition.lineno))
 
     def refusal(self, node: ast.AST, rule: str, what: str) -> LoopError:
-        """Return the error for a node that breaks a rule; `what` says why, and what to do."""
+        """Return the error for a node that breaks a rule; `what` has the reason and the remedy."""
         return self.source.refusal(node, rule, what)
 
     # -- statements
@@ -196,7 +196,7 @@ class Frame:
 
     @contextmanager
     def nested(self, node: ast.AST) -> Iterator[None]:
-        """Count a level while what is in a statement or an expression is lowered; refuse too many."""
+        """Count a level while the parts of a statement or an expression are lowered; refuse too many."""
         lowering = self.lowering
         if self.is_inlined:
             lowering.n_inlined += 1
@@ -221,7 +221,7 @@ class Frame:
             lowering.nesting -= 1
 
     def kept(self, value: ir.Expression) -> ir.Expression:
-        """Return an expression for a value as it is now, whatever happens to elements."""
+        """Return an expression that keeps the present value when elements change."""
         return self.named(value, "kept") if has_load(value) else value
 
     def in_order(self, nodes: Sequence[ast.expr]) -> list[ir.Expression]:
@@ -261,13 +261,13 @@ class Frame:
         return name in self.names or name in self.source.assigned
 
     def variable(self, name: str) -> Binding:
-        """Return what a name of this function is bound to; one that has no value yet is a scalar."""
+        """Return the binding of a name of this function; one that has no value yet is a scalar."""
         if name not in self.names:
             self.names[name] = Scalar(self.lowering.fresh(name) if self.is_inlined else name)
         return self.names[name]
 
     def decided(self, node: ast.expr) -> bool | None:
-        """Return what ``is None``, and what ``not``, ``and``, ``or`` make of it, says; None if there is none."""
+        """Return the truth of a test ``is None``, also in ``not``, ``and`` and ``or``; None for other tests."""
         match node:
             case ast.Compare(
                 left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot() as word], comparators=[ast.Constant(value=None)]

@@ -85,7 +85,7 @@ def _branches(frame: Frame, node: ast.If) -> Results:
 
 
 def _arguments(frame: Frame, source: FunctionSource, node: ast.Call) -> dict[str, Binding]:
-    """Lower the arguments of a call, and return what the parameters are bound to."""
+    """Lower the arguments of a call, and return the bindings of the parameters."""
     arguments = source.definition.args
     if arguments.vararg or arguments.kwarg:
         raise frame.refusal(

@@ -114,7 +114,7 @@ class _Found:
         self.whys: dict[int, str] = {}  # why a loop that asks for a level runs in order
 
     def look(self, statements: Iterable[ir.Statement], group: Literal["block", "row"]) -> None:
-        """Decide about the loops in what a block, or a row of it, carries out."""
+        """Decide about the loops in the statements of a block, or of a row of it."""
         for node in statements:
             match node:
                 case ir.If():
@@ -202,7 +202,7 @@ def _found(name: str, _place: ir.SourceLine) -> NoReturn:
 
 @dataclass(slots=True)
 class _Behind(Flow):
-    """A pass in which a loop takes the values of what its trips assign."""
+    """A pass in which a loop takes the values that its trips assign."""
 
     loop: ir.For | None = None  # the innermost one around
     left: frozenset[str] = frozenset()  # what its trips leave in their thread

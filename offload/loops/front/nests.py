@@ -1,9 +1,9 @@
-"""Nests, and the scalar statements around them: what the host does, what an iteration does, and what passes between.
+"""Nests, and the scalar statements around them: the work of the host and of an iteration, and the values between.
 
 The associated loops become axes, whose bounds the host evaluates. The body is lowered with the nest's reductions in
-force. Then `flow` goes through an iteration: what it reads without having assigned it comes from before the loop, or
-breaks a rule. That is done before anything sinks to the head of the iteration (`sinking`): what has sunk is assigned
-in each iteration, and would hide that the program carries it from one to the next.
+force. Then `flow` goes through an iteration: a variable that it reads before assigning it has its value from before the
+loop, or breaks a rule. That is done before statements sink to the head of the iteration (`sinking`). A variable of a
+sunk statement is assigned in each iteration, which would hide that the program carries it from one to the next.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class LoopText:
             self._forget(loop.target.id, nest)
 
     def _forget(self, name: str, nest: ir.Nest) -> None:
-        """Take its value from the variable that counted a nest, whatever it was before."""
+        """Forget the value of the variable that counted a nest."""
         self.frame.names[name] = Scalar(name)
         self._lost[name] = nest
         self._assigned = (self._assigned or frozenset()) - {name}
@@ -188,7 +188,7 @@ class LoopText:
         return ir.LoopAxis(variable=bound_name.name, start=start, stop=stop, step=step, place=self.frame.place(node))
 
     def _own_copies(self, node: ast.AST, names: tuple[str, ...]) -> dict[str, Binding]:
-        """Let each iteration have its own copy of scalars; return what their names were bound to."""
+        """Let each iteration have its own copy of scalars; return the former bindings of their names."""
         hidden: dict[str, Binding] = {}
         for name in names:
             binding = self.frame.variable(name)
@@ -259,7 +259,7 @@ class LoopText:
         return {name: word for word, name in items if name in self._lowering.arrays and name in names}
 
     def _check_flow(self, nest: ir.Nest, body: list[ast.stmt]) -> None:
-        """Check what an iteration reads, and what the nest leaves."""
+        """Check the variables that an iteration reads, and those that the nest leaves."""
         assigned = names_assigned(*nest.body)
         before = self._assigned or frozenset()
         variables = frozenset(axis.variable for axis in nest.axes)
@@ -296,7 +296,7 @@ class LoopText:
         self._lost |= dict.fromkeys(lost, nest)
 
     def _check_shared(self, node: ir.For, body: list[ast.stmt]) -> None:
-        """Check what a trip of a loop in the iteration reads, where threads share the trips."""
+        """Check the variables that a trip of a loop in the iteration reads, if threads share the trips."""
         assigned = names_assigned(*node.body) - {one.name for one in node.clauses.reductions}
 
         loops = [part for one in body for part in ast.walk(one) if isinstance(part, ast.For)]
@@ -314,7 +314,7 @@ class LoopText:
         self._check_carried(carried, trips, "this loop")
 
     def _check_carried(self, carried: dict[str, ir.SourceLine], body: list[ast.stmt], where: str) -> None:
-        """Refuse variables that an iteration takes over from another one: name all of them, and what to do."""
+        """Refuse variables that an iteration takes over from another one: name all of them and the remedy."""
         if not carried:
             return
         operators = updated_only(body, partial(known_name, self.frame))
@@ -343,7 +343,7 @@ class LoopText:
         )
 
     def _append(self, nest: ir.Nest) -> None:
-        """Append a nest, with what sinks into it at the head of its iterations."""
+        """Append a nest, with the statements that sink to the head of its iterations."""
         sunk = self._sunk.needed_by(nest.body)
         for position, statement in sunk:
             nests = [part for part in self.parts[position:] if isinstance(part, ir.Nest)]

@@ -2,7 +2,7 @@
 
 A body is a docstring, scalar statements, a nest (several, under ``kernels_loop``) and a ``return``. `parse` goes
 through these once, in the order of the text. `nests` lowers the parts, and the rules in `inline` their statements.
-Nothing here knows types; every rule that needs none is checked, each at its own place in the text.
+The code here knows no types; it checks every rule that needs none, each at its own place in the text.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Plain:
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
-    """Anything else; `what` says what it is, as ``"of type list"``."""
+    """Anything else; `what` describes it, as ``"of type list"``."""
 
     what: str  # for the message
 
@@ -133,7 +133,7 @@ class FunctionSource:
         return segment.splitlines()[0] if segment else ""
 
     def refusal(self, node: ast.AST, rule: str, what: str) -> LoopError:
-        """Return the error for a node that breaks a rule; `what` says why, and what to do."""
+        """Return the error for a node that breaks a rule; `what` has the reason and the remedy."""
         line = getattr(node, "lineno", self.definition.lineno)
         name = self.definition.name
         error = LoopError(f"{self.file}:{line}, in {name}: `{self.line_of(node)}`: {what}", self.file, line, rule)
@@ -150,24 +150,24 @@ class FunctionSource:
         return marked(ir.SourceLine(self.file, line), text, *columns)
 
     def meaning(self, name: str) -> Meaning | None:
-        """Return what a name from outside stands for now; None if it is defined nowhere."""
+        """Return the present meaning of a name from outside; None if it is defined nowhere."""
         try:
             return meaning_of(self._value(name))
         except NameError:
             return None
 
     def key(self) -> tuple[object, ...]:
-        """Return what the function depends on besides its arguments, as it is now.
+        """Return the present values that the function depends on besides its arguments.
 
         These are the values and types of the scalars that it reads from outside, and the functions that it calls, with
-        what they depend on. `outlook` tells whether it is worth asking again.
+        their own dependences. `outlook` tells whether it is worth asking again.
         """
         return tuple(self.facts())
 
     def texts(self) -> tuple[dict[str, Any], tuple[Text, ...]]:
-        """Return what another process needs of the function and of those that it calls now.
+        """Return the globals and texts with which another process can make the function and those that it calls now.
 
-        These are the globals of the module that their texts name, and the texts, for `received`.
+        The globals are those of the module that the texts name. `received` takes the texts.
         """
         found, module = self.outlook(), self.function.__globals__
         names = {name: value for names, name, value in found.names if names is module and value is not _ABSENT}
@@ -277,7 +277,7 @@ def _contents(cell: CellType) -> object:
 
 
 def attribute(module: KnownName, name: str) -> Meaning | None:
-    """Return what a name of a known module stands for; None if it has none."""
+    """Return the meaning of a name of a known module; None if it has none."""
     if module.name in _TEXTUAL:
         return KnownName(f"{module.name}.{name}")
     try:
@@ -287,7 +287,7 @@ def attribute(module: KnownName, name: str) -> Meaning | None:
 
 
 def meaning_of(value: Any) -> Meaning:
-    """Return what a value from outside of a function is for a loop."""
+    """Return the meaning for a loop of a value from outside of the function."""
     kind = type(value)
     if kind.__module__ == "numpy" and hasattr(value, "dtype") and kind.__hash__ is not None:  # arrays have no hash
         dtype = value.dtype.name
@@ -438,7 +438,7 @@ def _first_line(node: ast.FunctionDef) -> int:
 
 
 def _is_compiled_from(code: CodeType, text: str) -> bool:
-    """Tell whether a code is what a text compiles to; the whole text, since what a module imports enters its code."""
+    """Tell whether a text compiles to a code; the whole text, since a module's imports change its code."""
     if any(name.startswith("@py") for name in (*code.co_names, *code.co_varnames)):
         return True  # pytest has rewritten its asserts, as it does in modules of tests: there is nothing to compare
     flags = code.co_flags & __future__.annotations.compiler_flag

@@ -129,7 +129,7 @@ class Expressions:
                 raise AssertionError(node)
 
     def truth(self, node: Expression) -> Expression:
-        """Return what a branch asks: a number counts as its being other than zero."""
+        """Return the condition of a branch: a number is true if it is not zero."""
         if isinstance(node, ir.Logical):
             return _joined(node, self.truth(node.left), self.truth(node.right))
         value = self.typed(node)
@@ -263,7 +263,7 @@ class Expressions:
 
 
 def _below_half(index: Expression) -> Expression:
-    """Return an index of uint64 as one that int64 holds: what is beyond is out of range, and must not become -1."""
+    """Return an index of uint64 as one that int64 holds: a larger one is out of range, and must not become -1."""
     greatest = ir.Constant(place=index.place, type=index.type, value=(1 << 63) - 1)
     return ir.FunctionCall(place=index.place, type=index.type, function="min", arguments=(index, greatest))
 
@@ -288,7 +288,7 @@ def _weak_product(place: SourceLine, a: Expression, b: Expression) -> Expression
 
 
 def _folded(node: ir.Binary, left: Expression, right: Expression) -> Expression | None:
-    """Return an operation on two integers of the text as one: ``2**64 - 1`` is what it says."""
+    """Return an operation on two integers of the text as one: ``2**64 - 1`` is exact."""
     if not (isinstance(left, ir.Constant) and isinstance(right, ir.Constant)):
         return None
     a, b = left.value, right.value
@@ -329,7 +329,7 @@ def _check_power(node: ir.Binary, exponent: Expression) -> None:
 
 
 def _compared(side: Expression, to: Type) -> Expression:
-    """Return a side of a comparison; a constant beyond int64 is compared as what it is."""
+    """Return a side of a comparison; a constant beyond int64 is compared as uint64."""
     if isinstance(side, ir.Constant) and to == WEAK_INT and not holds("int64", side.value):
         return convert(side, ir.Type("uint64"), exact=True)
     return convert(side, to)

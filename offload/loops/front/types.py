@@ -95,7 +95,7 @@ def _fixpoint(
 
 
 def _givers(function: ParsedFunction) -> Iterator[tuple[str, Node | None]]:
-    """Yield what gives a scalar its type: a statement, or None for the variable of a loop."""
+    """Yield the nodes that give scalars their types: a statement, or None for the variable of a loop."""
     for part in function.parts:
         if isinstance(part, ir.Nest):
             yield from ((axis.variable, None) for axis in part.axes)

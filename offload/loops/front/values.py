@@ -102,7 +102,7 @@ def operator_of(frame: Frame, node: ast.AST, operator: ast.operator) -> ir.Opera
 
 
 def meaning_in(frame: Frame, node: ast.expr) -> Meaning | None:
-    """Return what a name from outside, or one of a module, stands for."""
+    """Return the meaning of a name from outside, or of a module's name."""
     match node:
         case ast.Name(id=name) if not frame.is_local(name):
             return frame.source.meaning(name)
@@ -204,7 +204,7 @@ def _outside(frame: Frame, node: ast.expr) -> ir.Expression:
 
 
 def _outside_refusal(frame: Frame, node: ast.expr, text: str, found: Unfit) -> LoopError:
-    """Return the error for what is passed as an argument; it names all of the function that are of its type."""
+    """Return the error for a value that must be an argument; it names all values of its type in the function."""
     names = [name for name in frame.source.free if frame.source.meaning(name) == found]
     are, come, them = ("is", "comes", "it as an argument")
     if text in names and len(names) > 1:
@@ -214,7 +214,7 @@ def _outside_refusal(frame: Frame, node: ast.expr, text: str, found: Unfit) -> L
 
 
 def _check_attribute(frame: Frame, node: ast.expr) -> None:
-    """Refuse an attribute of an argument: `node` is that, or what is asked of it, as in ``A.indptr.size``."""
+    """Refuse an attribute of an argument: `node` is the attribute, or a property of it, as in ``A.indptr.size``."""
     owner, held = _owner(node), node
     if not (isinstance(owner, ast.Name) and isinstance(frame.names.get(owner.id), Parameter)):
         return
@@ -401,7 +401,7 @@ def _compare(frame: Frame, node: ast.Compare) -> ir.Expression:
 
 
 def _chained(frame: Frame, left: ir.Expression, words: Sequence[ast.cmpop], nodes: Sequence[ast.expr]) -> ir.Expression:
-    """Return ``left < a <= b``: what follows a comparison is carried out where that holds."""
+    """Return ``left < a <= b``: the second comparison is evaluated only if the first holds."""
     with frame.block() as before:
         right = frame.value(nodes[0])
     if changes_elements(before):

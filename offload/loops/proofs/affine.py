@@ -101,7 +101,7 @@ class Atom:
 
 @dataclass(slots=True)
 class Space:
-    """The atoms of a nest, and what can be said of forms of them."""
+    """The atoms of a nest, and the properties of forms of them."""
 
     atoms: list[Atom] = field(default_factory=list)  # the axes' trips come first
     _numbers: dict[Hashable, int] = field(default_factory=dict)  # of atoms, by their structure

@@ -1,4 +1,4 @@
-"""Does a nest write every element of an array, so that nobody asks what was there before? Decides for ``map(from:)``.
+"""Does a nest write every element of an array, so that its old contents do not matter? Decides for ``map(from:)``.
 
 The plain case alone: a store that is carried out at every point of its box, each of whose indices runs through its
 dimension by itself: one variable with coefficient 1 or -1, no variable in two of them, as many values as elements.
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def is_overwritten(accesses: NestAccesses, array: str) -> bool:
-    """Return whether the nest writes every element of an array, and reads none but what the iteration has written.
+    """Return whether the nest writes every element of an array, and reads only elements that the iteration has written.
 
-    What is read counts by its storage, under any name; of what the iteration has written only the same element, at the
-    same index, behind the store.
+    A read counts by its storage, under any name. It may only read an element that the iteration has written before, at
+    the same index.
     """
     if array in accesses.own:
         return False
@@ -37,7 +37,7 @@ def is_overwritten(accesses: NestAccesses, array: str) -> bool:
 
 
 def is_fed_by(read: ElementAccess, store: ElementAccess) -> bool:
-    """Return whether a read, later in the text, has what a certain store has written in the same trips."""
+    """Return whether a read, later in the text, gets the value that a certain store has written in the same trips."""
     forms = [tuple(index.form for index in access.indices) for access in (read, store)]
     n_common = len(store.loops)
     return read.array == store.array and forms[0] == forms[1] and read.loops[:n_common] == store.loops

@@ -1,4 +1,4 @@
-"""Which device needs which statements: the terms of ownership, carried backwards from writes to what feeds them.
+"""Which device needs which statements: the terms of ownership, carried backwards from each write to its sources.
 
 A write has a `DemandTerm`: its element, in the dimension by which the array is split. The owner of that element carries
 the write out. A point's *demand* is the set of terms of which one has to hold: its own, and those of the points that it

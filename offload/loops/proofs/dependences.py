@@ -167,7 +167,7 @@ class DependenceProfile:
 
 
 def _profile_of(facts: Any) -> DependenceProfile:
-    """Return the profile of what a file says; raise `ValueError`, `KeyError` or `TypeError` where it says none."""
+    """Return the profile that a file has; raise `ValueError`, `KeyError` or `TypeError` if it has none."""
     if _number(facts["version"]) != _VERSION:
         raise ValueError(f"version {facts['version']!r:.60}")
     return DependenceProfile(

@@ -1,4 +1,4 @@
-"""Where two accesses meet: linear equations between the trips of two iterations.
+"""Meetings of two accesses: linear equations between the trips of two iterations.
 
 Each dimension says that ``first(t) - second(s)`` is 0, or lies in a small interval if bytes are compared. The divisor
 of the coefficients or the extremes (Banerjee) may exclude it. With equal coefficients only the *distance* ``d = s - t``

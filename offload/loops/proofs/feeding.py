@@ -3,7 +3,7 @@
 Statements are *points*, in the order of the text. One walk keeps the points that gave each scalar its value, and the
 writes to arrays that are still visible. A loop is walked twice; a value from another trip or out of a loop has
 *crossed* it. A load looks back through the visible writes: a write to the same element (`meetings`) feeds it and hides
-earlier ones if it is on every path; any write that may be to this element feeds it. Nothing feeds an atomic update, as
+earlier ones if it is on every path; any write that may be to this element feeds it. An atomic update needs no feed, as
 the owner of its element carries out all writes. Values of indices, branches and loop bounds are needed `EVERYWHERE`.
 """
 
@@ -260,7 +260,7 @@ class _FlowWalk:
         return replace(left, slices=slices)
 
     def crossing(self, state: _State, loop: int) -> _State:
-        """Return a state as another trip of a loop sees it, or what stands behind the loop."""
+        """Return a state as another trip of a loop, or the code after the loop, sees it."""
 
         def crossed(one: SourceType) -> SourceType:
             return one.crossing(loop) if loop in self.points[one.number].loops else one
@@ -327,7 +327,7 @@ class _FlowWalk:
 
 
 def _joined(one: _State | None, other: _State | None) -> _State | None:
-    """Return what holds where two paths meet."""
+    """Return the state where two paths meet."""
     if one is None or other is None:
         return other if one is None else one
     names = one.scalars.keys() | other.scalars.keys()

@@ -63,7 +63,7 @@ class Verdict:
 def independence(accesses: NestAccesses, most_pairs: int = _MOST_PAIRS) -> Verdict:
     """Return whether the iterations of a nest are independent at a launch.
 
-    Of pairs of accesses beyond ``most_pairs`` pairs of pieces nothing is known.
+    Pairs of accesses beyond ``most_pairs`` pairs of pieces are not compared.
     """
     views = accesses.launch.views
     listed = [access for access in accesses.listed if access.array not in accesses.own]
@@ -212,7 +212,7 @@ def _dependence(first: ElementAccess, second: ElementAccess, distances: list[Int
 
 
 def _equations(accesses: NestAccesses, first: _Piece, second: _Piece) -> Iterator[Equation | None]:
-    """Iterate over what has to hold where two pieces touch the same byte; None for what cannot be said in trips."""
+    """Yield the equations that hold where two pieces touch the same byte; None for one not expressible in trips."""
     views = accesses.launch.views
     one, other = views[first.access.array], views[second.access.array]
     if one == other and is_injective(one):
@@ -235,7 +235,7 @@ def _equations(accesses: NestAccesses, first: _Piece, second: _Piece) -> Iterato
 
 
 def is_injective(view: View) -> bool:
-    """Whether different elements of a view are different bytes, as each stride reaching over what is inside tells."""
+    """Whether different elements of a view are different bytes: each stride is at least the inner extent."""
     reach = view.itemsize
     dims = ((abs(stride), extent) for stride, extent in zip(view.strides, view.extents, strict=True) if extent > 1)
     for stride, extent in sorted(dims):

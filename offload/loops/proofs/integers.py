@@ -35,7 +35,7 @@ class IntegerValue:
 
 
 def limits_of(dtype: Dtype) -> Interval:
-    """Return what a type can hold; of floating types, whose values are no indices, anything that is one."""
+    """Return the range of a type; for a floating type, whose values are no indices, the range of all indices."""
     return LIMITS.get(dtype, LIMITS["int64"])
 
 
@@ -46,7 +46,7 @@ class IntegerValues:
     space: Space  # its atoms
 
     def settle(self, form: AffineForm, dtype: Dtype) -> IntegerValue:
-        """Return the value that the type makes of what Python's integers would be."""
+        """Return the value that the type makes of the value in Python's integers."""
         low, high = limits_of(dtype)
         if form.is_constant:  # wrapped here: squared again and again it would have no end
             form = AffineForm((form.constant - low) % (high - low + 1) + low)

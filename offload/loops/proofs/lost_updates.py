@@ -231,7 +231,7 @@ class _Updates:
         return bool(same) and any(load.at in same for load in self._sources(line, store))
 
     def _sources(self, line: _Line, store: ir.Store) -> Iterator[ir.Load]:
-        """Yield the loads that what is stored follows from."""
+        """Yield the loads that the stored value depends on."""
         is_number = not names_in(store.value) & self._varying and not _loads(store.value)
         waiting = [store.value] if is_number else [*line.conditions, store.value]
         seen: set[object] = set(map(id, waiting))

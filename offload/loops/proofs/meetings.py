@@ -69,7 +69,7 @@ def element_of(accesses: NestAccesses, storages: Mapping[str, LoopStorage], acce
 
 
 def number_of(index: IntegerValue, shifts: tuple[int, ...]) -> tuple[AffineForm, tuple[int, ...]]:
-    """Return what is equal for equal indices: the value number."""
+    """Return the value number, which is equal for equal indices."""
     return (index.form + shifts[0], (0,)) if len(shifts) == 1 else (index.form, shifts)
 
 

@@ -1,4 +1,4 @@
-"""The numbers of a launch: trips, scalars, and where arrays lie. What is decided at a launch is decided from these."""
+"""The numbers of a launch: trips, scalars, and where arrays lie. Decisions at a launch depend on these numbers only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class View:
 
     @property
     def span(self) -> Interval | None:
-        """The first and the last byte; None of an array without elements."""
+        """The first and the last byte; None for an array without elements."""
         if 0 in self.extents:
             return None
         reaches = [stride * (extent - 1) for stride, extent in zip(self.strides, self.extents, strict=True)]

@@ -359,7 +359,7 @@ def _fits_32(start: IntegerValue, stop: IntegerValue, step: int | None) -> bool:
 
 
 def _leaves(statement: ir.Statement) -> bool:
-    """Whether what stands behind a statement, in the same trip, may be passed over."""
+    """Whether the code after a statement, in the same trip, may be skipped."""
     match statement:
         case ir.Break() | ir.Continue():
             return True

@@ -24,7 +24,7 @@ _UPDATES = frozenset({"+", "-", "*", "&", "|", "^"})
 
 
 def proved_text(verdict: Verdict) -> str:
-    """Return what the test for independence has proved, for a message."""
+    """Return the result of the test for independence, for a message."""
     if not verdict.dependences:
         return "that iterations are independent is not proved"
     found = verdict.dependences[0]
@@ -44,7 +44,7 @@ def proved_error(name: str, nest: ir.Nest, verdict: Verdict) -> LoopError:
 
 
 def lost_text(updates: Sequence[LostUpdate]) -> str:
-    """Return what is wrong with updates that may be lost, and what to do."""
+    """Return the fault of updates that may be lost, and the remedy."""
     lines: dict[str, int] = {}
     stores = [update.store for update in updates]
     for one in stores:
@@ -81,7 +81,7 @@ def _distances(found: Observed) -> str:
 
 
 def _remedy(nest: ir.Nest, array: str, *, is_own: bool) -> str:
-    """Return what to do about the dependences by an array, which may be one that each iteration fills for itself."""
+    """Return the remedy for the dependences by an array, which may be one that each iteration fills for itself."""
     if is_own:
         return f'use private=["{array}"], or lastprivate= where its contents are used afterwards'
     return _for_updates(nest, array) or "the loop is not parallel: use seq=True"

@@ -95,7 +95,7 @@ def _offsets(one: View, other: View) -> tuple[int, ...] | None:
 
 
 def _nearest(rest: int, stride: int, extent: int, other: int) -> int:
-    """Return how many strides are nearest to a distance; the sign of what is left is for narrower strides."""
+    """Return how many strides are nearest to a distance; the sign of the remainder is for narrower strides."""
     whole = round(rest / stride) if abs(rest) < 1 << 52 else rest // stride
     return max(min(whole, extent), -other)
 

@@ -1,1 +1,1 @@
-"""From text to a run: compilers, what is decided at a launch, what calls lead to."""
+"""From text to a run: compilers, decisions at a launch, results of calls."""

@@ -1,9 +1,9 @@
 """The arguments and results of a run of a nest.
 
-A `Blank` is what all runs for the same numbers have in common: the structure of arguments with all that follows from
-those numbers, and a list of what is to be filled in, which is addresses and the floats that nothing was decided from.
-So a call that has been made before, on whatever arrays, copies one block of memory and writes a few words. The report
-is the end of that block. Partial results of chunks are combined in their order.
+A `Blank` is shared by all runs for the same numbers. It has the structure of arguments with all values that follow from
+those numbers, and a list of the fields to fill in: addresses, and floats that decide nothing. So a call that has been
+made before, on any arrays, copies one block of memory and writes a few words. The report is the end of that block.
+Partial results of chunks are combined in their order.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class NestRun:
         return np.full((self.n_threads, *self.blank.shapes[name]), identity(operator, dtype), dtype)
 
     def _slot(self, field: ArgumentSlot) -> int:
-        """Return the address of what is the run's own."""
+        """Return the address of the run's own memory for a field."""
         if field.kind == "report":
             return self.address + 8 * self.blank.n_fields
         own = self._copies[field.name] if field.kind == "copies" else self.partials
@@ -129,7 +129,7 @@ class NestRun:
                 whole[...] = _MERGE[operator](whole, copy)
 
     def combine(self, partials: np.ndarray[Any, Any]) -> None:
-        """Combine partial results of reductions, in their order, onto what items are before the loop."""
+        """Combine partial results of reductions, in their order, with the items' values before the loop."""
         nest, scalars = self.form.nest, self.scalars
         for slot, item in enumerate(nest.reductions):
             array = self._arrays.get(item.name)
@@ -149,7 +149,7 @@ class NestRun:
                 self.results[name] = scalars[name]
 
     def failure(self) -> Exception | None:
-        """Return what the kernel has found wrong, when it has run."""
+        """Return the error that the kernel has found, when it has run."""
         blank, memory = self.blank, self._memory
         if not memory[blank.n_fields]:
             return None
@@ -167,7 +167,7 @@ class CompiledForm(Program, Protocol):
 
 
 class HostForm(CompiledForm, Protocol):
-    """A nest as a function of this process; `offload.loops.running.runs.NestForm` says what is what."""
+    """A nest as a function of this process; `offload.loops.running.runs.NestForm` describes the members."""
 
     is_compiled: bool  # False: the nest runs as Python
     copies: tuple[tuple[str, str], ...]  # arrays of which each worker has a copy, with the operator that merges them
@@ -251,7 +251,7 @@ class Blank(Generic[FormT_co]):
         return type(self._image).from_buffer_copy(self._image)
 
     def filled(self, addresses: Mapping[str, int], values: Mapping[str, Any]) -> ctypes.Array[ctypes.c_int64]:
-        """Return the memory of a run, with all in it but what is its own."""
+        """Return the memory of a run, with all fields but the run's own."""
         memory = self.structure()
         for slot, name in self.pointers:
             memory[slot] = addresses[name]
@@ -265,7 +265,7 @@ class Blank(Generic[FormT_co]):
 
 
 def arguments_of(scalars: Mapping[str, Any], arrays: Mapping[str, Any], axes: Sequence[Trips]) -> dict[str, Any]:
-    """Return what the Python form of a nest is given; arrays as NumPy has them."""
+    """Return the arguments of the Python form of a nest; arrays are NumPy's."""
     bounds: dict[str, int] = {}
     for number, axis in enumerate(axes):
         bounds[f"start {number}"], bounds[f"step {number}"] = axis.start, axis.step

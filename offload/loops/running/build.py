@@ -51,7 +51,7 @@ class Builder:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Forget what threads of the parent were doing; what was loaded stays loaded."""
+        """Forget the work of the parent's threads; loaded libraries stay loaded."""
         self._lock = threading.Lock()
         self._choosing = threading.Lock()
         self._making: dict[str, threading.Lock] = {}
@@ -170,7 +170,7 @@ def pool_source() -> str:
 
 
 def of_obstacle(obstacle: str) -> str:
-    """Return what a warning says of a loop that cannot be compiled now."""
+    """Return the text of a warning for a loop that cannot be compiled now."""
     return (
         f"runs as Python, some hundred times slower: {obstacle}; make room there, name another folder in TMPDIR, or"
         " free memory, and start the program again"

@@ -1,8 +1,8 @@
-"""The clauses that loop constructs have beside those of tasks and target regions: values, and which exclude others.
+"""The clauses that only loop constructs have: their values, and which exclude others.
 
-Each check takes what the program wrote and returns what the rest of the package reads; `LoopWords` is what they say
-together of one function. What belongs to the function's text, such as whether a reduction's item is used by its
-operator only, is `parse`'s to judge.
+Each check takes the program's value and returns the value that the rest of the package reads; `LoopWords` has all of
+them for one function. Questions about the function's text, such as whether a reduction's item is used by its operator
+only, are for `parse`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SetWords(NamedTuple):
 
     @classmethod
     def of(cls, directive: str, clauses: Mapping[str, Any]) -> SetWords:
-        """Return what checked clauses say; raise `ClauseError` where they exclude each other."""
+        """Return the values of checked clauses; raise `ClauseError` if they exclude each other."""
         devices = clauses.get("devices")
         refuse_both(directive, devices, clauses.get("device"))
         if devices is not None and clauses.get("speculate"):
@@ -85,7 +85,7 @@ class LoopWords(NamedTuple):
 
     @classmethod
     def of(cls, directive: str, clauses: Mapping[str, Any], names: Iterable[str]) -> LoopWords:
-        """Return what checked clauses say of the loop of a function with these names; conflicts raise `ClauseError`."""
+        """Return the values of checked clauses for a function with these names; conflicts raise `ClauseError`."""
         _check_names(directive, clauses, set(names))
         order, levels = check_order(directive, clauses)
         given = [(word, clauses[word]) for word in _LEVELS if type(clauses.get(word)) is int]

@@ -1,4 +1,4 @@
-"""Compilers of C: which there are, what each is asked, and how long it may take."""
+"""Compilers of C: which there are, their commands, and their time limits."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _OF_LARGE = ("-O1",)
 
 
 class CompilerFailure(Exception):  # noqa: N818  # no error of the program's: another compiler may do, or none
-    """A compiler has not made what it was asked for; the text is what it said."""
+    """A compiler has failed; the text is its output."""
 
 
 class HostFailure(CompilerFailure):
@@ -67,7 +67,7 @@ class Compiler:
         return shlex.join(self.command)
 
     def key(self, source: str) -> str:
-        """Return what names the library that this compiler makes of the source: 64 hexadecimal digits."""
+        """Return the name of the library that this compiler makes of the source: 64 hexadecimal digits."""
         parts = (source, self.identity, *self.command, *self._options_for(source))
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -141,7 +141,7 @@ def _identity(program: Path, version: str) -> str:
 
 @functools.cache
 def _processor() -> str:
-    """Return what ``native`` stands for: a home directory may be shared by machines that differ."""
+    """Return the processor that ``native`` stands for: different machines may share a home directory."""
     words = {"model name", "flags", "Features", "CPU part", "CPU implementer"}
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n", 1)[0].splitlines()
@@ -150,7 +150,7 @@ def _processor() -> str:
 
 
 def _run(command: Sequence[str], limit_s: float, folder: Path | None = None) -> tuple[int, str]:
-    """Run a command, and return its status and what it said; it is killed with its children when its time is over.
+    """Run a command, and return its status and output; it is killed with its children when its time is over.
 
     It speaks English, and in a folder it keeps its own temporary files there.
     """

@@ -1,10 +1,10 @@
 """A nest on a CUDA device: its two kernels, and one run of it.
 
-`CudaForm` is a nest with what a launch has decided about it, as CUDA's text. `CudaBlank` is what all runs for the same
-numbers have in common, the shape of the launch among them. `CudaRun` is what one run has for itself: the structure of
-arguments, partial results on the device, and memory of the host that the kernels write to, for the report and for
-scalars that come out, which nobody reads before the stream has passed. So of a run with such memory the task keeps the
-run until then (`CudaRun.is_kept`). The structure is copied by the launch.
+`CudaForm` is a nest with the decisions of a launch about it, as CUDA's text. `CudaBlank` is shared by all runs for the
+same numbers, and has the shape of the launch. `CudaRun` belongs to one run. It has the structure of arguments, partial
+results on the device, and host memory to which the kernels write the report and the scalars that come out. That memory
+is read only after the stream has passed, so the task keeps such a run until then (`CudaRun.is_kept`). The structure is
+copied by the launch.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ class OnCuda:
     is_in_order = False
 
     def looks(self, spec: Specialisation, arrays: Mapping[str, Any], task: DeviceTask | None) -> Looks:
-        """Return what looks at elements in the call, for those to come."""
+        """Return the object that looks at elements in the call, for later calls."""
         return Looks(arrays) if task is None else DeviceLooks(arrays, task, spec)
 
     def on_host(self, arrays: Mapping[str, Any], task: DeviceTask | None) -> Mapping[str, np.ndarray[Any, Any]]:
@@ -245,7 +245,7 @@ class OnCuda:
         return copies
 
     def blank(self, spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers) -> CudaBlank:
-        """Return what is to be filled in for a nest."""
+        """Return the blank of a nest."""
         of = shaped(spec, number, plan, numbers)
         return CudaBlank(of, numbers.scalars[number], spec.free, numbers.views, numbers.axes[number])
 
@@ -297,7 +297,7 @@ class CudaRun:
                 structure[slot] = self._slot(field, device)
 
     def _allocate(self, device: Device, stream: Any, n_partials: int) -> None:
-        """Make what the run has for itself."""
+        """Allocate the run's own memory."""
         blank = self.blank
         comes_out = any(name not in self._outputs for name in blank.left)
         untouched = self._untouched()
@@ -312,7 +312,7 @@ class CudaRun:
             self.partials = device.alloc((n_partials,), _WORD, stream)
 
     def enqueue(self, kernels: Kernels, device: Device, stream: Any, *, finishes: bool = True) -> None:
-        """Enqueue the kernels, and what scalars are that no iteration has given a value."""
+        """Enqueue the kernels, and the values of scalars that no iteration assigns."""
         blank = self.blank
         blank.launch(self._structure, kernels, stream)
         for name in self._untouched():
@@ -324,7 +324,7 @@ class CudaRun:
             self.finish(kernels, stream)
 
     def finish(self, kernels: Kernels, stream: Any) -> None:
-        """Enqueue what combines partial results, if there are reductions."""
+        """Enqueue the kernel that combines partial results, if there are reductions."""
         finish = self.blank.loaded(kernels).finish
         if finish is not None:
             finish.launch(stream, (1, 1, 1), (FINISH_THREADS, 1, 1), 0, self._structure)
@@ -342,7 +342,7 @@ class CudaRun:
         return {name: scalars[name] for name in last if name in scalars}
 
     def _slot(self, field: ArgumentSlot, device: Device) -> int:
-        """Return the address of what is the run's own."""
+        """Return the address of the run's own memory for a field."""
         if field.kind == "partials":
             return device.address(self.partials)  # type: ignore[return-value]  # it is the device's
         if field.kind == "report":
@@ -368,7 +368,7 @@ class CudaRun:
         }
 
     def failure(self) -> Exception | None:
-        """Return what the kernel has found wrong, once the stream has passed it; a graph's next run starts anew."""
+        """Return the error that the kernel has found, once the stream has passed it; reset it for the next run."""
         if self._host is None or not self._host[0]:
             return None
         blank = self.blank

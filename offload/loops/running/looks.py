@@ -69,13 +69,13 @@ class Looks:
         return known
 
     def _rely(self, array: str, contents: Contents | None) -> None:
-        """Take note of what something has been found in."""
+        """Note the contents in which something has been found."""
         found = self.versions
         if found is not None and (contents is None or found.setdefault(array, contents.version) != contents.version):
             self.versions = None  # it has changed in between
 
     def _key(self, part: ArrayPart) -> Any:
-        """Return what names a part among the facts of its storage."""
+        """Return the key of a part among the facts of its storage."""
         array: Any = self._arrays[part.array]
         address = self._task.place.device.address(array)  # type: ignore[union-attr]  # there are contents
         return address, array.shape, array.strides, array.dtype.num, part.ranges
@@ -162,7 +162,7 @@ class _Due:
 
 
 def after(_kept: object, value: Any) -> Any:
-    """Return the value of a task: a finding that keeps what the stream uses until it has passed the task."""
+    """Return the value of a task: a finding that keeps the memory that the stream uses until it has passed the task."""
     return value
 
 
@@ -176,7 +176,7 @@ def contents_at(task: DeviceTask, array: Any) -> Contents | None:
 def change(task: DeviceTask, arrays: Iterable[Any]) -> None:
     """Take note that a loop in a device task is about to write to arrays.
 
-    What the task maps other than ``to`` has been changed at its beginning.
+    Arrays that the task maps with a type other than ``to`` have been marked as changed at its beginning.
     """
     plan = task.plan
     if plan is None:

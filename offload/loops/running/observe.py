@@ -1,8 +1,8 @@
 """One run in order that sees which iterations depend on each other.
 
-What cannot be proved of a loop can be seen for certain arguments: the nest runs in order, compiled for the host, and
-takes note of its accesses (`offload.loops.watched.profiling`). `check=True` runs it on copies; a profile is made of
-such runs. The first call of a speculative loop looks at the beginning alone.
+A property that cannot be proved of a loop can be observed for certain arguments: the nest runs in order, compiled for
+the host, and takes note of its accesses (`offload.loops.watched.profiling`). `check=True` runs it on copies; a profile
+is made of such runs. The first call of a speculative loop looks at the beginning alone.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class NestObserver:
     def begin(self, scalars: Mapping[str, Any], arrays: Mapping[str, Any]) -> Findings:
         """Run the nest from its beginning until a dependence is seen, or so many steps are taken; return the same.
 
-        How far that is follows from the arguments alone. What it writes may be of no use.
+        How far that is follows from the arguments alone. Its writes may be of no use.
         """
         assert self._most is not None
         axes = self._bounded()
@@ -189,7 +189,7 @@ def observe(
     words: LoopWords = _WORDS,
     of: Needed | None = None,
 ) -> Findings:
-    """Run a nest in order once, and return what has been seen; see `NestObserver`."""
+    """Run a nest in order once, and return the findings; see `NestObserver`."""
     return NestObserver(typed, nest, modes, observed, views, axes, words, of).observe(scalars, arrays)
 
 
@@ -202,7 +202,7 @@ def advance(
     views: Mapping[str, View],
     axes: Sequence[Trips],
 ) -> None:
-    """Run a nest in order on arrays of the host; raise what it finds wrong."""
+    """Run a nest in order on arrays of the host; raise the error that it finds."""
     is_shared = any(len(group) > 1 for group in groups_of(views))
     run = _made_run(typed, nest, modes, scalars, arrays, axes, _WORDS, is_shared=is_shared, forms={})
     run.run_all()
@@ -254,7 +254,7 @@ def _made_run(
     is_shared: bool,
     forms: dict[Any, OrderedForm],
 ) -> OrderedRun:
-    """Return a run of a nest in order on arrays of the host; ``forms`` keeps what is made for it."""
+    """Return a run of a nest in order on arrays of the host; ``forms`` keeps the compiled form."""
     views = {
         name: View(array.shape, array.strides, array.itemsize, address_of(array)) for name, array in arrays.items()
     }
@@ -274,7 +274,7 @@ def _made_run(
 
 
 def _found(made: Profiled, records: Sequence[int], trips: Sequence[int]) -> dict[tuple[str, DependenceKind], Observed]:
-    """Return what the records say."""
+    """Return the dependences that the records describe."""
     found: dict[tuple[str, DependenceKind], Observed] = {}
     for number, array in enumerate(made.arrays):
         n_dimensions = made.watched.typed.arrays[array].ndim

@@ -1,8 +1,8 @@
-"""A nest in order on arrays of the host, which leaves exactly what CPython leaves, also where something is wrong.
+"""A nest in order on arrays of the host, with exactly CPython's results, also after an error.
 
-`OrderedRun` is one run of it, carried out in slices of trips of its outermost loop, one after another, by whoever
-likes: on the calling thread, or a thread of its own (`offload.loops.speculative.competitor`). Scalars that come out go
-from slice to slice in the run's slots, which hold their values before the loop at first.
+`OrderedRun` is one run of it, carried out in slices of trips of its outermost loop, one after another: on the calling
+thread, or a thread of its own (`offload.loops.speculative.competitor`). Scalars that come out go from slice to slice in
+the run's slots, which hold their values before the loop at first.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class OrderedRun:
         return self.has_failed or done >= self.trips
 
     def give_up(self) -> None:
-        """Have long trips end early; what they leave is of no use."""
+        """Have long trips end early; their results are of no use."""
         self._cancel[0] = 1
 
     @property
@@ -112,7 +112,7 @@ class OrderedRun:
         return bool(self._memory[self._blank.n_fields])
 
     def failure(self) -> Exception | None:
-        """Return what the serial program raises."""
+        """Return the exception of the serial program."""
         blank = self._blank
         return failure_of(self.form.nest, self._memory[blank.n_fields :], blank.axes, blank.shapes)
 

@@ -22,8 +22,7 @@ def run_in_order(spec: Specialisation, values: Mapping[str, Any]) -> dict[str, A
     """Run the nests of a loop in order on the host; return the scalars that come out.
 
     It changes the host arrays among ``values``, and raises as the serial program does; its writes until then stay. It
-    *blocks* as long as the loop takes. Ctrl-C takes effect between slices of about 20 ms, and leaves what has been
-    written.
+    *blocks* as long as the loop takes. Ctrl-C takes effect between slices of about 20 ms, and earlier writes stay.
     """
     results: dict[str, Any] = {}
     for run in ordered_runs(spec, values):

@@ -69,7 +69,7 @@ class Numbers(NamedTuple):
     lies: Hashable = None
 
     def launch(self, number: int = 0, contents: Mapping[int, Interval] = NOTHING) -> LaunchNumbers:
-        """Return the numbers of the launch of a nest, with what is known of the elements of its index arrays."""
+        """Return the numbers of the launch of a nest, with the known ranges of elements of its index arrays."""
         return LaunchNumbers(self.axes[number], plain(self.scalars[number]), self.views, contents)
 
 
@@ -125,7 +125,7 @@ def numbers_of(spec: Specialisation, values: Mapping[str, Any], view_of: Callabl
 
 
 def plans_of(spec: Specialisation, numbers: Numbers) -> tuple[NestPlan, ...]:
-    """Return what is decided for these numbers; raise `LoopError` where too much is private."""
+    """Return the plans for these numbers; raise `LoopError` if too much memory is private."""
     key = "plans", numbers.lies
     facts = numbers.record.facts
     found: tuple[NestPlan, ...] | None = facts.get(key)
@@ -317,7 +317,7 @@ def _observed(nest: ir.Nest, verdict: Verdict) -> frozenset[int]:
 
 
 def _refuse(spec: Specialisation, plan: NestPlan) -> None:
-    """Raise what is wrong with a nest; `check` says what."""
+    """Raise the error of a nest; see `check`."""
     found = plan.outside
     if found is not None:
         raise index_error(found.access, found.reached, found.dimension, found.extent, found.iteration)
@@ -392,7 +392,7 @@ def shares(spec: Specialisation, views: Mapping[str, View]) -> bool:
 
 
 def _lies(spec: Specialisation, views: Mapping[str, View]) -> Hashable:
-    """Return what decisions follow from besides layouts and scalars; None if arrays are aligned and share nothing."""
+    """Return the key of decisions besides layouts and scalars; None if arrays are aligned and share nothing."""
     # Addresses decide nothing, but their distances do where arrays share memory: which iterations meet.
     is_shared, are_aligned = shares(spec, views), tuple([view.is_aligned for view in views.values()])
     if not is_shared and all(are_aligned):

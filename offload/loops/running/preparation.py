@@ -1,4 +1,4 @@
-"""How a call of a loop is made from what calls with equal numbers have found out: by filling in blanks.
+"""How a call of a loop uses the results of calls with equal numbers: by filling in blanks.
 
 Trips, plans, compiled forms and their arguments follow from the key of a call, as long as no array that is written
 shares memory with another. So a call that has been made before evaluates nothing.
@@ -31,20 +31,20 @@ _NO_VERSIONS: Final[Mapping[str, int]] = {}
 
 
 class Where(Protocol[BlankT_co]):
-    """Where a loop is to run: how its nests are prepared there."""
+    """The place where a loop is to run, and the preparation of its nests there."""
 
     @property
     def takes_unaligned(self) -> bool: ...  # elements may be unaligned
     @property
     def is_in_order(self) -> bool: ...  # one thread runs the iterations of each nest, in order
     def looks(self, spec: Specialisation, arrays: Mapping[str, Any], task: DeviceTask | None) -> Looks | None:
-        """Return what looks at the elements that indices are read from, in a call with these arrays; None: nothing."""
+        """Return the object that looks at the elements of index arrays, in a call with these arrays, or None."""
 
     def on_host(self, arrays: Mapping[str, Any], task: DeviceTask | None) -> Mapping[str, np.ndarray[Any, Any]]:
-        """Return arrays as the host has them, of a call that is to be observed; what is changed is copied."""
+        """Return arrays on the host, for a call that is to be observed; arrays that change are copied."""
 
     def blank(self, spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers) -> BlankT_co:
-        """Return what is to be filled in for a nest, by its number in the function."""
+        """Return the blank of a nest, by its number in the function."""
 
 
 class Apart:
@@ -84,7 +84,7 @@ class Apart:
 
 
 def apart_of(spec: Specialisation, numbers: Numbers) -> Apart:
-    """Return what tells whether the arrays of calls with these numbers share memory that is written."""
+    """Return the test whether the arrays of calls with these numbers share memory that is written."""
     record = numbers.record
     if record.apart is None:
         record.apart = Apart(spec, numbers)
@@ -114,7 +114,7 @@ class Prepared(Generic[BlankT_co]):
         self.apart = apart_of(spec, numbers)  # for which arrays this holds
 
     def blanks(self, values: Mapping[str, Any], task: DeviceTask | None) -> tuple[tuple[BlankT_co, ...], Steady | None]:
-        """Return what is to be filled in for each nest, and for how long; look at elements where that is worth it.
+        """Return the blank of each nest, and how long they hold; look at elements where that is worth it.
 
         Raises as `check`.
         """
@@ -146,7 +146,7 @@ def prepared(
     where: Where[BlankT_co],
     task: DeviceTask | None = None,
 ) -> tuple[tuple[BlankT_co, ...], dict[str, int], Steady | None]:
-    """Return the blank of each nest, the address of each array by name, and what makes them hold for another call.
+    """Return the blank of each nest, the address of each array by name, and when they hold for another call.
 
     The third item is None if that cannot be told. ``device`` is None for host arrays; ``task`` is the device task that
     the call is made in. Raises as `check` and the parts before nests do, `ClauseError` or `UsageError` for an array of
@@ -198,12 +198,12 @@ def _blanks(
 
 
 def _host_address(array: object) -> int | None:
-    """Return where the element ``[0, …, 0]`` of a host array lies; None of anything else."""
+    """Return the address of the element ``[0, …, 0]`` of a host array; None for another object."""
     return address_of(array) if isinstance(array, np.ndarray) else None
 
 
 def _misplaced(device: Device | None, array: Any) -> UsageError | ClauseError:
-    """Return what is wrong with an array that is of another place."""
+    """Return the error for an array of another place."""
     what = f"{label(array):.60}"
     if device is None:
         return UsageError(f"{what} is a device array, and the loop runs on the host; pass host arrays")

@@ -1,9 +1,9 @@
 """A nest as a function of this process.
 
-`NestForm` is a nest with what a launch has decided about it, compiled for the host or, where there is no compiler, as
+`NestForm` is a nest with the decisions of a launch about it, compiled for the host or, where there is no compiler, as
 Python. It is a `offload.devices.base.Program`, so that a simulated device runs it as well. Chunks follow from the
-number of trips alone, so that results do not depend on how many threads there are; what one run has for itself, and
-what comes of its chunks, is `offload.loops.running.arguments`'s.
+number of trips alone, so that results do not depend on how many threads there are. `offload.loops.running.arguments`
+has the memory of one run, and the results of its chunks.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class NestForm:
         return python_form(self.typed, self.nest, dict(self._variant.modes))
 
     def compile(self) -> None:
-        """Make what `run` runs, if that has not been made: so that it is not made on a stream."""
+        """Compile the function for `run`, unless it exists, so that no stream has to wait for it."""
         _ = self.entry or self.python
 
     @property
@@ -117,7 +117,7 @@ class NestForm:
         return bounds
 
     def run(self, grid: tuple[int, ...], run: NestRun) -> None:
-        """Run all chunks, and what follows them."""
+        """Run all chunks, and the steps after them."""
         n_chunks = grid[0]
         if n_chunks and (run.order is not None or not self.entry):
             self._run_in_order(n_chunks, run)

@@ -1,9 +1,9 @@
 """How the outermost trips of a loop on the host are cut into chunks, as ``schedule`` says.
 
-Chunks follow from the number of trips alone, so that results do not depend on how many threads there are. Whichever
-thread is free takes the next one, whatever the schedule: kinds differ in the chunks. ``static`` has some of equal
-length, few enough to combine in no time; ``dynamic`` many, for trips that are unequally long; ``guided`` long ones
-first and then shorter ones, each a share of what is left. A size that is given is that of chunks, or of the shortest.
+Chunks follow from the number of trips alone, so that results do not depend on how many threads there are. With every
+schedule, a free thread takes the next chunk: kinds differ in the chunks. ``static`` has some of equal length, few
+enough to combine in no time; ``dynamic`` many, for trips that are unequally long; ``guided`` long ones first and then
+shorter ones, each a share of the remaining trips. A size that is given is that of chunks, or of the shortest.
 """
 
 from __future__ import annotations

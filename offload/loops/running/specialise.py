@@ -104,7 +104,7 @@ class LoopProgram:
         return self._signature
 
     def seen(self) -> Seen:
-        """Return what the names from outside stand for now, with what has been made for that."""
+        """Return the present values of the names from outside, with the specialisations for them."""
         seen = self._seen
         if not seen.outlook.holds():
             seen = self._seen = self._look()
@@ -124,7 +124,7 @@ class LoopProgram:
         return found
 
     def deciding(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return what else than its arrays decides how a call by position maps these: what stands for no other call."""
+        """Return a key for how a call by position maps its arrays: it differs where they may map differently."""
         found: list[Any] = [self.seen().mark]
         for value in args:
             kind = value.__class__
@@ -158,11 +158,11 @@ class LoopProgram:
         return found
 
     def specialisations(self) -> list[Specialisation]:
-        """Return what has been made of it."""
+        """Return all specialisations."""
         return [spec for found in self._specialised.values() for spec in found.values()]
 
     def _look(self) -> Seen:
-        """Return what the names outside stand for now, and what has been specialised for that."""
+        """Return the present values of the names from outside, and the specialisations for them."""
         while True:
             outlook = self.source.outlook()
             outside = self.source.key()
@@ -185,7 +185,7 @@ class LoopProgram:
         return self._parsed[key]
 
     def _kind(self, item: tuple[str, Any]) -> Kind:
-        """Return what of an argument is in the key."""
+        """Return the part of an argument that is in the key."""
         name, value = item
         if value is None:
             return None
@@ -265,7 +265,7 @@ class Specialisation:
         self.lock = threading.Lock()  # for all that is remembered here
 
     def key(self, values: Mapping[str, Any]) -> CallKey:
-        """Return what tells a call from those that lead to something else, wherever its arrays lie."""
+        """Return the key of a call: calls with equal keys lead to the same, at any addresses of arrays."""
         layouts: list[Any] = []
         for name in self.given:
             array = values[name]
@@ -277,7 +277,7 @@ class Specialisation:
         return tuple(layouts), tuple(scalars)
 
     def record(self, key: CallKey) -> CallRecord:
-        """Return what is known of the calls with a key, which are the latest ones from now on."""
+        """Return the record of the calls with a key, and mark it as the latest one."""
         record = self.calls.use(key)
         if record is None:
             with self.lock:
@@ -301,7 +301,7 @@ class Specialisation:
 
 
 def program_of(function: Callable[..., Any], words: LoopWords, directive: str, shared: dict[str, Any]) -> LoopProgram:
-    """Return the program of a function; ``shared`` is what all copies of a loop function have in common."""
+    """Return the program of a function; ``shared`` is the dictionary that all copies of a loop function share."""
     programs: dict[LoopWords, LoopProgram] = shared.setdefault("_programs", {})
     program = programs.get(words)
     if program is None:

@@ -30,7 +30,7 @@ def observe_each(
     task: DeviceTask | None,
     fetch: Callable[[Mapping[str, Any], DeviceTask | None], Mapping[str, np.ndarray[Any, Any]]],
 ) -> None:
-    """Run the nests that are to be observed, on copies, unless that is known; each finds what those before it leave.
+    """Run the nests that are to be observed, on copies, unless that is known; each starts from earlier results.
 
     ``fetch`` returns arrays as the host has them, copies of those that change; ``task`` is the device task of the call,
     if any. Raises `LoopError` if iterations depend on each other, and as `observe` does.
@@ -74,7 +74,7 @@ def _key(
     arrays: Mapping[str, Any],
     task: DeviceTask | None,
 ) -> Any:
-    """Return what a verdict follows from; None where that is not known."""
+    """Return the key that a verdict follows from; None where that is not known."""
     versions = []
     for name in sorted(plan.addressing.arrays & arrays.keys()):
         contents = None if task is None else contents_at(task, arrays[name])

@@ -1,4 +1,4 @@
-"""Where loops run: how nests are prepared for the processor of this process, and how a device is given kernels."""
+"""The places where loops run: how nests are prepared for this processor, and how a device gets kernels."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class OnHost:
         self.is_in_order = is_in_order  # one thread runs the iterations of each nest, in order
 
     def looks(self, spec: Specialisation, arrays: Mapping[str, Any], task: DeviceTask | None) -> Looks:
-        """Return what looks at elements in the call."""
+        """Return the object that looks at elements in the call."""
         return Looks(arrays, task)
 
     def on_host(self, arrays: Mapping[str, Any], task: DeviceTask | None) -> Mapping[str, np.ndarray[Any, Any]]:
@@ -45,7 +45,7 @@ class OnHost:
         return form_of(spec, number, plan)
 
     def blank(self, spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers) -> Blank[Any]:
-        """Return what is to be filled in for a nest."""
+        """Return the blank of a nest."""
         form = self.form(spec, number, plan)
         fields = form.kernel.fields if form.is_compiled else ()
         return Blank(form, fields, numbers.scalars[number], spec.free, numbers.views, numbers.axes[number])

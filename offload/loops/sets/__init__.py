@@ -1,1 +1,1 @@
-"""One loop on several devices: what each of them carries out, reads and owns, and which way is best."""
+"""One loop on several devices: the part that each of them carries out, reads and owns, and the best way."""

@@ -45,7 +45,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The indices of a trip: ``by*trip + [low, high]``. `is_one`: a single index, whatever else enters."""
+    """The indices of a trip: ``by*trip + [low, high]``. `is_one`: a single index, also if other values enter."""
 
     by: int  # from trip to trip
     low: int  # in trip 0
@@ -144,7 +144,7 @@ def hull(spans: Iterable[Span]) -> Span:
 
 @dataclass(frozen=True, slots=True)
 class Cutter:
-    """Answers in which trips a device needs what."""
+    """Answers in which trips a device needs a point."""
 
     count: int  # trips of the outermost iterator
     images: Mapping[DemandTerm, Image | None]  # of the terms' indices; None where it is not known

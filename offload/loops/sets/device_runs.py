@@ -32,16 +32,16 @@ class JointRun(Protocol):
     joins: bool  # whether `finish` has something to do, for which all devices have to be waited for
 
     def prepare(self, number: int, device: Device, stream: Any) -> None:
-        """Compile, and allocate what a device needs, by its number in the set; raise `DeviceMemoryError`."""
+        """Compile, and allocate the memory that a device needs, by its number in the set; raise `DeviceMemoryError`."""
 
     def enqueue(self, number: int, device: Device, stream: Any) -> None:
         """Enqueue the nest on a device."""
 
     def finish(self, device: Device, stream: Any) -> None:
-        """Enqueue what combines partial results, on the first device."""
+        """Enqueue the kernels that combine partial results, on the first device."""
 
     def failure(self) -> tuple[int, Exception] | None:
-        """Return what a kernel has found wrong, with the number of its device, when the streams have passed."""
+        """Return the error of a kernel, with the number of its device, when the streams have passed."""
 
     @property
     def results(self) -> Mapping[str, Any]:
@@ -172,6 +172,6 @@ class CudaJointRun:
 
 
 def _first_failure(runs: Mapping[int, NestRun | CudaRun]) -> tuple[int, Exception] | None:
-    """Return what is wrong on the first device that has found something, of runs by their devices' numbers."""
+    """Return the error of the first device that has found one, of runs by their devices' numbers."""
     found = [(number, run.failure()) for number, run in sorted(runs.items())]  # of all, so that each starts anew
     return next(((number, error) for number, error in found if error is not None), None)

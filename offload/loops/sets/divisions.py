@@ -3,8 +3,8 @@
 A `Divided` belongs to a specialisation, the numbers of a call (with the distances of arrays that share memory) and the
 number of devices. For each nest it has the ways (`offload.loops.sets.ways`), their blanks, and the chooser among them.
 Needs and writes are known in an argument's own indices. `Taken.asked` translates them to the replica sets of the
-arguments, and keeps the result, so that arrays which take turns find it. If boxes do not say which device has written
-what, the next way is taken.
+arguments, and keeps the result, so that arrays which take turns find it. If boxes do not tell which device has written
+which elements, the next way is taken.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Asked(NamedTuple):
 
 
 class Lie(NamedTuple):
-    """Where an argument lies in a replica set."""
+    """The place of an argument in a replica set."""
 
     group: int  # of arguments in one set; a number of the set in the call
     whole: ArrayLayout  # of the set
@@ -93,7 +93,7 @@ class Taken(Generic[BlankT]):
         return self._blanks
 
     def asked(self, lies: Mapping[str, Lie], key: Any) -> tuple[Asked, ...] | None:
-        """Return what each device needs of the sets in which arguments lie; None if boxes do not say who writes what.
+        """Return the needs of each device in the sets of the arguments; None if boxes do not tell all writers.
 
         ``key`` stands for all of ``lies``.
         """
@@ -262,7 +262,7 @@ def of_piece(numbers: Numbers, number: int, piece: NestPiece) -> Numbers:
 
 
 def _expected_s(nests: Sequence[DividedNest[Any]], mode: FilterMode) -> float:
-    """Return what a way is expected to take, in seconds."""
+    """Return the expected time of a way, in seconds."""
     total = 0.0
     for nest in nests:
         way = nest.ways.by_mode[nest.mode_of(mode)]

@@ -59,7 +59,7 @@ class Footprint:
 
 
 def owned_along(extents: tuple[int, ...], dimension: int, ranges: Iterable[Span]) -> tuple[Box, ...]:
-    """Return what devices own by ranges of one dimension."""
+    """Return the boxes that devices own by ranges of one dimension."""
     whole = whole_of(extents)
     return tuple((*whole[:dimension], range_, *whole[dimension + 1 :]) for range_ in ranges)
 
@@ -79,8 +79,8 @@ def duplicate(accesses: NestAccesses, n_devices: int) -> Division:
 def footprints(accesses: NestAccesses, division: Division) -> dict[str, Footprint]:
     """Return the footprint of each array that devices need or write.
 
-    Names of one view share what is theirs: it stands under the first. Views that overlap otherwise have footprints of
-    their own, in their own indices.
+    Names of one view share a footprint, which is listed under the first. Views that overlap otherwise have footprints
+    of their own, in their own indices.
     """
     if any(axis.trips <= 0 for axis in accesses.launch.axes):
         return {}
@@ -115,7 +115,8 @@ def within(prints: Footprint, part: ArrayLayout, whole: ArrayLayout) -> Footprin
     """Return the footprint of an array in the indices of another one, which it is a view of.
 
     If the image of a box is not a box, or has parts of elements, the device needs the whole box around it, and that box
-    is marked. None means that boxes cannot say which device has written what, as for a flat view cut inside a row.
+    is marked. None means that boxes cannot tell which device has written which elements, as for a flat view cut inside
+    a row.
     """
     is_same = part.itemsize == whole.itemsize  # of an element that is written in part the device needs the rest
     if is_same and (part.address, part.shape, part.strides) == (whole.address, whole.shape, whole.strides):
@@ -188,7 +189,7 @@ class _Prints:
         return _footprint(self.needs, self.alone, self.everywhere)
 
     def _inside(self, boxes: list[Box], device: int) -> list[Box]:
-        """Return what a device owns of boxes."""
+        """Return the parts of boxes that a device owns."""
         assert self.owned is not None
         owned = self.owned[device]
         if owned is None:
@@ -196,7 +197,7 @@ class _Prints:
         return [part for box in boxes if (part := meet(box, owned)) is not None]
 
     def _hull(self, access: ElementAccess, device: int) -> list[Box]:
-        """Return boxes that hold whatever an access touches in a device's trips."""
+        """Return boxes that hold all elements that an access touches in a device's trips."""
         first, end = self.division.trips[device]
         if first >= end:
             return []
@@ -236,7 +237,7 @@ def _wrapped(low: int, high: int, extent: int) -> list[Span]:
 
 
 def _is_whole(accesses: NestAccesses, store: ElementAccess) -> bool:
-    """Return whether a store certainly writes each element of its hull, whatever the trips of the outermost axis."""
+    """Return whether a store certainly writes each element of its hull, for any trips of the outermost axis."""
     return store.is_certain and runs_through(accesses, store)
 
 

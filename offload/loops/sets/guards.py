@@ -57,7 +57,7 @@ def guarded_body(
 
 
 def is_guarded(statement: ir.Statement, own: Collection[str]) -> bool:
-    """Tell whether a statement changes what others see, so that it is carried out where it is needed only."""
+    """Tell whether a statement has effects that others see, so that it is carried out only where it is needed."""
     match statement:
         case ir.Store(array=array) | ir.Atomic(array=array):
             return array not in own
@@ -188,5 +188,5 @@ _ITERATION: Final = -1
 
 
 def _order(term: DemandTerm) -> tuple[object, ...]:
-    """Return what puts terms into one order in every process."""
+    """Return a key that puts terms into the same order in every process."""
     return term.storage, term.index.constant, term.index.terms, term.shifts, term.at

@@ -55,7 +55,7 @@ class Cost(NamedTuple):
 
 
 def expected_s(costs: Sequence[Cost]) -> float:
-    """Return what a way takes, in seconds, as the model has it; `costs` are those of the devices that take part."""
+    """Return the time of a way by the model, in seconds; `costs` are those of the devices that take part."""
     of_devices = [
         max(cost.nbytes / _BYTES_PER_S, cost.steps / _STEPS_PER_S) + cost.sent_nbytes / _SENT_BYTES_PER_S
         for cost in costs
@@ -123,7 +123,7 @@ class Chooser:
         return self._trials.pop(0)
 
     def note(self, mode: FilterMode, devices_s: float, host_s: float = 0.0, sent_nbytes: int = 0) -> None:
-        """Take note of what a call took of the devices and of the host; so much was sent from device to device."""
+        """Note the time of a call on devices and host, and the bytes sent from device to device."""
         seconds = max(devices_s, host_s)
         self.times[mode] = min(seconds, self.times.get(mode, seconds))
         if mode == "single":
@@ -181,7 +181,7 @@ class Chooser:
         return None if self._trials else self.now
 
     def is_best_alone(self, nbytes: int) -> bool:
-        """Tell whether one device is best of what is known, where others have to be sent so much by the host first."""
+        """Tell whether one device is known to be best, if the host first has to send ``nbytes`` to the others."""
         resting = self.resting
         if resting == "single" or resting is None or "single" not in self.times or resting not in self.times:
             return resting == "single"

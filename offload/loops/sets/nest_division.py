@@ -1,7 +1,7 @@
-"""How one nest is divided over devices at a launch: what `filter` has decided, and what follows from it.
+"""How one nest is divided over devices at a launch: the decision of `filter`, and its consequences.
 
 The launcher asks for little: which trips a device goes through, whether the nest runs as it is or with tests
-(`guarded`), the numbers of these tests on a device (`fields`), and what `footprints` has to know (`division`). The text
+(`guarded`), the numbers of these tests on a device (`fields`), and the data for `footprints` (`division`). The text
 of the tested nest is one for all devices, and for all launches of one `key`. `report` is for `explain`.
 """
 
@@ -35,7 +35,7 @@ FilterMode: TypeAlias = Literal["split", "duplicate", "single"]
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """Where a statement is carried out."""
+    """The devices that carry out a statement."""
 
     line: int
     text: str  # `"b[i, j] = …"`
@@ -69,7 +69,7 @@ class Filtering:
 
     @property
     def predicates(self) -> tuple[Predicate, ...]:
-        """Where statements are carried out, in the order of the text: all writes, and other values that are tested."""
+        """The devices that carry out statements, in text order: all writes, and other values that are tested."""
         found: list[Predicate] = []
         for point in self.feeding.points if self.cutter.count else ():
             node, demand = point.statement, self.demand[point.number]
@@ -121,7 +121,7 @@ class Filtering:
         return self.is_cut, None if self.is_cut else (tuple(tests), self.checked)
 
     def report(self, devices: Sequence[int]) -> dict[str, Any]:
-        """Return what `explain` tells of it; `devices` are their numbers."""
+        """Return the report of it for `explain`; `devices` are their numbers."""
         return {
             "mode": self.mode,
             "why": self.why,

@@ -59,7 +59,7 @@ def _addresses(call: SetCall, taken: Taken[Any]) -> list[Mapping[str, int]]:
 
 
 def on_devices(spec: Specialisation, values: Mapping[str, Any], device: Device, n_devices: int) -> Divided[Any]:
-    """Return what a call with these arguments leads to on so many devices; host arrays stand for those of the first."""
+    """Return the division of a call with these arguments on ``n_devices``; host arrays stand for the first device's."""
     weights = weights_of(n_devices)
     addresses = {name: located(device, values[name]) for name in spec.given}
     facts = spec.record(spec.key(values)).facts
@@ -78,7 +78,7 @@ def on_devices(spec: Specialisation, values: Mapping[str, Any], device: Device, 
 
 
 def compile_ways(spec: Specialisation, values: Mapping[str, Any], words: SetWords, devices: Sequence[Device]) -> None:
-    """Compile, for all devices, what calls with such arguments may run."""
+    """Compile, for all devices, the kernels that calls with such arguments may run."""
     divided = on_devices(spec, values, devices[0], len(devices))
     for mode in divided.chooser(words.filter, tuple([device.space for device in devices])).candidates:
         for nest in divided.nests(None):

@@ -118,7 +118,7 @@ def _split(found: Filtering, whole: NestPiece) -> list[NestPiece]:
 
 
 def _of_trips(piece: NestPiece, span: Span) -> NestPiece:
-    """Return what there is of a piece in some trips of its outermost axis; its plan is its own, by its identity."""
+    """Return the part of a piece in some trips of its outermost axis; its plan is its own, by its identity."""
     begin, end = span
     outer = piece.axes[0]
     axis = replace(outer, start=outer.start + begin * outer.step, trips=max(end - begin, 0))

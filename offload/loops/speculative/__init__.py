@@ -1,1 +1,1 @@
-"""Loops that are only probably parallel: what is decided, tried, logged, raced and remembered."""
+"""Loops that are only probably parallel: decisions, trials, logs, races and their memory."""

@@ -31,13 +31,13 @@ class Memory:
 
 
 def history_of(record: CallRecord) -> History:
-    """Return what is known of the races of calls with the numbers of a record."""
+    """Return the history of races of calls with the numbers of a record."""
     found: History | None = record.history
     return found or History()
 
 
 def note_time(spec: Specialisation, record: CallRecord, known: Callable[[History], History]) -> History:
-    """Note what calls with the numbers of a record take, given what was known; return all that is known then."""
+    """Update the history of calls with the numbers of a record by ``known``; return the new history."""
     with spec.lock:
         record.history = history = known(history_of(record))
     return history

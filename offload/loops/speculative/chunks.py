@@ -1,9 +1,8 @@
 """A loop on a device, in chunks of its outermost loop's trips, one ahead, until it has ended or nobody wants it.
 
-A chunk takes a millisecond or more, so that what comes between two of them is not felt; two are on the stream, so that
-it never runs dry. Before each is launched the flag of the chunks that have passed is looked at: a device that was
-wrong launches no further one. Then, and when it was told to stop, it has ended as soon as the stream has passed what
-was launched.
+A chunk takes a millisecond or more, so that the work between two of them does not count. Two are on the stream, so that
+it never runs dry. Before each launch, the flag of the chunks that have passed is read: a device that was wrong launches
+no further one. Then, and after a request to stop, it has ended as soon as the stream has passed the launched chunks.
 """
 
 from __future__ import annotations
@@ -118,7 +117,7 @@ class DeviceChunks:
             self._size = _rounded(chunk.trips * min(_GROWTH, CHUNK_S / took_s))
 
     def _settle(self) -> None:
-        """Launch what finds out where the log does not know; an error of that is a violation."""
+        """Launch the exact check if the log is not certain; an error of it is a violation."""
         try:
             self._logged.settle()
             self._flying.append(_Flying(self._device.record(self._stream), 0, is_last=True))
@@ -148,5 +147,5 @@ class DeviceChunks:
 
 
 def _rounded(trips: float) -> int:
-    """Return a power of 2 near a number of trips, so that calls cut a loop alike and find what is prepared for that."""
+    """Return a power of 2 near a number of trips, so that calls cut a loop alike and find the prepared chunks."""
     return 1 << max(0, round(math.log2(max(trips, 1))))

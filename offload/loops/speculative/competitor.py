@@ -72,7 +72,7 @@ class Competitor:
 
     @property
     def is_complete(self) -> bool:
-        """Whether it has come to the end of the serial program, by the last trip or by what that raises."""
+        """Whether it has come to the end of the serial program, by the last trip or by an exception."""
         return self.has_ended and (self.run.has_failed or self._words.n_done == self._words.trips)
 
     @property
@@ -82,7 +82,7 @@ class Competitor:
         return words.ns * 1e-9 * words.trips / words.n_done if words.n_done else None
 
     def give_up(self) -> None:
-        """Have it end soon; what it has written is of no use."""
+        """Have it end soon; its writes are of no use."""
         self._words.cancel = 1
         self.run.give_up()
 
@@ -101,7 +101,7 @@ running: set[Competitor] = set()
 
 @functools.cache
 def _functions() -> tuple[Callable[[int], int], Callable[[int], None]] | None:
-    """Return what starts a thread, and what waits until it is gone; None where that cannot be compiled now."""
+    """Return the functions that start a thread and wait until it is gone; None if they cannot be compiled now."""
     source = resources.files("offload.loops.speculative").joinpath("competitor.c").read_text(encoding="utf-8")
     try:
         start = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(builder.load(source, "offload_competitor_start"))
@@ -112,7 +112,7 @@ def _functions() -> tuple[Callable[[int], int], Callable[[int], None]] | None:
 
 
 def _end_all() -> None:
-    """Give up whatever runs at the end of the process: its memory goes."""
+    """Give up all runs at the end of the process: their memory goes."""
     for one in [*running]:
         one.give_up()
     for one in [*running]:

@@ -123,7 +123,7 @@ class Contest:
         return replace(self, host="running"), (Instruction.START_HOST,)
 
     def settled(self) -> tuple[Contest, tuple[Instruction, ...]]:
-        """Return the state in which whoever runs is told to stop, or if nobody does, the commit is given."""
+        """Return the state with instructions to stop the sides that run, or with the commit if none runs."""
         assert self.outcome is not None
         given: list[Instruction] = []
         state = self
@@ -180,7 +180,7 @@ class History:
     def with_race(
         self, *, winner: Literal["device", "host"], raced: bool, device_s: float | None, host_s: float | None
     ) -> History:
-        """Return what is known after another call; times that it has not told stay."""
+        """Return the history after another call; a time that is None stays as it was."""
         return replace(
             self,
             n_calls=self.n_calls + 1,
@@ -192,7 +192,7 @@ class History:
         )
 
     def stayed(self, host_s: float) -> History:
-        """Return what is known after a call that the host had alone, and that has taken so long."""
+        """Return the history after a call that the host ran alone, in ``host_s`` seconds."""
         if self.host_s is not None:
             host_s = self.host_s + _WEIGHT * (min(host_s, _SLOWER * self.host_s) - self.host_s)
         found = self.with_race(winner="host", raced=False, device_s=None, host_s=host_s)
@@ -201,7 +201,7 @@ class History:
         return found
 
     def measured(self, *, device_s: float | None = None, host_s: float | None = None) -> History:
-        """Return what is known after a side was timed by itself; once both are known, the quicker one has won."""
+        """Return the history after a side was timed by itself; once both are known, the quicker one has won."""
         made = replace(
             self,
             n_calls=self.n_calls + (device_s is not None),

@@ -40,7 +40,7 @@ def looked(
     *,
     is_slice: bool = False,
 ) -> Findings:
-    """Run the beginning of a nest in order, on copies or as a slice, and keep and return what is seen."""
+    """Run the beginning of a nest in order, on copies or as a slice, and keep and return the findings."""
     found = begun(spec, numbers, plan, arrays, is_slice=is_slice)
     keep_profile(spec, numbers, plan, memory, found)
     return found
@@ -49,7 +49,7 @@ def looked(
 def keep_profile(
     spec: Specialisation, numbers: Numbers, plan: NestPlan, memory: Memory, found: Findings | None
 ) -> None:
-    """Keep what the first call has seen of a nest; None: nothing is profiled."""
+    """Keep the findings of the first call about a nest; None: nothing is profiled."""
     n_iterations = 0 if found is None else found.n_iterations
     with spec.lock:
         memory.profile = profile_of(spec, numbers, plan, found, n_iterations)
@@ -58,7 +58,7 @@ def keep_profile(
 
 
 def memory_of(spec: Specialisation) -> Memory:
-    """Return what is remembered of a speculative loop. Raises `ClauseError` for a profile of other types."""
+    """Return the memory of a speculative loop. Raises `ClauseError` for a profile of other types."""
     memory: Memory | None = spec.speculation
     if memory is None:
         profile = spec.program.words.speculate

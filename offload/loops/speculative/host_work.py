@@ -4,8 +4,8 @@ A loop that runs in order, or whose races the host wins, should not pay for copi
 decides that when the call's task begins. All arrays must be the host's and absent from the device, and be mapped as the
 loop uses them; otherwise the call maps as any other.
 
-The first call is profiled here. A short loop is profiled completely, on the program's own arrays. Of a longer one, only
-the beginning is, without effects (`trials`); a dependence there makes the call run in order.
+The first call is profiled here. A short loop is profiled completely, on the program's own arrays. For a longer one,
+only the beginning is profiled, without effects (`trials`); a dependence there makes the call run in order.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class HostChoice(NamedTuple):
-    """Where a call runs."""
+    """The side on which a call runs."""
 
     on_host: bool  # on the program's own arrays
     is_first: bool = False  # it has been profiled, and nothing was known before

@@ -6,7 +6,7 @@ which share memory as the arrays do. Arrays that it only reads are the program's
 own.
 
 The host's results go to the device's arrays, and the construct copies them back. A failed call copies nothing back, so
-`HostSide.leave` copies what the serial program had written to the program's arrays.
+`HostSide.leave` copies the writes of the serial program to the program's arrays.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class HostSide:
         self._event: Any = None  # behind these copies
 
     def wait(self) -> None:
-        """Wait until the lane has nothing left to do: what the task follows, and its copies."""
+        """Wait until the lane is idle: until the task's predecessors and its copies are complete."""
         self._reach(self._lane.stream)
 
     def save(self) -> None:
-        """Enqueue copies of what the loop may change, where the program has none."""
+        """Enqueue copies of the arrays that the loop may change, if the program has no copy."""
         stream = self._lane.stream
         for name in self._changed - self._mapped.keys():
             array = self._values[name]
@@ -86,7 +86,7 @@ class HostSide:
         return {name: mapped[name][0] for name in self._views}
 
     def keep(self) -> None:
-        """End the call's mappings: what the program's arrays hold is the result."""
+        """End the call's mappings: the program's arrays already hold the result."""
         plan = self._task.plan
         assert plan is not None
         self._task.held, self._task.plan = self._place.undo(plan, self._lane), None
@@ -99,7 +99,7 @@ class HostSide:
         return given
 
     def filling(self, given: dict[str, np.ndarray[Any, Any]]) -> Generator[None, None, None]:
-        """Do the same piece by piece, of some milliseconds each; what is returned is entered in ``given``."""
+        """Do the same piece by piece, of some milliseconds each; enter the arrays in ``given``."""
         copied: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
         fetched: list[tuple[np.ndarray[Any, Any], Any]] = []
         for names in groups_of(self._views):
@@ -179,9 +179,9 @@ class HostSide:
     # -- what comes of it --------------------------------------------------------------------------------
 
     def commit(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """Have what a run on the host has changed be the result of the call; nothing may be at work on the arrays.
+        """Make the changes of a run on the host the result of the call; no work on the arrays may be under way.
 
-        Where the call alone has all that is copied back, its mappings end here, and nothing goes to the device.
+        If only this call maps the arrays that are copied back, its mappings end here, and nothing goes to the device.
         """
         plan = self._task.plan
         if plan is None or not self._is_own(plan):
@@ -193,7 +193,7 @@ class HostSide:
         self.keep()
 
     def _is_own(self, plan: Plan) -> bool:
-        """Tell whether what the call copies back, and what the loop changes, is in storage of the call alone."""
+        """Tell whether only this call maps the arrays that it copies back and that the loop changes."""
         with self._place.lock:
             alone = {id(entry) for entry in plan.created if entry.count == 1}
         items = zip(plan.items, plan.entries, strict=True)
@@ -202,13 +202,13 @@ class HostSide:
         return are_own and self._changed <= self._mapped.keys()
 
     def send(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """Copy what a run on the host has changed to the device's arrays."""
+        """Copy the changes of a run on the host to the device's arrays."""
         for name in self._changed:
             self._copy(self._values[name], arrays[name], self._lane.stream)
         self._reach(self._lane.stream)  # the host's arrays may go
 
     def leave(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """Leave what a run that has failed has changed where the program finds it after a call that fails."""
+        """Leave the changes of a failed run where the program finds them after a failed call."""
         for name in self._changed:
             if name not in self._mapped:
                 self._copy(self._values[name], arrays[name], self._lane.stream)
@@ -217,7 +217,7 @@ class HostSide:
         self._reach(self._lane.stream)
 
     def restore(self) -> None:
-        """Have the device's arrays be what they were, where the call has not made them."""
+        """Restore the values of the device's arrays that the call has not made."""
         for name, copy in self._saved.items():
             self._device.copy(self._values[name], copy, self._lane.stream)
         self._reach(self._lane.stream)

@@ -1,9 +1,9 @@
 """A loop in parallel on a device, with a log: its forms, and one run of it.
 
-`LoggedLoop` is what all calls for the same numbers have in common: the nest with its log (`speculate`), or the address
+`LoggedLoop` is shared by all calls for the same numbers: the nest with its log (`speculate`), or the address
 slice of it (`inspecting`), and the passes over the words. `LoggedRun` is one run, chunk by chunk, on the stream of a
-device task. It looks at nothing by itself: who drives it enqueues, and asks for what was found (`LoggedRun.ask`) where
-it wants to know.
+device task. It checks nothing by itself: its driver enqueues, and asks for the findings (`LoggedRun.ask`) when it needs
+them.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class LoggedLoop:
         return made
 
     def blank(self, begin: int, end: int, where: Any) -> Any:
-        """Return what is to be filled in for the trips from one to before another of the outermost loop."""
+        """Return the blank for the trips ``begin`` … ``end`` - 1 of the outermost loop."""
         key = begin, end, where
         found = self._chunks.get(key)
         if found is None:
@@ -122,7 +122,7 @@ class LoggedLoop:
         return found
 
     def passes(self, where: Any) -> list[Any]:
-        """Return what is to be filled in for each pass over words."""
+        """Return the blank for each pass over words."""
         found = self._chunks.get(where)
         if found is None:
             made = [where.blank(spec, 0, plan, numbers) for spec, numbers, plan in self._passes]
@@ -139,7 +139,7 @@ class LoggedLoop:
         return _specialised(spec, watched, names, (log.base,)), numbers, _made(self._plan, watched, views, ((0, 1),))
 
     def violation(self, words: list[int], base: int) -> Violation:
-        """Return what a flag says, in a run of this base."""
+        """Return the violation that a flag reports, in a run of this base."""
         found, cell, both = words[:OPEN]
         number, what = divmod(found, 1 << WHAT_BITS)
         ids = [(both >> ID_BITS) % (1 << ID_BITS) - base, both % (1 << ID_BITS) - base]
@@ -201,7 +201,7 @@ class LoggedRun:
         return self._exact is None and bool(self._seen[OPEN]) and self.found() is None
 
     def settle(self) -> None:
-        """Enqueue what finds out all the same: the address slice once more, with words. Raises as `LoggedRun`."""
+        """Enqueue the exact check: the address slice once more, with words. Raises as `LoggedRun`."""
         loop = self.loop.exact()
         self._exact = LoggedRun(loop, self._given, self._given_addresses, self._task)
         self._exact.launch(0, self.trips)
@@ -226,7 +226,7 @@ class LoggedRun:
             copy.run()
 
     def found(self) -> Violation | Exception | None:
-        """Return what was found when the stream has passed `ask`: an error of the run may be one of garbage."""
+        """Return the findings when the stream has passed `ask`: an error of the run may come from wrong data."""
         if self._exact is not None:
             return self._exact.found()
         if self._seen[0]:
@@ -298,7 +298,7 @@ def logged_loop(
 def _specialised(
     spec: Specialisation, watched: Watched, arrays: tuple[str, ...], free: tuple[str, ...]
 ) -> Specialisation:
-    """Return a nest with a log as what the launchers know."""
+    """Return a nest with a log as a specialisation, for the launchers."""
     made = Specialisation(spec.program, watched.typed)
     given = [name for name in (*spec.given, *arrays) if name in watched.typed.arrays]
     made.given = tuple(dict.fromkeys(given))

@@ -51,10 +51,10 @@ def observed(
     is_quick: bool,
     is_slice: bool = False,
 ) -> Findings | None:
-    """Run a nest in order on arrays of the host, and return what has been seen, a failure as well.
+    """Run a nest in order on arrays of the host, and return the findings, a failure as well.
 
-    Where all is proved it returns None, and nothing has run. A quick run tells whether there is a dependence; how many
-    there are, and what to do about them, it does not know. A slice changes nothing, and does not fail.
+    If all is proved, return None without a run. A quick run only tells whether there is a dependence, not how many, nor
+    the remedies. A slice changes nothing, and does not fail.
     """
     watched = frozenset(_watched(plan))
     if not watched:
@@ -81,7 +81,7 @@ def begun(
 ) -> Findings:
     """Run a nest from its beginning, on copies, until a dependence is seen or for `STEPS`; something is unknown of it.
 
-    Whether there is a dependence in what was run is all that the findings tell. A slice changes nothing.
+    The findings only tell whether the iterations that were run have a dependence. A slice changes nothing.
     """
     watched = frozenset(_watched(plan))
     observer = _observer(spec, numbers, plan, watched, is_quick=True, most=STEPS, is_slice=is_slice)
@@ -106,7 +106,7 @@ def _observer(
     most: int | None = None,
     is_slice: bool = False,
 ) -> NestObserver:
-    """Return what observes a nest, as it is kept with what logs it."""
+    """Return the observer of a nest, which is kept with its logged loop."""
     key = "observer", is_quick, most, is_slice, numbers.lies, plan.variant, watched
     facts = numbers.record.facts
     kept: NestObserver | None = facts.get(key)
@@ -171,7 +171,7 @@ def _dependence(plan: NestPlan, axes: Sequence[Trips], seen: Observed) -> Profil
 
 
 def joined(profiles: Sequence[DependenceProfile]) -> DependenceProfile:
-    """Return what profiles of several inputs say together."""
+    """Return one profile for the profiles of several inputs."""
     order: tuple[ProfileVerdict, ...] = "parallel", "probably parallel", "sequential"
     by_kind: dict[tuple[str, str], ProfiledDependence] = {}
     for one in (one for profile in profiles for one in profile.dependences):

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def race(attempt: Attempt) -> Outcome:
-    """Carry out a loop of which nobody knows whether it is parallel; arrays then hold what the serial program leaves.
+    """Carry out a loop of which nobody knows whether it is parallel; arrays then hold the serial program's results.
 
     The outcome's error is the one that the serial program raises; its writes until then stay. An interruption or a
     cancelled taskgroup (LeaveRegion, CancelledError) raises, with the arrays as they were.
@@ -100,7 +100,7 @@ class _Race:
     # -- events ------------------------------------------------------------------------------------------
 
     def _event(self, due_s: float | None) -> RaceEvent | None:
-        """Return what has happened, the device's first."""
+        """Return the next event, the device's first."""
         contest = self._contest
         if contest.outcome is not Instruction.RESTORE and self._is_given_up():
             return RaceEvent.GIVE_UP
@@ -173,7 +173,7 @@ class _Race:
         self._is_committed = self._contest.is_over
 
     def _has_memory(self) -> bool:
-        """Make what the device needs to take part; tell whether there is memory for it."""
+        """Allocate the memory that the device needs to take part; tell whether there was enough."""
         try:
             self._side.save()
             attempt = self._attempt
@@ -208,7 +208,7 @@ class _Race:
         return Outcome("host", violation, host.results, host.failure(), raced=chunks is not None)
 
     def _remember(self, winner: Literal["device", "host"]) -> None:
-        """Remember what it took; the sides that lost tell as far as they came."""
+        """Remember the times; a side that lost gives the time until it was stopped."""
         chunks, host = self._chunks, self._host
         history = self._history.with_race(
             winner=winner,
@@ -294,7 +294,7 @@ class _HostRun:
         return RaceEvent.HOST_RAISED if run.has_failed else RaceEvent.HOST_DONE
 
     def failure(self) -> Exception | None:
-        """Return what the serial program raises."""
+        """Return the exception of the serial program."""
         return None if self._run is None else self._run.failure()
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Calls of loops that are only probably parallel: what is decided, from what is known.
+"""Calls of loops that are only probably parallel: the decisions.
 
 All of this is the body of the task: it waits for its stream. A loop that runs in order does so on the host, on copies
 of the device's arrays, which are sent back. Only a loop that a verdict has let through is ordinary device work.
@@ -126,7 +126,7 @@ class _SpeculativeCall:
         return self._on_host(lambda arrays: run_in_order(self.spec, {**self.values, **arrays}))
 
     def _profiled(self) -> Results | None:
-        """Run the loop in order, and keep what is seen; None if that is to go no further, and nothing has changed."""
+        """Run the loop in order, and keep the findings; None if profiling is to stop, with nothing changed."""
         spec, numbers, plan, memory = self.spec, self.numbers, self.plan, self.memory
         if sum(self.values[name].nbytes for name in spec.given) > _FETCHED_NBYTES:
             keep_profile(spec, numbers, plan, memory, None)
@@ -204,7 +204,7 @@ class _SpeculativeCall:
     # -- memory ------------------------------------------------------------------------------------------
 
     def _key(self) -> Any:
-        """Return what a verdict follows from; None where that is not known."""
+        """Return the key that a verdict follows from; None if it is not known."""
         # A verdict follows from the versions of the arrays that addresses are made of, from the scalars that reach
         # them, and from the numbers of the call. A loop that writes to such an array changes its version, and arrays in
         # no entry of the task have none: nothing is remembered of them.
@@ -222,7 +222,7 @@ class _SpeculativeCall:
         return key_from(self.numbers.lies, known, self.values, self.addresses, contents)
 
     def _keep(self) -> None:
-        """Remember that iterations are independent, if it is known what that follows from."""
+        """Remember that iterations are independent, if the key of this verdict is known."""
         if self.key is not None:
             self.numbers.record.verdicts.keep(self.key, value=True)
 
@@ -240,7 +240,7 @@ class _SpeculativeCall:
             warn(f"{text} from now on", SpeculationWarning, f"{place.file}:{place.line}")
 
     def _text(self, found: Violation | Exception) -> str:
-        """Return what was found, for a message."""
+        """Return the finding as text, for a message."""
         if isinstance(found, Exception):
             return f"run in parallel it would fail with {type(found).__name__}"
         if found.what == OUTSIDE:
@@ -268,7 +268,7 @@ class _SpeculativeCall:
     # -- on the host -------------------------------------------------------------------------------------
 
     def _on_host(self, work: Callable[[Mapping[str, Any]], Results]) -> Results:
-        """Do something with the arrays as the host has them, and send back what the loop changes."""
+        """Call ``work`` with the arrays on the host, and send back those that the loop changes."""
         side = HostSide(self.task, self.spec, self.values)
         side.wait()
         own = side.own()
@@ -287,7 +287,7 @@ class _SpeculativeCall:
 
 
 def _timed(spec: Specialisation, record: CallRecord, start_s: float, value: Any) -> Any:
-    """Note what a call has taken on the device, with its copies, when all of it has passed; return the task's value."""
+    """Note the time of a call on the device, with its copies, when it has passed; return the task's value."""
     device_s = perf_counter() - start_s
     note_time(spec, record, lambda history: history.measured(device_s=device_s))
     return value

@@ -45,7 +45,7 @@ _MOST_BYTES_PER_S: Final = 32e9
 def tried(
     spec: Specialisation, values: Mapping[str, Any], numbers: Numbers, plan: NestPlan, *, is_first: bool
 ) -> History | None:
-    """Profile the beginning of a first call, and try the host; return what is known of both sides then.
+    """Profile the beginning of a first call, and try the host; return the history of both sides.
 
     ``values`` has arrays of the host. None: the loop is to run in order, since iterations depend on each other, or
     since it is too short to be tried.
@@ -77,9 +77,9 @@ def tried(
 
 
 def sampled_s(spec: Specialisation, values: Mapping[str, Any], done: int, *, is_new: bool) -> float:
-    """Return what the loop takes in order on the host, as a millisecond of it tells, behind the trips that are done.
+    """Return the estimated time of the loop in order on the host, by a millisecond of it after the trips done so far.
 
-    ``is_new``: nobody has touched what it writes. What was tried is tried again then.
+    ``is_new``: the arrays that it writes are untouched memory; the trial is then repeated.
     """
     (run,) = ordered_runs(spec, values)
     if not run.form.entry:

@@ -1,4 +1,4 @@
-"""Calls of speculative loops that may run as any other, as one before them: what says so, and for how long it holds.
+"""Calls of speculative loops that may run as any other, as one before them: the verdict, and how long it holds.
 
 A verdict is found by the versions of the arrays that addresses are made of, by scalars and by the numbers of the call.
 Which of these a loop asks for is kept for the numbers (`VerdictBasis`), so that a call evaluates nothing.
@@ -42,7 +42,7 @@ class VerdictBasis(NamedTuple):
 
 
 def remembered(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask) -> Remembered | None:
-    """Return what is remembered of a call that may run in parallel; None where that is not known."""
+    """Return the memory of a call that may run in parallel; None if there is none."""
     memory: Memory | None = spec.speculation
     if memory is None:
         return None
@@ -69,7 +69,7 @@ def _told(task: DeviceTask, found: Remembered) -> Remembered:
 
 
 def contents_of(known: VerdictBasis, values: Mapping[str, Any], task: DeviceTask) -> dict[str, Contents] | None:
-    """Return what the arrays hold from which a verdict follows; None where that is not known."""
+    """Return the contents of the arrays that a verdict follows from; None if one is not known."""
     found = {}
     for name in known.arrays:
         contents = contents_at(task, values[name])
@@ -86,7 +86,7 @@ def key_from(
     addresses: Mapping[str, int],
     contents: Mapping[str, Contents] | None,
 ) -> Any:
-    """Return what a verdict follows from, besides the call's key; None where that is not known.
+    """Return the key that a verdict follows from, besides the call's key; None if it is not known.
 
     ``lies`` is as in `Numbers`.
     """
@@ -97,7 +97,7 @@ def key_from(
 
 
 def tell(task: DeviceTask, memory: Memory, where: Literal["device", "host"], text: str) -> None:
-    """Take note of where a call runs, and why; tell whoever looks on."""
+    """Note the side on which a call runs, and why; tell the observers."""
     memory.last = where
     notify = task.place.notify
     if notify is not None:

@@ -99,7 +99,7 @@ class Extent(Expression):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trip(Expression):
-    """The trip of an associated loop, by its number; what watches a nest counts iterations by it (`speculate`)."""
+    """The trip of an associated loop, by its number; code that watches a nest counts iterations by it (`speculate`)."""
 
     axis: int  # by its number, outermost first
 
@@ -173,7 +173,7 @@ class Select(Expression):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convert(Expression):
-    """``int(e)``, ``np.float32(e)`` and the like, or what `types` adds: as C casts, to ``bool`` by ``!= 0``."""
+    """``int(e)``, ``np.float32(e)`` and the like, or a node of `types`: as C casts, to ``bool`` by ``!= 0``."""
 
     to: Type
     operand: Expression
@@ -301,12 +301,12 @@ class While(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Break(Statement):
-    """Of the innermost loop."""
+    """``break`` in the innermost loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Continue(Statement):
-    """Of the innermost loop; where there is none it ends the iteration."""
+    """``continue`` in the innermost loop; without one it ends the iteration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,7 +343,7 @@ class LoopAxis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nest:
-    """A nest of associated loops, outermost first, and what one iteration does."""
+    """A nest of associated loops, outermost first, and the body of one iteration."""
 
     axes: tuple[LoopAxis, ...]  # the associated loops, outermost first
     body: tuple[Statement, ...]  # of one iteration

@@ -1,4 +1,4 @@
-"""Nodes of the typed IR, made by passes: the few forms that what watches a nest is written in."""
+"""Nodes of the typed IR, made by passes: the few forms of the code that watches a nest."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ float_bits: Final = struct.Struct("d").pack
 
 
 def name_of(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Return what names a call by position with scalars and device arrays; None of anything else."""
+    """Return the key of a call by position with scalars and device arrays; None for other calls."""
     name: list[Any] = []
     for value in args:
         kind = value.__class__

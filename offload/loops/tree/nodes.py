@@ -1,4 +1,4 @@
-"""Going through the IR: what a node consists of."""
+"""Going through the IR: the parts of a node."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def renamed(node: NodeType, names: Mapping[str, str]) -> NodeType:
 
 
 def mapped(node: NodeType, change: Callable[[Node], Node]) -> NodeType:
-    """Return a node in which each node, its parts before itself, is what `change` makes of it."""
+    """Return a copy of a node in which `change` has replaced each node, its parts before itself."""
     changes: dict[str, Any] = {}
     for one in fields(node):
         value = getattr(node, one.name)
@@ -153,7 +153,7 @@ def has_load(expression: ir.Expression) -> bool:
 
 
 def can_divide_by_zero(node: Node) -> bool:
-    """Tell whether a node divides integers by what is not a constant other than 0."""
+    """Tell whether a node divides integers, and not by a constant other than 0."""
     match node:
         case ir.Binary(operator="//" | "%", right=right, type=ir.Type(dtype=dtype)):
             return is_integer(dtype) and not (isinstance(right, ir.Constant) and right.value != 0)

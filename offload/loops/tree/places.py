@@ -1,4 +1,4 @@
-"""Errors at a line of the program's text, for what has no node of Python's grammar any more."""
+"""Errors at a line of the program's text, for code that has no node of Python's grammar any more."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def refusal(place: SourceLine, rule: str, what: str) -> LoopError:
-    """Return the error for a line that breaks a rule; `what` says why, and what to do."""
+    """Return the error for a line that breaks a rule; `what` has the reason and the remedy."""
     line = linecache.getline(place.file, place.line)
     shown = f" `{line.strip()}`:" if line.strip() else ""  # a function may come from a process that has the file
     error = LoopError(f"{place.file}:{place.line}:{shown} {what}", place.file, place.line, rule)

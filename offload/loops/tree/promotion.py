@@ -125,7 +125,7 @@ def unary_type(operator: str, a: Type) -> Type | None:
 
 
 def comparison_types(a: Type, b: Type) -> tuple[Type, Type]:
-    """Return what the sides of a comparison are converted to: two integers stay what they are."""
+    """Return the types that the sides of a comparison are converted to: two integers keep theirs."""
     if is_integer(a.dtype) and is_integer(b.dtype):
         return a, b
     common = promote(a, b)
@@ -159,7 +159,7 @@ def limits(dtype: Dtype) -> tuple[int, int]:
 
 
 def holds(dtype: Dtype, value: Number) -> bool:
-    """Tell whether a constant can be given this type: floats hold any, integers what is in their range."""
+    """Tell whether a constant can be given this type: floats hold any, integers only those in their range."""
     if is_float(dtype) or isinstance(value, float):
         return True
     least, greatest = limits("int64" if dtype == "bool" else dtype)
@@ -167,7 +167,7 @@ def holds(dtype: Dtype, value: Number) -> bool:
 
 
 def cast(dtype: Dtype, value: Number) -> Number:
-    """Return a constant as C casts it; what a cast leaves undefined is 0."""
+    """Return a constant as C casts it; an undefined result is 0."""
     if dtype == "bool":
         return bool(value)
     if is_float(dtype):

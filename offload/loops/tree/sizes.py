@@ -1,4 +1,4 @@
-"""Numbers of threads that clauses ask for, and what a block of CUDA has."""
+"""Numbers of threads that clauses ask for, and the limits of a block of CUDA."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_THREADS: Final = 1024
 
 
 def size_error(sizes: Iterable[tuple[str, int]]) -> str:
-    """Return what is wrong with the numbers of threads that clauses ask for; nothing if all is right."""
+    """Return the error in the numbers of threads that clauses ask for; empty if there is none."""
     said = dict(sizes)
     lanes, workers = lanes_of(said), workers_of(said)
     clause = "vector_length" if "vector_length" in said else "vector"

@@ -1,9 +1,9 @@
 """Index slices: indices written anew, so that they can be had before the statement that they stand in.
 
-What a test of ownership needs before its write is made of the parallel iterators, of numbers of the launch, of
-variables of inner loops and of elements that the nest does not write. Scalars that are assigned from such are seen
-through. The head of the iteration is passed on every path, the statement itself is not: so an element that may be
-outside of its array, and a division, are asked for inside of their bounds only.
+A test of ownership before a write needs only the parallel iterators, numbers of the launch, variables of inner loops
+and elements that the nest does not write. Scalars that are assigned from such are seen through. The head of the
+iteration is passed on every path, the statement itself is not: so an element that may be outside of its array, and a
+division, are asked for inside of their bounds only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The loop IR as text: what messages and reports show of a loop, close to what was written.
+"""The loop IR as text: the form in messages and reports, close to the program's text.
 
-Each operator has Python's rank, and an operand is put in brackets where its own rank is lower. What `types` has added
-is shown as a call, ``float32(x)``. Statements that enclose others show their head only.
+Each operator has Python's rank, and an operand is put in brackets where its own rank is lower. A conversion that
+`types` has added is shown as a call, ``float32(x)``. Statements that enclose others show their head only.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Updates of one variable by one operator, as a reduction or an atomic one asks for: how they are written.
 
-An update is told by its tree alone: what is updated stands on both sides, once on the right, where an operator may be
+The tree alone identifies an update: the updated variable is on both sides, once on the right, where an operator may be
 moved to the end: ``s += e``, ``s = s + e - f``, ``s = e + s``, ``s = min(s, e)``, ``if e < s: s = e``,
-``s = e if e < s else s``, ``s = s and e``. Its terms are what the variable is combined with, in the order in which
-Python does it; a term is *taken away* where the text has ``-``.
+``s = e if e < s else s``, ``s = s and e``. Its terms are the values that the variable is combined with, in Python's
+order; a term is *taken away* where the text has ``-``.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Nests that take note of what they touch: profiles, exchange logs, inspectors."""
+"""Nests that note their accesses: profiles, exchange logs, inspectors."""

@@ -1,8 +1,8 @@
 """The cell of a storage that an access touches, for logs and profiles.
 
 A log keeps its words by *cell*. The cells of an array that shares memory with no other are its elements in C order,
-whatever its strides. Views of one storage have cells of bytes, as large as divides all their sizes, strides and
-distances. Trailing dimensions may be left out: then a row is one cell.
+with any strides. Views of one storage have cells of bytes, as large as divides all their sizes, strides and distances.
+Trailing dimensions may be left out: then a row is one cell.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Where the elements of an array are among the cells of its storage."""
+    """The places of an array's elements among the cells of its storage."""
 
     storage: str  # by the first array that is a part of it
     n_cells: int  # of the whole storage

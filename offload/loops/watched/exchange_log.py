@@ -147,7 +147,7 @@ class _Log(Watch):
         return lines + self.in_order() if self.parts else lines
 
     def in_order(self) -> list[Statement]:
-        """Return what says so if a section of this iteration is not before those of the next one."""
+        """Return statements that flag a section of this iteration that is not before those of the next one."""
         make, is_so = self.make, self.fresh("w_y", TRUTH)
         before: list[Statement] = []
         behind: list[Statement] = []

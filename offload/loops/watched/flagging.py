@@ -1,4 +1,4 @@
-"""The flag of a log: whoever finds something first says what.
+"""The flag of a log, which has the first finding.
 
 It is claimed by a compare-and-swap, and read before, so that many who find something do not wait for each other.
 """
@@ -40,7 +40,7 @@ class Writer(Protocol):
 
 
 def opened(writer: Writer) -> Statement:
-    """Return what says that nothing is known."""
+    """Return a statement that flags an unknown result."""
     make, flag = writer.make, writer.flag
     place, said = make.number(OPEN), make.number(1)
     is_said = make.compare(make.load(flag, place, writer.at(), INT), "!=", make.number(0))
@@ -50,7 +50,7 @@ def opened(writer: Writer) -> Statement:
 def flagged(
     writer: Writer, what: int, storage: int = 0, cell: Expression | None = None, ids: Sequence[Expression] = ()
 ) -> Statement:
-    """Return what takes the flag, if it is free, and says what was found; ``ids`` are two."""
+    """Return a statement that takes the flag, if it is free, and stores the finding; ``ids`` are two."""
     make, flag = writer.make, writer.flag
     seen = make.load(flag, make.number(0), writer.at(), INT)
     before = writer.fresh("w_n")

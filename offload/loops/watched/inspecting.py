@@ -1,7 +1,7 @@
-"""The address slice of a nest with a log: what says which elements iterations touch, and changes none of them.
+"""The address slice of a nest with a log: it finds the elements that iterations touch, and changes none of them.
 
-Where indices, branches and bounds follow from nothing that the loop writes, a log can be filled before the loop runs.
-What is left of the nest is its control flow, the steps of the log, and what these need: scalars, and elements of arrays
+If indices, branches and bounds do not depend on the loop's writes, a log can be filled before the loop runs. The slice
+has the control flow of the nest, the steps of the log, and the values that these need: scalars, and elements of arrays
 that an iteration has for itself. All other stores, atomic steps and reductions are gone, and loops that are empty then.
 An access that would be outside of its array is found all the same.
 """
@@ -62,7 +62,7 @@ def _may_fail(node: Node, known: Mapping[str, bool | int | float]) -> bool:
 
 
 def inspector(log: Logged, of: Needed) -> Logged:
-    """Return the address slice of a nest that has a log, by which whatever is outside of its array is flagged."""
+    """Return the address slice of a nest that has a log, which flags any access outside of its array."""
     words = {log.flag, *log.writers.values(), *log.readers.values()}
     return log._replace(watched=address_slice(log.watched, words, of.nest.privates))
 

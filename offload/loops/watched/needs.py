@@ -47,7 +47,7 @@ class Needed(NamedTuple):
 
 
 def needed(typed: Typed, nest: Nest, launch: LaunchNumbers, unknown: Collection[int]) -> Needed:
-    """Return what a log of a nest needs; ``unknown`` has the accesses, by `at`, about which nothing is proved."""
+    """Return the accesses that a log of a nest needs; ``unknown`` has those, by `at`, with no proof."""
     nest, originals = numbered_apart(nest)
     found = accesses(typed, nest, launch)
     listed = {access.at: access for access in found.listed if originals[access.at] in unknown}
@@ -125,7 +125,7 @@ def _is_once(found: NestAccesses, access: ElementAccess, left_out: Mapping[str, 
 
 
 class _NeedOrder:
-    """Goes through an iteration, backwards for what comes behind a statement, then forwards for what came before."""
+    """Goes through an iteration, backwards for the code after a statement, then forwards for the code before it."""
 
     def __init__(self, listed: Mapping[int, ElementAccess], numbers: Mapping[int, Hashable]) -> None:
         self._listed = listed  # accesses about which nothing is proved, by `at`
@@ -139,7 +139,7 @@ class _NeedOrder:
     def behind(self, statements: tuple[Statement, ...], after: Numbers, loop: Numbers | None) -> Numbers:
         """Note for each statement which elements are certainly stored to from it on; return it for the first.
 
-        ``after`` and ``loop`` are what is behind them, and behind the innermost loop around them if there is one.
+        ``after`` has the elements stored to after them, ``loop`` those after the innermost loop around them, if any.
         """
         for statement in reversed(statements):
             match statement:
@@ -163,7 +163,7 @@ class _NeedOrder:
     # -- what came before --------------------------------------------------------------------------------
 
     def block(self, statements: tuple[Statement, ...], done: Numbers) -> Numbers:
-        """Go through statements, given what has been logged before them; return what has behind them."""
+        """Go through statements, given the cells logged before them; return the cells logged after them."""
         for statement in statements:
             done = self._statement(statement, done)
         return done

@@ -175,7 +175,7 @@ class _Profile(Watch):
         return tuple(found)
 
     def _stepped(self, n: int) -> list[Statement]:
-        """Return what counts steps, where they are counted."""
+        """Return statements that count steps, if they are counted."""
         if self.steps is None:
             return []
         make = self.make
@@ -278,7 +278,7 @@ class _Profile(Watch):
     # -- records -----------------------------------------------------------------------------------------
 
     def _event(self, source: str, kind: DependenceKind, place: AccessPlace, number: int) -> list[Statement]:
-        """Return what counts an access that depends on another iteration's, where there is one."""
+        """Return statements that count an access if it depends on another iteration's."""
         make = self.make
         record = (3 * number + KINDS.index(kind)) * self.n_words
         distance = self.fresh("w_d")

@@ -46,7 +46,7 @@ _MOST_NODES: Final = 64
 
 
 class LogSection(NamedTuple):
-    """Where an iteration touches an array of one dimension."""
+    """The range in which an iteration touches an array of one dimension."""
 
     # It touches nothing before the least of `lows`, nor behind the greatest of `highs`. Of `INT`; they can be had at
     # the head of the iteration.
@@ -108,7 +108,7 @@ def _at_none(node: Node) -> Node:
 
 
 class _SectionWalk:
-    """Goes through an iteration once, with what scalars may be; accesses are noted with the range of their index."""
+    """Goes through an iteration once, with the ranges of scalars; accesses are noted with the range of their index."""
 
     def __init__(self, of: Needed, views: Mapping[str, View], modes: Mapping[int, ir.Mode]) -> None:
         nest = of.nest
@@ -168,7 +168,7 @@ class _SectionWalk:
             self._known[name] = value
 
     def _forget(self, loop: ir.For | ir.While) -> None:
-        """Forget what a loop assigns: at its head that is of the trip before, behind it of some trip."""
+        """Forget variables that a loop assigns: their values come from the previous trip, or after it from any."""
         for name in names_given(loop):
             self._known.pop(name, None)
 
@@ -187,7 +187,7 @@ class _SectionWalk:
     # -- ranges ------------------------------------------------------------------------------------------
 
     def _trips(self, loop: ir.For) -> _Range | None:
-        """Return what the variable of a loop may be."""
+        """Return the range of the variable of a loop."""
         start, stop, step = self._range(loop.start), self._range(loop.stop), constant_step(loop)
         if start is None or stop is None or step is None:
             return None
@@ -196,7 +196,7 @@ class _SectionWalk:
     def _range(self, node: Expression) -> _Range | None:
         """Return bounds of an integer, of `INT`, that can be had at the head of the iteration; None if it has none.
 
-        They are what it is modulo its type, and what it is where they are numbers of the type.
+        They bound it modulo its type, and exactly where they are numbers of the type.
         """
         if not _bits(node):
             return None
@@ -237,7 +237,7 @@ class _SectionWalk:
                 return None
 
     def _point(self, node: Expression) -> Expression | None:
-        """Return an expression that is one value in the iteration as it is had at the head; None of another."""
+        """Return an expression that is one value in the iteration as it is had at the head; None for another."""
         for one in walk(node):
             if isinstance(one, ir.Trip) or can_divide_by_zero(one):
                 return None

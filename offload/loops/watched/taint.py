@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def tainted_loops(nest: Nest, arrays: Collection[str]) -> frozenset[int]:
     """Return the loops, by their `id`, whose trips may follow from elements of these arrays.
 
-    What is assigned in a branch or a loop that follows from them follows from them as well.
+    A variable assigned in a branch or a loop that follows from them follows from them as well.
     """
     taint = _Taint(arrays)
     size = -1

@@ -35,7 +35,7 @@ class Watched(NamedTuple):
 
 
 class AccessPlace(NamedTuple):
-    """Where an access goes."""
+    """The place that an access goes to."""
 
     node: ir.Load | ir.Store | ir.Atomic  # with indices that have been evaluated
     cell: Expression  # the first of its cells
@@ -80,22 +80,22 @@ class Watch(ABC):
 
     @abstractmethod
     def head(self) -> list[Statement]:
-        """Return what stands at the beginning of an iteration; written last."""
+        """Return the statements at the beginning of an iteration; written last."""
 
     @abstractmethod
     def load(self, place: AccessPlace) -> list[Statement]:
-        """Return what takes note of a load."""
+        """Return the statements that note a load."""
 
     @abstractmethod
     def store(self, place: AccessPlace) -> list[Statement]:
-        """Return what takes note of a store, or of an atomic step."""
+        """Return the statements that note a store, or an atomic step."""
 
     def outside(self, place: AccessPlace) -> list[Statement]:
-        """Return what takes note of an access that is outside of its array."""
+        """Return the statements that note an access outside of its array."""
         return []
 
     def trip(self, loop: ir.For | ir.While) -> list[Statement]:
-        """Return what stands at the beginning of each trip of a loop."""
+        """Return the statements at the beginning of each trip of a loop."""
         return []
 
     # -- what they are given -----------------------------------------------------------------------------
@@ -271,7 +271,7 @@ class Watch(ABC):
     # -- cells -------------------------------------------------------------------------------------------
 
     def noted(self, node: Any, out: list[Statement], note: Callable[[AccessPlace], list[Statement]]) -> None:
-        """Put what takes note of an access, which is carried out if it is inside of its array."""
+        """Append the statements that note an access, which are carried out if it is inside of its array."""
         make, mode = self.make, self.modes.get(node.at, "check")
         cells = self.cells[node.array]
         if self.takes_indices and mode != "off" and cells.are_elements:
@@ -343,7 +343,7 @@ class Watch(ABC):
         return total
 
     def each_cell(self, place: AccessPlace, note: Callable[[Expression], list[Statement]]) -> list[Statement]:
-        """Return what is done with each cell of an access."""
+        """Return the statements for each cell of an access."""
         if place.width == 1:
             return note(place.cell)
         make = self.make

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Coroutines:
-    """What an engine knows of coroutines: its own loop, and who waits while there are some."""
+    """The coroutines of an engine: its own loops, and the waits while there are coroutines."""
 
     def __init__(self, engine: Pool[Any]) -> None:
         self._engine = engine
@@ -85,7 +85,7 @@ class Coroutines:
         Raises
         ------
         UsageError
-            It is, directly or through what depends on them.
+            If it is, directly or through other tasks.
         """
         abandon_closed()
         homes = homes_of_thread()
@@ -116,7 +116,7 @@ class Coroutines:
                 yield blocked.task
 
     def stop(self) -> None:
-        """End the runtime's own loops; what runs there is cancelled."""
+        """End the runtime's own loops; cancel the bodies that run there."""
         with self._lock:
             for own in self._own:
                 own.stop()
@@ -133,9 +133,9 @@ class Blocked:
     Attributes
     ----------
     task : Task or None
-        Whose body waits.
+        The task whose body waits.
     thread : int
-        Where.
+        The identifier of the thread.
     """
 
     __slots__ = ("_coroutines", "_goal", "_scope", "task", "thread")

@@ -24,7 +24,7 @@ class Guest(AnyTask, Protocol):
     """A task as the home of its loop knows it."""
 
     def leave_loop(self) -> asyncio.Task[None] | None:
-        """Fail the task, whose loop ends, if its body has not begun; else return what runs it."""
+        """Fail the task if its body has not begun, since its loop ends; else return the asyncio task of the body."""
 
     def abandon(self) -> None:
         """Fail the task, whose loop is closed."""
@@ -37,7 +37,7 @@ class Home:
     ----------
     loop : asyncio.AbstractEventLoop
     thread : int
-        What it runs on.
+        The identifier of the loop's thread.
     is_over : bool
         Whether it is being shut down: no body begins there any more.
     """
@@ -132,7 +132,7 @@ class LoopThread:
         await self._stop.wait()
 
     def stop(self) -> None:
-        """Cancel what runs on the loop, and end it."""
+        """Cancel the bodies that run on the loop, and end it."""
         with suppress(RuntimeError):  # it has ended by itself
             self.home.loop.call_soon_threadsafe(self._stop.set)
 

@@ -3,24 +3,25 @@
 Theory of operation
 -------------------
 *Running.* A task that is ready is handed to its loop by ``call_soon_threadsafe``, from whichever thread makes it ready:
-no worker is needed, and none is held while the body awaits. What may keep a ready task from beginning is looked at on
-the loop's thread, right before the body begins. So a mutex is not held while the loop is busy, and a chain of tasks
-that do not run is a chain of callbacks, not of calls. The loop's thread completes the task and enqueues what follows.
+no worker is needed, and none is held while the body awaits. The loop's thread checks mutexes and other obstacles right
+before the body begins. So a mutex is not held while the loop is busy, and a chain of tasks that do not run is a chain
+of callbacks, not of calls. The loop's thread completes the task and enqueues its successors.
 
 *Which loop.* The one that runs on the calling thread at the call, else that of the runtime's own thread, which begins
-at first use. A plain body that runs inside of a wait on a loop's thread has no loop (`offload.tasks.presence`). What it
-calls must not run on a loop that stands still below it, so the runtime starts another where its own one is blocked.
+at first use. A plain body that runs inside of a wait on a loop's thread has no loop (`offload.tasks.presence`). The
+coroutines that it calls must not run on a loop that is blocked below it, so the runtime starts another loop if its own
+is blocked.
 
-*What a body is doing* is its own `Scope`, since the coroutines of a loop take turns on one thread: it stands in a
+*Scopes.* Each body has its own `Scope`, since the coroutines of a loop take turns on one thread. The scope is in a
 context variable of the body's own context, which is a copy of the caller's.
 
-*The end of a loop.* ``asyncio.run`` cancels what runs, shuts the asynchronous generators down and closes the loop. A
-`Home` has such a generator, so it hears of that: it cancels what has begun since, and fails what has not. A loop that
-is closed otherwise is noticed by the next hand-over, and by whoever waits.
+*The end of a loop.* ``asyncio.run`` cancels the running bodies, shuts the asynchronous generators down and closes the
+loop. A `Home` has such a generator, so it notices: it cancels bodies that have begun since, and fails the other tasks.
+If a loop is closed in another way, the next hand-over or the next wait notices.
 
-*Deadlocks.* A thread that blocks while its loop has to run a body that the wait depends on would never wake. Each wait
-looks, where there are coroutines at all: from the loop's bodies along successors, mutexes and the waits of other
-tasks, whether it gets to what is waited for (`Blocked`).
+*Deadlocks.* A thread that blocks while its loop has to run a body that the wait depends on would never wake. If there
+are coroutines, each wait therefore searches from the loop's bodies along successors, mutexes and the waits of other
+tasks. The search must not reach the goal of the wait (`Blocked`).
 """
 
 from __future__ import annotations
@@ -185,7 +186,7 @@ class CoroutineTask(Task):
                 engine.make_ready(following)
 
     def _end(self, engine: Runner[Task], failure: BaseException | None) -> Task | None:
-        """Do what there is to do at the end of the body, however it ends; return a task that became ready."""
+        """Finish the task after its body, however it ends; return a task that became ready."""
         self.end_s = perf_counter()
         self._has_ended = True
         self._home.forget(self)
@@ -204,7 +205,7 @@ class CoroutineTask(Task):
         return following
 
     def leave_loop(self) -> asyncio.Task[None] | None:
-        """Fail the task, whose loop ends, if its body has not begun; else return what runs it."""
+        """Fail the task if its body has not begun, since its loop ends; else return the asyncio task of the body."""
         if self._begun is None and self._claim():
             self._complete(self._lost())
         return self._begun
@@ -229,7 +230,7 @@ class CoroutineTask(Task):
 
 
 class CoroutineRecipe(ClauseRecipe):
-    """What the tasks of a call with a coroutine as its body are made of.
+    """The recipe of the tasks of a call whose body is a coroutine.
 
     The first one is for the loop of the caller, if there is one. Later ones are those of a recorded graph that is run
     again, which may block the caller's thread meanwhile.

@@ -99,7 +99,7 @@ class AsyncWait:
 
 
 class _Patience:
-    """Tells what a coroutine waits for, each time that nothing has moved for ``hang_s`` seconds."""
+    """Reports the wait of a coroutine each time that no task has run for ``hang_s`` seconds."""
 
     def __init__(self, engine: Crew, goal: Goal) -> None:
         self._engine = engine
@@ -119,7 +119,7 @@ class _Patience:
 
 
 async def wait_for(scope: Scope, goal: Goal) -> None:
-    """Wait for tasks, and raise what failed among them, as a group."""
+    """Wait for tasks, and raise their failures as a group."""
     engine = scope.runtime.engine
     try:
         while goal.is_left():
@@ -134,7 +134,7 @@ async def nothing() -> None:
 
 
 async def outcome(task: Handle) -> Any:
-    """Wait until a task is complete and return what ``result()`` does."""
+    """Wait until a task is complete and return its ``result()``."""
     runtime = task.construct.runtime
     if not task.finished:
         scope = runtime.check_wait(task)
