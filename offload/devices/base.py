@@ -1,7 +1,7 @@
 """The contract between the runtime and a device.
 
-A device owns memory, streams and the arrays that live in its memory. It decides nothing: the runtime requests each
-allocation, copy and wait, and names the stream.
+A device owns memory, streams and the arrays that live in its memory. It decides nothing: the runtime
+tells it what to allocate, what to copy and what to wait for, and on which stream.
 
 Streams and events are *native* objects, so that a body may hand ``current_stream()`` to any library:
 `cupy.cuda.Stream` and `cupy.cuda.Event` on CUDA, objects with the same methods on the simulated device.
@@ -9,7 +9,7 @@ Streams and events are *native* objects, so that a body may hand ``current_strea
 Work on a stream runs in the order in which it was enqueued; two streams know nothing of each other until
 one waits for an event of the other. Every method here that takes a stream only enqueues and returns; it
 never waits for the device. Errors of the device are sticky: after one, ``passed`` raises
-`DeviceLostError` for every event that had not passed, and enqueued work does not run.
+`DeviceLostError` for every event that had not passed, and whatever was enqueued does not run.
 """
 
 from __future__ import annotations
@@ -56,25 +56,20 @@ class DeviceGraph(Protocol):
         """Bytes of device memory that belong to the graph."""
 
     def launch(self, stream: Any) -> None:
-        """Enqueue all of the work; launches of a graph follow each other, also on different streams.
+        """Enqueue all of the work; launches of a graph, on whatever streams, follow each other.
 
         One thread at a time. Raises `DeviceLostError`.
         """
 
 
 class GraphCapture(Protocol):
-    """Makes a graph of the work that the calling thread enqueues on some streams, instead of carrying it out.
+    """Makes a graph of what the calling thread enqueues on some streams, instead of carrying it out.
 
     Between `begin` and the end nothing may wait for, or ask about, these streams and the events recorded there.
     """
 
-<<<<<<< HEAD
     def begin(self, devices: Sequence[Device]) -> list[Any]:
         """Return a new stream of each device, all captured from now on, as the first is, on the device of the capture.
-=======
-    def begin(self, n_streams: int) -> list[Any]:
-        """Return new streams, all captured from now on, and let the memory that libraries allocate belong to the graph.
->>>>>>> main
 
         What libraries allocate meanwhile belongs to the graph. Raises `DeviceError`.
         """
@@ -92,7 +87,7 @@ class GraphCapture(Protocol):
         """End the capture without a graph. Idempotent, and allowed after `end` has raised."""
 
     def was_disturbed(self, error: Exception) -> bool:
-        """Tell by the first error whether a call of another thread has ended the capture."""
+        """Tell by the first error whether what another thread did has ended the capture."""
 
 
 class StagedCopy(Protocol):
@@ -106,11 +101,11 @@ class StagedCopy(Protocol):
         """
 
     def run(self) -> None:
-        """Carry it out, and wait until ``done`` would be called; raise the failure."""
+        """Carry it out and wait for what ``done`` would be called for; raise the failure."""
 
 
 class Program(Protocol):
-    """Kernels as text, and as functions for the host's processor.
+    """Kernels as text, and as what the host's processor runs.
 
     Attributes
     ----------
@@ -119,7 +114,7 @@ class Program(Protocol):
     names : sequence of str
         The kernels in it.
     options : sequence of str
-        Options for the compiler.
+        What a compiler is told.
     """
 
     @property
@@ -149,7 +144,7 @@ class Kernel(Protocol):
         shared_nbytes : int
             Bytes of memory that the threads of a block share.
         arguments : object
-            The structure of arguments; of dialect ``"c"`` the argument of the program's functions.
+            The structure of arguments; of dialect ``"c"`` what the program's functions take.
         """
 
 
@@ -161,7 +156,7 @@ class Kernels(Protocol):
     dialect : {"cuda", "c"}
         The language of the sources.
     target : str
-        The architecture that they are compiled for, as a part of keys: ``"sm_90"``, or the host's processor.
+        What they are compiled for, as a part of keys: ``"sm_90"``, or the host's processor.
     """
 
     @property
@@ -172,14 +167,14 @@ class Kernels(Protocol):
         """Compile a program for the device, and return its kernels by name."""
 
     def time(self, stream: Any) -> Any:
-        """Have the stream note the time when it gets here, and return an object that will hold it."""
+        """Have the stream note the time when it gets here, and return what holds it then."""
 
     def seconds(self, first: Any, last: Any) -> float:
         """Return how long the stream took from one such time to a later one, both of which it has passed."""
 
 
 class Device(Protocol):
-    """The operations that the runtime needs of a device.
+    """What the runtime asks of a device.
 
     Attributes
     ----------
@@ -200,8 +195,8 @@ class Device(Protocol):
     wakes_by_driver : bool
         True where `wake` has C code post the wake-up, which then is a `SemaphoreWakeup` (CUDA).
     poisons : bool
-        True if the device fills uninitialised memory with a conspicuous pattern (the simulated device, on demand).
-        `alloc` does; a buffer of bytes for elements of another dtype is given to `poison` before anything else.
+        True where uninitialised memory is filled with what shows (the simulated device, on demand): `alloc` does, and
+        what is allocated as bytes for elements of another dtype is given to `poison` before anything else.
     kernels : Kernels or None
         How it is given functions to run; None where it runs none.
     """
@@ -236,7 +231,7 @@ class Device(Protocol):
         """Record and return an event at the tail of ``stream``."""
 
     def wait_event(self, stream: Any, event: Any) -> None:
-        """Hold work enqueued on ``stream`` from now on until ``event`` has passed.
+        """Hold what is enqueued on ``stream`` from now on until ``event`` has passed.
 
         The event may be another device's of the same kind.
         """
@@ -251,10 +246,10 @@ class Device(Protocol):
         """Post ``wakeup`` once when ``stream`` gets here. No Python runs in a thread of a driver."""
 
     def use(self, stream: Any) -> Any:
-        """Make ``stream`` the one that array operations of this thread go to; return the argument for `restore`."""
+        """Make ``stream`` the one that array operations of this thread go to; return what `restore` takes."""
 
     def restore(self, outer: Any) -> None:
-        """Make the stream that was in use before `use` current again, in any state that it is in now."""
+        """Make what was in use before `use` so again, whatever has become of it meanwhile."""
 
     def caller_event(self) -> Any | None:
         """Record an event on the stream that the calling thread uses by itself; None if it holds nothing.
@@ -305,9 +300,9 @@ class Device(Protocol):
         """
 
     def repeat(self, dst: Any, src: Any) -> Callable[[Any], object] | None:
-        """Return a function that repeats `copy` on a stream, as long as neither array changes.
+        """Return what enqueues the same as `copy` on a stream, for as long as both arrays are as they are.
 
-        None if each copy of this memory needs a new decision, since it may be staged, or wait.
+        None where a copy of this memory is to be looked at each time, since it may be staged, or wait.
         """
 
     def copy_indexed(self, dst: Any, src: Any, to: Any, at: Any, stream: Any) -> None:
@@ -347,30 +342,30 @@ class Device(Protocol):
         """Tell whether ``value`` is a device array of this very device."""
 
     def renew(self, buffer: Any) -> bool:
-        """Make a buffer as good as a new one of `alloc`, for later work on its stream.
+        """Make a buffer as `alloc` returns one, for what its stream carries out from now on.
 
         Return false, and do nothing, where somebody has an array over the memory of ``buffer``, or where the device
         cannot tell: then the memory is not used again while the device needs it.
         """
 
     def retire(self, array: Any, retired: Retired) -> None:
-        """Mark the allocation that ``array`` lies in as retired: it holds nobody's data any more."""
+        """Note what has become of the allocation of `alloc` that ``array`` lies in: it is nobody's data any more."""
 
     def retired(self, array: Any) -> Retired | None:
-        """Return the mark of the allocation that a device array of this device lies in; None without a mark."""
+        """Return what was noted for the allocation that a device array of this device lies in; None for all others."""
 
     def as_array(self, value: Any) -> Any | None:
         """Return a device array of any library as an array of this device; None if it is not on this device.
 
-        One of this device is returned as it is; another library's becomes a view of the same memory, ordered after the
-        work that the library has enqueued, as far as its protocol tells.
+        One of this device is returned as it is; another library's becomes a view of the same memory, ordered after
+        what that library has enqueued, as far as its protocol says.
         """
 
     def section(self, array: Any) -> Section:
         """Return the storage of a device array of this device."""
 
     def address(self, array: object) -> int | None:
-        """Return the address of the element ``[0, …, 0]`` of a device array of this very device; else None.
+        """Return where the element ``[0, …, 0]`` of a device array of this very device lies; None of anything else.
 
         Raises `RegionClosedError` if its storage has gone back.
         """
@@ -383,7 +378,7 @@ class Device(Protocol):
 
     # -- graphs ----------------------------------------------------------------------------------
     def graph_capture(self) -> GraphCapture | None:
-        """Return an object for one capture of work of this device; None if the device cannot repeat work by itself."""
+        """Return what captures work of this device, once; None if the device cannot repeat work by itself."""
 
     # -- life ------------------------------------------------------------------------------------
     def synchronize(self) -> None:

@@ -307,13 +307,8 @@ class _CapturedDevice:
         return self._device.copy(dst, src, stream)
 
     def fill(self, array: Any, value: int, stream: Any) -> None:
-<<<<<<< HEAD
         """Set what a graph can set again and again; raise `NotCapturableError` for what has replicas."""
         self._refuse_replicas(array, self._place)
-=======
-        """Fill memory that a graph can fill repeatedly; raise `NotCapturableError` for an array with replicas."""
-        self._refuse_replicas(array)
->>>>>>> main
         self._device.fill(array, value, stream)
 
     def _refuse_replicas(self, array: Any, place: DevicePlace) -> None:

@@ -30,7 +30,7 @@ _GRANULE_NBYTES = 512  # that of CuPy's pools
 
 
 class CapturedDevice(Device, Protocol):
-    """Members of a CUDA device that only a capture needs; see `offload.devices.cuda.device.CudaDevice`."""
+    """What a capture needs of a CUDA device besides the contract; see `offload.devices.cuda.device.CudaDevice`."""
 
     index: int
     capturing: threading.RLock
@@ -45,18 +45,12 @@ class CudaGraphCapture:
         self._streams: list[tuple[Any, Any]] = []  # each with its device
         self._entered = ExitStack()
 
-<<<<<<< HEAD
     def begin(self, devices: Sequence[Any]) -> list[Any]:
         """Capture what is enqueued on new streams from now on; see the contract."""
         by_index = {device.index: device for device in devices}
         for index in sorted(by_index):
             self._entered.enter_context(by_index[index].capturing)
         self._memory = {index: _GraphMemory(device) for index, device in by_index.items()}
-=======
-    def begin(self, n_streams: int) -> list[Any]:
-        """Capture work enqueued on new streams from now on; see the contract."""
-        self._entered.enter_context(self._device.capturing)
->>>>>>> main
         with self._errors():
             self._streams = [(device, device.new_stream()) for device in devices]
             (_, origin), *others = self._streams
@@ -106,7 +100,7 @@ class CudaGraphCapture:
         return CudaGraph(self._device, executable, [*self._memory.values()], plans)
 
     def cancel(self) -> None:
-        """End the capture in any state, and drop the captured work."""
+        """End the capture, whatever state it is in, and forget what was captured."""
         streams, self._streams = self._streams, []
         if streams:
             with suppress(RuntimeError):  # CUDA's: it was invalid, or branches of it are open
@@ -114,7 +108,7 @@ class CudaGraphCapture:
         self._entered.close()
 
     def was_disturbed(self, error: Exception) -> bool:
-        """Tell by the first error whether a call of another thread has ended the capture."""
+        """Tell by the first error whether what another thread did has ended the capture."""
         # What is not permitted is an error of its own; later calls only say that the capture is invalid.
         return isinstance(error, RuntimeError) and "invalidated" in str(error).lower()
 
@@ -142,7 +136,7 @@ def _all_plans_cached(index: int) -> Iterator[None]:
 
 
 class CudaGraph:
-    """A CUDA graph, ready to be launched, with its memory and plans; see `offload.devices.base.DeviceGraph`."""
+    """A CUDA graph, ready to be launched, with what it uses; see `offload.devices.base.DeviceGraph`."""
 
     __slots__ = ("_device", "_executable", "_memory", "_plans")
 
