@@ -24,6 +24,7 @@ STUDIES = {
     "acc": ("acc.command", "what OpenACC's queues gain over blocking calls"),
     "gpu": ("gpu.command", "what a CUDA device reaches, along with CuPy by hand"),
     "small": ("gpu.small", "what single small operations take, with any tree's package"),
+    "replays": ("gpu.replays", "what replays of whole programs take, along with CuPy by hand"),
     "cuda_calls": ("gpu.cuda_calls", "what single calls of CUDA and CuPy take"),
     "loops": ("loops.command", "what loop functions reach, along with Numba, CUDA by hand and serial C"),
     "twins": ("loops.twins", "loops that gain nothing by a second device, on one GPU that plays two"),
