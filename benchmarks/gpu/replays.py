@@ -34,8 +34,8 @@ def jacobi(peer, n_devices):
     ours = blocks()
     totals = [omp.target_alloc(1, dtype="f4", device=number) for number in range(n_devices)]
     hosts, norm = [peer.pinned(1) for _ in range(n_devices)], [0.0]
-    sweep = omp.target(nowait=True)(lambda a, b: peer.sweep(a, b))
-    change = omp.target(nowait=True)(lambda a, b, total: peer.change(a, b, total))
+    sweep = omp.target(nowait=True)(peer.sweep)
+    change = omp.target(nowait=True)(peer.change)
 
     @omp.task(depend=[in_(*hosts)])
     def read():
@@ -70,7 +70,7 @@ def jacobi(peer, n_devices):
 def host_tasks(peer):
     """Return ours and what is by hand: a chain with host tasks between."""
     x, y = (omp.target_alloc(1024, dtype="f4") for _ in "xy")
-    bump, calls = omp.target(nowait=True, depend=[inout(x)])(lambda x: peer.bump(x)), []
+    bump, calls = omp.target(nowait=True, depend=[inout(x)])(peer.bump), []
     between = omp.task(depend=[inout(x)])(lambda: calls.append(1))
 
     @omp.taskgraph
@@ -87,7 +87,7 @@ def host_tasks(peer):
 def new_arrays(peer):
     """Return ours and what is by hand: a chain that is called with another array each time."""
     arrays = [omp.target_alloc(1024, dtype="f4") for _ in range(N_ARRAYS)]
-    bump = omp.target(nowait=True)(lambda x: peer.bump(x))
+    bump = omp.target(nowait=True)(peer.bump)
 
     @omp.taskgraph
     def chain(x):

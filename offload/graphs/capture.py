@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from offload.data.plans import Plan
     from offload.data.protocols import AnyUpdate
     from offload.devices.base import GraphCapture
+    from offload.graphs.reach import HostChanges
     from offload.runtime.current import Scope
     from offload.runtime.place import DevicePlace
     from offload.tasks.site import Site
@@ -56,17 +57,21 @@ _MOVES = (
 class Capture:
     """The graph of a piece: made at the first replay, and again if its storage has moved.
 
-    ``before`` has for each task the positions of its predecessors in the piece; ``made_of`` holds the recipes, whose
-    host arrays a graph in flight needs.
+    ``before`` has for each task the positions of its predecessors in the piece. ``made_of`` holds the recipes, whose
+    host arrays a graph in flight needs. ``changes`` has what host tasks between pieces may change; None if the
+    piece is the whole region.
     """
 
     __slots__ = (
-        "_before", "_lock", "_made_of", "_n_disturbed", "_n_in_vain", "_n_launched", "_n_steady", "_noted", "_places",
-        "_site", "n_captured", "refusal", "refused_at", "work",
+        "_before", "_changes", "_lock", "_made_of", "_n_disturbed", "_n_in_vain", "_n_launched", "_n_steady", "_noted",
+        "_places", "_site", "n_captured", "refusal", "refused_at", "work",
     )  # fmt: skip
 
-    def __init__(self, before: Sequence[Sequence[int]], made_of: object, site: Site) -> None:
+    def __init__(
+        self, before: Sequence[Sequence[int]], made_of: object, site: Site, changes: HostChanges | None = None
+    ) -> None:
         self._before = before
+        self._changes = changes
         self._lock = threading.Lock()
         self._made_of = made_of
         self._n_disturbed = 0
@@ -103,6 +108,18 @@ class Capture:
             self._n_launched += 1
             return self.work
 
+    def renew(self, scope: Scope, make: Callable[[], Sequence[Task]]) -> GraphWork | None:
+        """Return the work for the storage as it is now; None if that cannot be captured.
+
+        A task between pieces has mapped or unmapped something since `ready`, as it may at each replay.
+        """
+        with self._lock:
+            if self.work is not None and not self.work.is_current():
+                self._discard()
+            if self.work is None and not self.refusal:
+                self._capture(scope, make())
+            return self.work
+
     def _discard(self) -> None:
         """Let go of a graph for which something has changed."""
         self._noted = self.work.storage  # type: ignore[union-attr]  # there is one
@@ -121,7 +138,8 @@ class Capture:
 
     def _capture(self, scope: Scope, tasks: Sequence[Task]) -> None:
         try:
-            self.work = _captured(scope, self._site, tasks, self._before, self._made_of)
+            kept = [self._made_of, *(value for task in tasks for value in _reached(task, self._changes))]
+            self.work = _captured(scope, self._site, tasks, self._before, kept)
         except NotCapturableError as error:
             self._n_disturbed += error.is_passing
             if not error.is_passing or self._n_disturbed == _DISTURBED:
@@ -137,11 +155,10 @@ class Capture:
 
 
 def _captured(
-    scope: Scope, site: Site, tasks: Sequence[Task], before: Sequence[Sequence[int]], made_of: object
+    scope: Scope, site: Site, tasks: Sequence[Task], before: Sequence[Sequence[int]], kept: object
 ) -> GraphWork:
     """Carry tasks out under capture, and return the work that launches the graph."""
     launched = [task for task in tasks if isinstance(task, DeviceTask)]
-    kept = [made_of, *(value for task in launched for value in _reached(task))]
     takes_device_arrays = any(task.work is None or task.work.takes_device_arrays for task in launched)
     places = list(dict.fromkeys(task.place for task in launched))
     capture: GraphCapture = places[0].device.graph_capture()  # type: ignore[assignment]  # `obstacles` looked
@@ -330,12 +347,12 @@ class _CapturedEnvironment(DataEnvironment):
         """Do nothing: the plan is for the entries of a rehearsal."""
 
 
-def _reached(task: DeviceTask) -> list[object]:
+def _reached(task: Task, changes: HostChanges | None) -> list[object]:
     """Return the objects that a body reaches by itself; their addresses are in its enqueued work."""
-    if task.body is None:
+    if task.body is None or not isinstance(task, DeviceTask):
         return []
     args = *task.args, *(task.kwargs or {}).values()
     try:
-        return reached(task.body, [value for value in args if mapper_of(value) is None])
+        return reached(task.body, [value for value in args if mapper_of(value) is None], changes)
     except NotCapturableError as error:
         raise NotCapturableError(f"{task.name}: {error}", task=task) from None

@@ -1,23 +1,24 @@
 """Pieces: the parts of a recorded region that are device work only, each of which may be captured.
 
-A region without anything else is one piece. Otherwise host tasks, events and requests stand between the pieces as tasks.
-They follow pieces, and pieces follow them. A piece ends where such a task follows it, so that the task need not wait for
-later device work. See docs/design/theory.md, "Pieces".
+A region without anything else is one piece. Otherwise host tasks, events and requests stand between the pieces as
+tasks. They follow pieces, and pieces follow them. A piece ends where such a task follows it, so that the task need not
+wait for later device work. See docs/design/theory.md, "Pieces".
 """
 
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from offload.data.replicas import numbers_of
 from offload.graphs.capture import Capture
 from offload.graphs.plan import GroupEndMaker, PieceMaker, TaskMaker, Unit, Wiring
+from offload.graphs.reach import changes_of
 from offload.runtime.recipe import DeviceRecipe
 from offload.tasks.recipe import Recipe
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from offload.tasks.site import Site
 
@@ -33,6 +34,7 @@ class Cut:
     def __init__(self, units: Sequence[Unit], others: Mapping[int, str], site: Site, name: str | None) -> None:
         self._units = units
         self._others = others
+        self._changes = changes_of(_host_calls(units)) if others else None
         self.parts = pieces(units, others)  # the positions of the units of each piece
         self.captures = [self._capture(part, site) for part in self.parts]
         self.is_whole = bool(self.parts) and not others  # whether one piece is all
@@ -41,7 +43,7 @@ class Cut:
     def _capture(self, part: Sequence[int], site: Site) -> Capture:
         index = {at: number for number, at in enumerate(part)}
         before = [[index[other] for other in self._units[at].before if other in index] for at in part]
-        return Capture(before, [self._units[at].step for at in part], site)
+        return Capture(before, [self._units[at].step for at in part], site, self._changes)
 
     @property
     def is_captured(self) -> bool:
@@ -51,7 +53,7 @@ class Cut:
     @property
     def why_not(self) -> str:
         """Why device work of the last replay was in no graph; empty while nothing is known against it."""
-        reasons = [self._others[at] for at in sorted(self._others) if not self.parts or is_device(self._units[at])]
+        reasons = [why for at, why in self._others.items() if not self.parts or is_device(self._units[at])]
         reasons += [capture.why_not for capture in self.captures]
         if not (reasons or self.parts):
             return "no device work is in it"
@@ -62,6 +64,14 @@ class Cut:
         at = capture.refused_at
         blamed = part if at is None or wholly else [part[at]]
         return {**self._others, **dict.fromkeys(blamed, capture.refusal)}
+
+
+def _host_calls(units: Sequence[Unit]) -> Iterator[tuple[Any, list[object]]]:
+    """Yield the function and the arguments of each host task."""
+    for unit in units:
+        recipe = recipe_of(unit)
+        if recipe is not None and not isinstance(recipe, DeviceRecipe):
+            yield recipe.body, [*recipe.args, *(recipe.kwargs or {}).values()]
 
 
 def is_device(unit: Unit) -> bool:

@@ -1,16 +1,18 @@
 """The compilation of a recorded region into the data that `offload.graphs.replay` needs to make its tasks again.
 
-A `ReplayPlan` has a unit for each task: what makes it, and what it follows. A `Wiring` is what a replay needs of some
-units. Positions of units stand for tasks. A *plain* unit, a host task with nothing but a body, is wired by its position;
-the engine wires any other. Waits become edges. A taskgroup is a group of each replay, and its end a task, if there is
+A `ReplayPlan` has a unit for each task, with its maker and its predecessors. A `Wiring` is the data that a replay needs
+of some units. Positions of units stand for tasks. A *plain* unit, a host task with nothing but a body, is wired by its
+position; the engine wires any other. Waits become edges. A taskgroup is a group of each replay, and its end a task, if there is
 something to do at its end. See docs/design/theory.md, "Plans and replays".
 """
 
 from __future__ import annotations
 
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from offload.graphs.work import PieceWork
 from offload.runtime.recipe import DeviceRecipe
 from offload.tasks.recipe import Recipe, nothing
 from offload.tasks.site import Site
@@ -23,11 +25,16 @@ if TYPE_CHECKING:
     from offload.graphs.taskgraph import Again, TaskGraph
     from offload.graphs.work import GraphWork
     from offload.runtime.queues import Queue
+    from offload.runtime.works import Launch
     from offload.tasks.depend import Mutex
     from offload.tasks.graph import Node
     from offload.tasks.protocols import Runner
     from offload.tasks.region import Group, Region
     from offload.tasks.scope import Scope
+
+
+def _never(number: int, launch: Launch) -> None:
+    """Return None: there are no pieces."""
 
 
 class Unit(NamedTuple):
@@ -44,6 +51,7 @@ class ReplayRun(NamedTuple):
 
     groups: Sequence[Group | None]  # its taskgroups
     works: Sequence[GraphWork] = ()  # what launches its pieces
+    renew: Callable[..., GraphWork | None] = _never  # returns that of a piece, by its number, for the storage of now
 
 
 class ReplayPlan:
@@ -249,7 +257,8 @@ class PieceMaker(UnitMaker):
 
     def make(self, frame: Region, run: ReplayRun, tasks: Sequence[Task]) -> Task:
         work = run.works[self._number]
-        return DeviceRecipe(work.site, work.place, work, self._name).make(frame)
+        piece = PieceWork(work, partial(run.renew, self._number))
+        return DeviceRecipe(work.site, work.place, piece, self._name).make(frame)
 
 
 class _GroupEnd(Task):

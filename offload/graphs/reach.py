@@ -15,7 +15,7 @@ import sys
 from collections import deque
 from enum import Enum
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from offload.arrays.items import SCALARS, is_device_array
 from offload.graphs.rehearsal import NotCapturableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 _MOST = 10_000  # Objects to look at: more than the closure of a body has, less than a replay saves in time
 
@@ -52,40 +52,85 @@ _PLANS = {"cupy": {"Plan1d", "PlanNd", "XtPlanNd"}}  # Likewise, whose objects h
 
 _VALUES = (int, float, complex, str, bytes, Enum, np.dtype, np.generic, slice, range)
 
+_MUTABLE = (bytearray, deque, dict, list, np.ndarray, set)  # what a host task may change in place
+
 _CONTAINERS = (tuple, list, set, frozenset, deque)
 
 # A name, its value, and the names of attributes that the code which uses it mentions.
 _Found = tuple[str, Any, frozenset[str]]
 
 
-def reached(function: object, args: Iterable[object]) -> list[object]:
+class HostChanges(NamedTuple):
+    """What the host tasks of a region may change between its graphs."""
+
+    names: frozenset[str]  # globals, and variables of functions around them, that they assign
+    objects: Mapping[int, object] | None  # host arrays and containers that they reach, by id; None: any
+
+    def may_change(self, name: str, value: object) -> bool:
+        """Tell whether they may change an object that a body reaches by a name."""
+        if name in self.names:
+            return True
+        return isinstance(value, _MUTABLE) and (self.objects is None or id(value) in self.objects)
+
+
+def changes_of(calls: Iterable[tuple[Any, Iterable[object]]]) -> HostChanges:
+    """Return what host tasks may change, given their functions and arguments."""
+    names: set[str] = set()
+    objects: dict[int, object] = {}
+    is_known = True
+    for function, args in calls:
+        names.update(_assigned(function))
+        todo: list[_Found] = [("the body", function, frozenset())]
+        todo += [("an argument", value, frozenset()) for value in args]
+        try:
+            for _, value, parts in _walk(todo):
+                if isinstance(value, _MUTABLE):
+                    objects[id(value)] = value
+                is_known = is_known and (parts is not None or _is_kept(value))
+        except NotCapturableError:
+            is_known = False
+    return HostChanges(frozenset(names), objects if is_known else None)
+
+
+def reached(function: object, args: Iterable[object], changes: HostChanges | None = None) -> list[object]:
     """Return the objects that must live as long as a body's enqueued addresses: device arrays, kernels, FFT plans.
 
-    Raise `NotCapturableError` if an object may hold device arrays and cannot be looked into.
+    ``changes`` has what host tasks of the region may change; None if there are none. Raise `NotCapturableError` if an
+    object may hold device arrays and cannot be looked into, or if the body reads what a host task may change.
     """
     todo: list[_Found] = [("the body", function, frozenset())]
     todo += [("an argument", value, frozenset()) for value in args]
-    seen: dict[Any, object] = {}  # with the objects, whose ids stay theirs
     kept = []
-    while todo:
-        name, value, mentioned = todo.pop()
-        key = (id(value), mentioned) if isinstance(value, (type, ModuleType)) else id(value)
-        if value.__class__ in SCALARS or key in seen:
-            continue
-        seen[key] = value
-        if len(seen) > _MOST:
-            raise NotCapturableError(f"it reaches more than {_MOST:,} objects; pass what it uses as arguments")
+    for name, value, parts in _walk(todo):
+        if changes is not None and name != "an argument" and changes.may_change(name, value):
+            raise NotCapturableError(
+                f"it reaches {name}, which a host task of the region may change, and a graph would read it once; "
+                "map it, or pass it to the body"
+            )
         if _is_kept(value):
             kept.append(value)
-            continue
-        parts = _parts(value, mentioned)
-        if parts is None:
+        elif parts is None:
             raise NotCapturableError(
                 f"it reaches {name}, a {type(value).__name__}, whose device arrays cannot be known; "
                 "pass what it uses of that as arguments"
             )
-        todo += parts
     return kept
+
+
+def _walk(todo: list[_Found]) -> Iterator[tuple[str, Any, Iterable[_Found] | None]]:
+    """Yield what can be reached, each object with its name and its parts, which are None if nobody knows them."""
+    seen: dict[Any, object] = {}  # with the objects, whose ids stay theirs
+    while todo:
+        name, value, mentioned = todo.pop()
+        key = (id(value), mentioned) if isinstance(value, (type, ModuleType)) else id(value)
+        if key in seen:
+            continue
+        seen[key] = value
+        if len(seen) > _MOST:
+            raise NotCapturableError(f"it reaches more than {_MOST:,} objects; pass what it uses as arguments")
+        parts = [] if value.__class__ in SCALARS else None if _is_kept(value) else _parts(value, mentioned)
+        yield name, value, parts
+        todo += parts or ()
 
 
 def _is_kept(value: Any) -> bool:
@@ -167,6 +212,16 @@ def _of_function(function: FunctionType) -> Iterator[_Found]:
     package = function.__globals__.get("__package__") or ""
     for name in {*imported, *(f"{package}.{name}".rstrip(".") for name in imported)} & sys.modules.keys():
         yield name, sys.modules[name], attributes
+
+
+def _assigned(function: object) -> Iterator[str]:
+    """Yield the names outside of it that a function assigns: globals, and variables of functions around it."""
+    code = getattr(inspect.unwrap(function) if callable(function) else function, "__code__", None)
+    if isinstance(code, CodeType):
+        for part in _codes(code):
+            for step in dis.get_instructions(part):
+                if step.opname == "STORE_GLOBAL" or (step.opname == "STORE_DEREF" and step.argval in part.co_freevars):
+                    yield step.argval
 
 
 def _mentioned(function: object) -> Iterator[str]:

@@ -141,17 +141,15 @@ class Replay:
             if self._events and (running := self._running()):
                 self._wait_for(running, scope)
             with Shield(scope):
-                wiring, works = self._wiring, []
-                if not self.cut.is_whole:  # else `start_graph` has asked
-                    cut, works = self._ready(scope, frame)
-                    wiring = cut.wiring if works and cut.wiring is not None else wiring
+                # Of a whole region `start_graph` has asked.
+                cut, works = (self.cut, []) if self.cut.is_whole else self._ready(scope, frame)
                 if not self._events:
-                    made = self._generate(frame, engine, wiring, works)
+                    made = self._generate(frame, engine, cut, works)
                 else:
                     with self._lock:
                         if self._running():
                             continue  # another thread was quicker
-                        made = self._generate_armed(frame, engine, wiring, works)
+                        made = self._generate_armed(frame, engine, cut, works)
                 self._hand_out(scope, *made, helps=waits)
                 is_started = True
 
@@ -170,6 +168,11 @@ class Replay:
                     return cut, []
             else:
                 return cut, works
+
+    def _renew(self, cut: Cut, number: int, launch: Any) -> GraphWork | None:
+        """Return what launches a piece whose storage has moved since its task was made."""
+        make = partial(self._make_some, cut.parts[number], launch.frame)
+        return cut.captures[number].renew(self.runtime.here(), make)
 
     def _cut_again(self, cut: Cut, part: Sequence[int], capture: Capture) -> None:
         """Leave out of all pieces what has kept one from being captured."""
@@ -204,24 +207,25 @@ class Replay:
         self.runtime.engine.wait(scope, Goal("a replay with events", running))
 
     def _generate_armed(
-        self, frame: Region, engine: Engine, wiring: Wiring, works: Sequence[GraphWork]
+        self, frame: Region, engine: Engine, cut: Cut, works: Sequence[GraphWork]
     ) -> tuple[list[Task], list[Task]]:
         for event in self._events:
             event.rearm()
         try:
-            return self._generate(frame, engine, wiring, works)
+            return self._generate(frame, engine, cut, works)
         except BaseException:
             for event in self._events:
                 event.rearm()
             raise
 
     def _generate(
-        self, frame: Region, engine: Engine, wiring: Wiring, works: Sequence[GraphWork]
+        self, frame: Region, engine: Engine, cut: Cut, works: Sequence[GraphWork]
     ) -> tuple[list[Task], list[Task]]:
         """Return the tasks that are ready, of the plain ones and of the others; all of them exist then."""
+        wiring = self._wiring if not works or cut.wiring is None else cut.wiring
         frames, groups = self._regions_in(frame)
         with _no_collection if len(wiring.makers) >= _MANY else nullcontext():
-            tasks = self._make(frames, wiring, ReplayRun(groups, works))
+            tasks = self._make(frames, wiring, ReplayRun(groups, works, partial(self._renew, cut)))
         for at, queue in wiring.queued:
             queue.count(tasks[at])
         special = []

@@ -79,6 +79,10 @@ class GraphStorage:
         return point
 
 
+class MovedError(UsageError):
+    """Storage that a graph uses is not where it was."""
+
+
 class _Others:
     """The devices of a graph besides the first, as far as a task that is launched later follows the calling thread."""
 
@@ -120,10 +124,7 @@ class GraphWork(Work):
 
     def is_unchanged(self) -> bool:
         """Tell whether nothing has been mapped or removed since the last launch; needs no lock."""
-        for storage in self.storage:
-            if not storage.is_unchanged:
-                return False
-        return True
+        return all(storage.is_unchanged for storage in self.storage)
 
     def is_current(self) -> bool:
         """Tell whether all that the graph uses is where it was."""
@@ -140,8 +141,8 @@ class GraphWork(Work):
         host, and `UsageError` if another thread has ended a mapping since the replay began.
         """
         with locked([storage.place for storage in self.storage]):  # also, one thread at a time launches a graph
-            if not all([storage.find() for storage in self.storage]):
-                raise UsageError(
+            if not all(storage.find() for storage in self.storage):
+                raise MovedError(
                     "a mapping that a taskgraph uses was ended by another thread while it was being replayed; "
                     "end it after the replay"
                 )
@@ -170,6 +171,36 @@ class GraphWork(Work):
         if failures:
             raise failures[0]
         return value
+
+
+class PieceWork(Work):
+    """Launch the graph of a piece between other tasks, which may have mapped or unmapped what it uses.
+
+    ``renew`` returns the work for the storage as it is now, or None, given the launch.
+    """
+
+    __slots__ = ("_renew", "_work", "second", "takes_device_arrays")
+
+    def __init__(self, work: GraphWork, renew: Callable[[Launch], GraphWork | None]) -> None:
+        self._work = work
+        self._renew = renew
+        self.second = work.second
+        self.takes_device_arrays = work.takes_device_arrays
+
+    def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        """Enqueue the graph, captured again if storage has moved; raise `MovedError` if that cannot be captured."""
+        work = self._work
+        while True:
+            try:
+                work.begin(launch, place, lane, staged)
+            except MovedError:
+                renewed = self._renew(launch)
+                if renewed is None or renewed is work:
+                    raise
+                work = renewed
+                launch.held = [work]  # the task has the first one
+            else:
+                return
 
 
 def section_of_entry(device: Device) -> Callable[[Entry], Section]:

@@ -282,3 +282,63 @@ def test_values_and_exclusions_stay_outside(two):
             region(y)
             assert got == [7] * n
     assert [kernels(call[1].calls) for call in two[0].launches] == [["a", "b"], ["e", "f"]] * 2
+
+
+def test_a_body_that_reads_what_a_host_task_writes_is_left_out(two):
+    """Such a body runs at each replay: it shares an object with a host task, or a variable that this assigns."""
+    y, z, state, factors, seen = np.zeros(4), np.zeros(4), {"n": 0}, {"one": 1}, []
+    count = 0
+
+    def change():
+        nonlocal count
+        count += 1
+        state["n"] += 1
+
+    @omp.taskgraph
+    def region(y, z):
+        omp.task(depend=[inout(y, z)])(change)()
+        for _ in range(2):
+            omp.target(nowait=True, depend=[inout(y)])(lambda y: seen.append(("dict", state["n"])))(y)
+            omp.target(nowait=True, depend=[inout(y)])(lambda y: seen.append(("name", count)))(y)
+            omp.target(nowait=True, depend=[inout(z)])(lambda z: factors["one"])(z)
+
+    with omp.target_data(map=[tofrom(y, z)]):
+        for n in range(1, 5):
+            seen.clear()
+            region(y, z)
+            assert seen == [("dict", n), ("name", n)] * 2
+        (record,) = region.records
+        assert record.is_captured
+        assert "which a host task of the region may change" in record.why_not
+
+
+def test_a_host_task_that_maps_what_a_graph_uses(two):
+    """A graph behind it finds other storage than at the beginning of the replay, and is captured again."""
+    y, addresses = np.zeros(4), []
+
+    def move(y):
+        omp.target_exit_data([omp.release(y)])
+        kept.append(omp.target_alloc(4))
+        omp.target_enter_data([omp.to(y)])
+
+    @omp.taskgraph
+    def region(y):
+        for what in "ab":
+            kernel(what, y)
+        omp.task(depend=[inout(y)])(move)(y)
+        for what in "cd":
+            kernel(what, y)
+        omp.task(depend=[inout(y)])(lambda: addresses.append(omp.get_mapped_ptr(y).address))()
+
+    kept = []
+    omp.target_enter_data([omp.to(y)])
+    for _ in range(6):
+        region(y)
+    first = two[0]
+    called = [call for call in first.calls if call[0] == "kernel"]
+    for _, graph, _ in first.launches:
+        called += [call for call in graph.calls if call[0] == "kernel"]
+    assert {call[2] for call in called if call[1] in "cd"} == set(addresses)
+    omp.target_exit_data([omp.release(y)])
+    for block in kept:
+        omp.target_free(block)
