@@ -24,8 +24,8 @@ class Step(NamedTuple):
 def branches(before: Sequence[Sequence[int]], limit: int, kinds: Sequence[int] | None = None) -> list[Step]:
     """Return the steps of tasks in an order of generation, on at most ``limit`` streams.
 
-    A device without a stream gets one in any case. ``before`` has for each task the positions of its predecessors, each less than its own, and ``kinds`` the number of
-    its device.
+    A device without a stream gets one in any case. ``before`` has for each task the positions of its predecessors, each
+    less than its own, and ``kinds`` the number of its device.
     """
     kinds = kinds or [0] * len(before)
     steps: list[Step] = []

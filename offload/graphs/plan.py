@@ -2,8 +2,8 @@
 
 A `ReplayPlan` has a unit for each task, with its maker and its predecessors. A `Wiring` is the data that a replay needs
 of some units. Positions of units stand for tasks. A *plain* unit, a host task with nothing but a body, is wired by its
-position; the engine wires any other. Waits become edges. A taskgroup is a group of each replay, and its end a task, if there is
-something to do at its end. See docs/design/theory.md, "Plans and replays".
+position; the engine wires any other. Waits become edges. A taskgroup is a group of each replay, and its end a task, if
+there is something to do at its end. See docs/design/theory.md, "Plans and replays".
 """
 
 from __future__ import annotations

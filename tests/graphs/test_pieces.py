@@ -271,7 +271,7 @@ def test_values_and_exclusions_stay_outside(two):
         kernel("a", y)
         kernel("b", y)
         value = omp.target(nowait=True, depend=[inout(y)])(lambda: 7)()
-        omp.task(lambda value: got.append(value))(value)
+        omp.task(got.append)(value)
         kernel.options(depend=[mutexinoutset(y)])("c", y)
         kernel.options(depend=[mutexinoutset(y)])("d", y)
         kernel.options(depend=[out(y)])("e", y)
