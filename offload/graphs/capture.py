@@ -52,15 +52,15 @@ _WORTH = 16
 _IN_VAIN = 3
 
 _MOVES = (
-    f"what it uses was mapped elsewhere too often; map that around the replays: once it has been in the same place for "
-    f"{_WORTH} of them, they are a graph again"
+    f"its data was mapped elsewhere too often; map the data around the replays: after {_WORTH} replays at the same "
+    "addresses, they run as a graph again"
 )
 
 
 def obstacle(recipes: Sequence[Recipe]) -> str:
     """Return why tasks of these recipes can never be one graph; nothing if they may be."""
     if any(recipe.event is not None for recipe in recipes):
-        return "an event is in it"
+        return "it contains an event"
     place: DevicePlace | None = None
     for recipe in recipes:
         if isinstance(recipe, DeviceRecipe):
@@ -71,16 +71,16 @@ def obstacle(recipes: Sequence[Recipe]) -> str:
             if recipe.work.places:
                 return f"{recipe.name} is on several devices, {numbers_of(recipe.work.places)}"
             if recipe.work.blocks:
-                return f"{recipe.name} speculates: each call decides anew where it runs"
+                return f"{recipe.name} speculates: each call decides again where it runs"
         elif recipe.site.directive != "taskwait":  # else an empty task, for its edges
             return f"{recipe.name} runs on the host"
     if place is None:
-        return "no device work is in it"
+        return "it contains no device work"
     if place.device.graph_capture() is None:
-        return f"{place.device.name} has no graphs"
+        return f"{place.device.name} does not support graphs"
     for recipe in recipes:
         if recipe.values is not None and recipe.values.slots:
-            return f"{recipe.name} is passed the value of a task"
+            return f"{recipe.name} receives the value of a task"
         why_not: str = getattr(recipe.body, "why_not_captured", "")
         if why_not:
             return f"{recipe.name} {why_not}"
@@ -210,7 +210,7 @@ def _captured(
     except BaseException as error:
         capture.cancel()  # type: ignore[union-attr]  # the same
         if isinstance(error, DeviceError):
-            why = f"the device made no graph of it: {error}"
+            why = f"the device could not create a graph of it: {error}"
             raise NotCapturableError(why, is_passing=device.was_disturbed(error)) from None
         raise
     return GraphWork(graph, place, noted, kept, findings, takes_device_arrays=takes_device_arrays)

@@ -74,15 +74,17 @@ def reached(function: object, args: Iterable[object]) -> list[object]:
             continue
         seen[key] = value
         if len(seen) > _MOST:
-            raise NotCapturableError(f"it reaches more than {_MOST:,} objects; pass what it uses as arguments")
+            raise NotCapturableError(
+                f"it reaches more than {_MOST:,} objects; pass the objects that it uses as arguments"
+            )
         if _is_kept(value):
             kept.append(value)
             continue
         parts = _parts(value, mentioned)
         if parts is None:
             raise NotCapturableError(
-                f"it reaches {name}, a {type(value).__name__}, whose device arrays cannot be known; "
-                "pass what it uses of that as arguments"
+                f"it reaches {name}, a {type(value).__name__}, whose device arrays offload cannot find; pass the parts "
+                "that it uses as arguments"
             )
         todo += parts
     return kept

@@ -156,7 +156,7 @@ def test_sizes_are_told_as_they_were_given(capsys, size):
 def test_devices_are_told_as_they_were_given(capsys, command):
     """Devices that mean nothing are shown as the option that they were given for."""
     assert main([*command, "--devices", "bogus"]) == 2
-    assert capsys.readouterr().err.startswith("offload: error: --devices bogus: 'bogus' means nothing")
+    assert capsys.readouterr().err.startswith("offload: error: --devices bogus: 'bogus' is not a kind of device")
 
 
 def offload_process(*argv, env=None, **kwargs):

@@ -192,7 +192,7 @@ class Chooser:
         """Why it is that one, in words."""
         left = [mode for mode in self.expected if mode not in self.candidates]
         words = [
-            f"{mode} would take {self.least[mode] * 1e6:.0f} µs at least"
+            f"{mode} would take at least {self.least[mode] * 1e6:.0f} µs"
             if mode in self.least
             else f"{mode} is expected to take {self.expected[mode] * 1e6:.0f} µs"
             for mode in left
@@ -203,7 +203,7 @@ class Chooser:
             words = [f"{' and '.join(self.candidates)} are being tried", *words]
         if self.least and self._alone_s < self.times["single"]:
             words.append(
-                f"the device took {self._alone_s * 1e6:.0f} µs of single's {self.times['single'] * 1e6:.0f} µs, and"
-                " other ways can shorten that part alone"
+                f"the device took {self._alone_s * 1e6:.0f} µs of single's {self.times['single'] * 1e6:.0f} µs, and "
+                "other strategies can shorten only that part"
             )
         return "; ".join(words)
