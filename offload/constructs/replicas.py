@@ -37,7 +37,7 @@ def check_devices(value: Any) -> str | tuple[int, ...] | None:
             raise ClauseError(f"devices: {number!r:.60} is not a device number; {_ALLOWED}")
         if number in numbers:
             raise ClauseError(
-                f"devices={list(numbers)} already contains {number}, and a device has one replica; name it once"
+                f"devices={list(numbers)} and {number} again: a device has only one replica; name it once"
             )
         numbers.append(int(number))
     if not numbers:

@@ -68,7 +68,7 @@ class Scope:
                 )
             if task.construct.is_target:
                 raise UsageError(
-                    f"{what} is not allowed inside the target body {task.name!r}: a body only enqueues device work; "
+                    f"{what} inside of the target body {task.name!r} is not allowed: a body only enqueues device work; "
                     "move it before or after the region"
                 )
             inherited = task.inherited

@@ -42,7 +42,7 @@ def test_info_of_what_is_needed(capsys, monkeypatch):
     assert main(["info", "--devices", "sim"]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert {"CuPy: not installed", "CUDA driver: not found"} <= set(shown)
-    assert "C compiler: none works here; loops run as Python" in shown
+    assert "C compiler: no working one found; loops run as Python" in shown
 
 
 def test_info_of_this_machine(capsys):

@@ -254,7 +254,7 @@ def test_a_finalizer_in_a_target_body_is_put_off(runtime):
 def test_a_construct_in_a_target_body_is_still_refused(runtime):
     """A construct that no finalizer calls remains an error in a target body."""
     x = np.ones(3)
-    with pytest.raises(omp.UsageError, match="not allowed inside the target body"):
+    with pytest.raises(omp.UsageError, match="inside of the target body"):
         omp.target(lambda: omp.target_exit_data(map=[release(x)]))()
 
 

@@ -163,5 +163,5 @@ def test_handlers_at_any_moment(waits_look, monkeypatch):
         omp.taskwait()
     assert (x == 300).all()
     assert done
-    assert all("not allowed inside the target body" in text for text in refused)
+    assert all("inside of the target body" in text for text in refused)
     assert (y == done.count(increment) + done.count(later)).all()

@@ -155,8 +155,8 @@ def _key_of(item: Any) -> Hashable:
     if item.__class__ not in VALUES and isinstance(key, Token) and _holds_arrays(item):
         kind = type(item).__name__
         warn(
-            f"depend: a {kind} object is a storage location of its own, so tasks that name the arrays which it holds "
-            f"are not ordered with this task; name the arrays, or use declare_mapper({kind}, …)",
+            f"depend: a {kind} object is a location of its own, so tasks that name the arrays which it holds are not "
+            f"ordered with this task; name the arrays, or use declare_mapper({kind}, …)",
             DirectiveWarning,
         )
     return key
