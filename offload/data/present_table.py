@@ -164,7 +164,7 @@ class PresentTable:
             msg = f"{len(buffers)} buffers for {len(created)} new entries; give one for each of plan.created"
             raise InternalError(msg) from None
         if plan.is_committed or plan.version != self.version:
-            msg = f"a plan for state {plan.version} of the table is committed in state {self.version}; plan anew"
+            msg = f"a plan for state {plan.version} of the table is committed in state {self.version}; plan again"
             raise InternalError(msg)
         plan.is_committed = True
         self.version += 1
@@ -423,7 +423,7 @@ class PresentTable:
             if other is not None:
                 _check_place(item, other)
                 msg = (
-                    f"{item.text()} partly overlaps {other.label} of the same construct; items of one construct must "
+                    f"{item.text()} overlaps {other.label} of the same construct in part; items of one construct must "
                     "be disjoint, or one must contain the other; map the smallest section that holds both"
                 )
                 raise MapError(msg)

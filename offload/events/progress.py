@@ -391,6 +391,6 @@ def _spins() -> bool:
     value = os.environ.get("OFFLOAD_MPI_POLL", "")
     if value not in {"", "spin"}:
         raise UsageError(
-            f"OFFLOAD_MPI_POLL={value!r}is not allowed; use 'spin' for a thread that never sleeps, or leave it empty"
+            f"OFFLOAD_MPI_POLL={value!r} is not allowed; use 'spin' for a thread that never sleeps, or leave it empty"
         )
     return value == "spin"

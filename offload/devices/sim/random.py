@@ -112,7 +112,7 @@ class SimRandom:
             return partial(self._bits, _BIT_GENERATORS[name])
         if name.startswith("_") or not callable(getattr(np.random, name, None)):
             raise AttributeError(
-                f"the random module of a simulated device has no {name!r}; it has names of cupy.random"
+                f"the random module of a simulated device has no {name!r}; it has the names of cupy.random"
             )
         return getattr(self._state, {"ranf": "random_sample", "sample": "random_sample"}.get(name, name))
 

@@ -161,7 +161,7 @@ class LoopText:
     def _axis(self, node: ast.For) -> ir.LoopAxis:
         if node.orelse:
             raise self.frame.refusal(
-                node.orelse[0], "range", "the loop has an `else` but no `break`; leave out the `else`"
+                node.orelse[0], "range", "the loop has an `else` but no `break`; write its statements after the loop"
             )
         counted = range_of(self.frame, node, "range")
         assert isinstance(node.target, ast.Name)
