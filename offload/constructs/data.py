@@ -70,7 +70,7 @@ class _DataConstruct:
         checked = check_clauses(name, clauses, _CHECKS)
         depend = check_depend_now(name, checked["depend"])
         if symbolic(checked["map"]):
-            raise ClauseError(f"{name}: list items written as strings belong to decorators; name the array itself")
+            raise ClauseError(f"{name}: strings are allowed as list items only in decorators; pass the array itself")
         self.scope: Scope = here()
         runtime = self.scope.runtime
         self.runtime = runtime

@@ -101,7 +101,7 @@ def reductions_of(clause: str, items: Sequence[ReductionItem]) -> tuple[Reductio
     found: list[Reduction] = []
     for name, item in items:
         if isinstance(item, str):
-            raise ClauseError(f"{clause}: list items written as strings belong to decorators; name the array itself")
+            raise ClauseError(f"{clause}: strings are allowed as list items only in decorators; pass the array itself")
         section = array_section(item)
         if not item.flags.writeable:
             raise ClauseError(
