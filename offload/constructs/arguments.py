@@ -38,9 +38,9 @@ def device_of(runtime: Runtime, passed: list[tuple[Slot, Any]], what: str) -> in
             first = slot, number
         elif first[1] != number:
             raise ClauseError(
-                f"{what}: argument {first[0]} is a device array on device {first[1]}, but argument {slot} is on device "
-                f"{number}, and a region runs on one device; copy one of them with target_memcpy, or copy both to the "
-                "device that device= names"
+                f"{what}: argument {first[0]} is a device array of device {first[1]}, and argument {slot} one of "
+                f"device {number}, but a region runs on one device; copy one of them with target_memcpy, or copy both "
+                "to the device that device= names"
             )
     return None if first is None else first[1]
 

@@ -86,7 +86,7 @@ class Progress:
         with self._lock:
             if self._is_over:
                 raise UsageError(
-                    "fulfill_on(…): the process is ending, so MPI requests are no longer watched; wait for them earlier"
+                    "fulfill_on(…): the process ends, so MPI requests are no longer watched; wait for them earlier"
                 )
             if self._thread is None:
                 self._begin()
@@ -146,8 +146,8 @@ class Progress:
             self._tell(forgotten, lambda of: TransportError(f"{of}: MPI was finalised before it completed"))
         if forgotten:
             warnings.warn(
-                f"{len(forgotten):,} events still wait for MPI requests at the end of MPI; before that, wait for "
-                "their tasks or cancel the requests",
+                f"{len(forgotten):,} events wait for requests of MPI that are incomplete at its end; before MPI ends, "
+                "wait for their tasks or cancel the requests",
                 CleanupWarning,
                 stacklevel=1,
             )
@@ -390,7 +390,5 @@ def _spins() -> bool:
     """Tell whether the thread must never nap; raise `UsageError` for a wrong value of ``OFFLOAD_MPI_POLL``."""
     value = os.environ.get("OFFLOAD_MPI_POLL", "")
     if value not in {"", "spin"}:
-        raise UsageError(
-            f"OFFLOAD_MPI_POLL={value!r} is not allowed; use 'spin' for a thread that never sleeps, or leave it empty"
-        )
+        raise UsageError(f"OFFLOAD_MPI_POLL={value!r}: give 'spin' for a thread that never sleeps, or leave it empty")
     return value == "spin"

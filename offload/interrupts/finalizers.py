@@ -86,7 +86,7 @@ class PutOff:
         Raise `RuntimeClosedError` if the process ends, because there is no later.
         """
         if self.has_ended:
-            raise RuntimeClosedError("the process is ending, so constructs in finalizers are no longer carried out")
+            raise RuntimeClosedError("the process ends, so constructs in finalizers are no longer carried out")
         self.calls.append((call, runtime))
         if is_urgent:
             self.is_urgent = True

@@ -308,4 +308,4 @@ def _seen_by(spec: Specialisation) -> Iterator[str]:
     memory: Memory | None = spec.speculation
     if memory is not None and memory.seen is not None:
         n, n_in_all = memory.seen
-        yield f"the first call profiled {n:,} of {n_in_all:,} iterations"
+        yield f"the first call has profiled {n:,} of {n_in_all:,} iterations"

@@ -177,7 +177,7 @@ class MPICall:
         if self._turn.left_out:
             due = order.leave_out(self._turn, "") if order is not None else []
             error = TransportError(
-                f"{operation} is not issued, because {self._turn.left_out} was left out before it, so it would match "
+                f"{operation} is not issued, since {self._turn.left_out} was left out before it, so it would match "
                 f"the wrong call of another rank; {operation.way_out}",
                 operation=str(operation),
             )

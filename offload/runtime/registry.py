@@ -110,7 +110,7 @@ def refuse_at_end() -> None:
         The process ends.
     """
     if _is_ending:
-        raise RuntimeClosedError("the process is ending, and its runtimes are closed; do this earlier")
+        raise RuntimeClosedError("the process ends, and its runtimes have been closed; do this earlier")
 
 
 @atexit.register

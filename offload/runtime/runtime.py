@@ -68,9 +68,7 @@ _END = "the end of the runtime"
 
 _CLOSED = "this runtime is closed; create another, or move the construct into its `with` block"
 
-_ENDING = (
-    "the process is ending, and only constructs of its tasks still run; join this thread before the end of the program"
-)
+_ENDING = "the process ends, and only constructs of its tasks still run; join this thread before the end of the program"
 
 
 class RuntimeScope(Scope):

@@ -102,7 +102,7 @@ def test_a_compiler_that_does_not_work_is_passed_over(tmp_path, text):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("echo loop.c:4:7: no such thing; exit 1", "no such thing"), ("exit 0", "cannot be loaded")]
+    ("text", "said"), [("echo loop.c:4:7: no such thing; exit 1", "no such thing"), ("exit 0", "no library")]
 )
 def test_generated_code_that_is_not_compiled_is_an_internal_error(tmp_path, text, said):
     """The error has the compiler's message, and the user's line by the mark before the generated one."""

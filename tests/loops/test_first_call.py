@@ -56,7 +56,7 @@ def permutation(n=LONG):
 def seen(loop, *arguments):
     """Return how many iterations the first call has profiled, and of how many; where the latest call has run."""
     facts = loop.explain(*arguments).to_dict()
-    (note,) = [note for note in facts["notes"] if note.startswith("the first call profiled")]
+    (note,) = [note for note in facts["notes"] if note.startswith("the first call has profiled")]
     words = note.replace(",", "").split()
     return (int(words[5]), int(words[7])), facts["speculation"]["last"]
 

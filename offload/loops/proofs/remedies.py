@@ -52,7 +52,7 @@ def lost_text(updates: Sequence[LostUpdate]) -> str:
     elements = " and ".join(f"{element} (line {line})" for element, line in lines.items())
     arrays = ", ".join(f'"{name}"' for name in dict.fromkeys(one.array for one in stores))
     return (
-        f"several iterations may update {elements} at the same time, so updates may be lost; add atomic=[{arrays}], "
+        f"several iterations may update {elements} at the same time, and updates are then lost; add atomic=[{arrays}], "
         "reduction= if it is one element, check=True to look for such iterations, or independent=True if there are none"
     )
 

@@ -192,7 +192,7 @@ class Chooser:
         """Why it is that one, in words."""
         left = [mode for mode in self.expected if mode not in self.candidates]
         words = [
-            f"{mode} would take at least {self.least[mode] * 1e6:.0f} µs"
+            f"{mode} would take {self.least[mode] * 1e6:.0f} µs at least"
             if mode in self.least
             else f"{mode} is expected to take {self.expected[mode] * 1e6:.0f} µs"
             for mode in left
