@@ -29,7 +29,7 @@ def check_mpi(what: str) -> None:
     if _is_forked:
         raise UsageError(f"{what}: this process was forked, and MPI belongs to its parent; start ranks with mpiexec")
     if MPI.Is_finalized():
-        raise UsageError(f"{what}: MPI is already finalised; do this before MPI.Finalize()")
+        raise UsageError(f"{what}: MPI is finalised; do this before MPI.Finalize()")
     if not MPI.Is_initialized():
         raise UsageError(f"{what}: MPI is not initialised; call MPI.Init_thread(), or leave mpi4py.rc.initialize on")
     level = MPI.Query_thread()

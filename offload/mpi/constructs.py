@@ -303,7 +303,7 @@ def _derived(operation: Operation, buffers: Buffers | None) -> Sequence[Dependen
     """Return the dependences of an operation on its buffers; raise `ClauseError` if they are not known."""
     if buffers is None:
         raise ClauseError(
-            f"mpi.call: offload does not know which buffers {operation.name} reads and writes; pass depend=, for "
+            f"mpi.call: offload does not know which buffers {operation.name} reads and writes; give depend=, for "
             "example depend=[in_(a), out(b)]"
         )
     return [_CLAUSES[access](array) for _, array, access in buffers if array.size]

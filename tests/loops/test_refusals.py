@@ -118,7 +118,7 @@ IN_THE_LOOP = [
     ("for j, k in range(3): pass", "loop", "one variable"),
     ("for j in range(0, 3, 0): pass", "range", "step is 0"),
     ("for j in range(stop=3): pass", "range", "by position"),
-    ("for j in acc.loop(range(3), collapse=0): pass", "loop", "at least 1"),
+    ("for j in acc.loop(range(3), collapse=0): pass", "loop", "1 or more"),
     ("for j in acc.loop(range(3), seq=True, gang=True): pass", "loop", "seq"),
     ("for j in acc.loop(range(3), range(3)): pass", "loop", "one range"),
     ("for j in acc.loop(range(3), private=['t']): pass", "loop", "'t'"),

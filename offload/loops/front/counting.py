@@ -165,7 +165,7 @@ def _check_values(frame: Frame, call: ast.Call, said: dict[str, Any], sizes: tup
     if not isinstance(tile, (tuple, list)):
         raise frame.refusal(call, "loop", f"tile must be a tuple of sizes, one per loop, such as (8, 32), not {tile!r}")
     if any(type(number) is not int or number < 1 for number in (collapse, *tile, *(size for _, size in sizes))):
-        raise frame.refusal(call, "loop", "collapse, tile and the sizes of levels must be integers of at least 1")
+        raise frame.refusal(call, "loop", "collapse, tile and the sizes of levels must be integers, 1 or more")
     if tile and collapse not in (1, len(tile)):
         raise frame.refusal(call, "loop", f"collapse={collapse}, but tile has {len(tile)} sizes; leave one out")
 

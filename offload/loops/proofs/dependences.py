@@ -161,7 +161,7 @@ class DependenceProfile:
             return _profile_of(facts)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ClauseError(
-                f"{os.fspath(path)} contains no profile of dependences ({type(error).__name__}: {error}); "
+                f"{os.fspath(path)} holds no profile of dependences ({type(error).__name__}: {error}); "
                 "create it again with profile_dependences, and save it"
             ) from error
 

@@ -491,9 +491,9 @@ def test_arguments_that_are_wrong(runtime, comm):
         mpi.ibarrier(comm=MPI.COMM_NULL)
     with pytest.raises(omp.UsageError, match="null, or has been freed"):
         mpi.isend(np.zeros(1), 0, comm=freed)
-    with pytest.raises(omp.ClauseError, match="pass depend="):
+    with pytest.raises(omp.ClauseError, match="give depend="):
         mpi.call(print, 3)
-    with pytest.raises(omp.ClauseError, match="pass depend="):
+    with pytest.raises(omp.ClauseError, match="give depend="):
         mpi.isend(3.5, 0, comm=comm)
     with pytest.raises(omp.ClauseError, match="persistent"):
         mpi.start([MPI.REQUEST_NULL])
