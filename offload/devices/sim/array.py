@@ -344,7 +344,7 @@ class SimArray(NDArrayOperatorsMixin):
         if self._device.fate.error is not None:
             return f"<SimArray of shape {self.shape}, {self.dtype}, on {self._device.name}, which is lost>"
         if self._block.retired is not None:
-            return f"<SimArray of shape {self.shape}, {self.dtype}, on {self._device.name}, storage released>"
+            return f"<SimArray of shape {self.shape}, {self.dtype}, on {self._device.name}, storage gone back>"
         body = np.array2string(self._settled(), separator=", ", prefix="SimArray(")
         return f"SimArray({body}, dtype={self.dtype}, device='{self._device.name}')"
 
