@@ -178,14 +178,14 @@ def _step(a: Any, index: Any, new: Callable[[Any], Any]) -> Any:
     """Replace an element by ``new`` of its value, as one atomic step; return the old value."""
     if not isinstance(a, np.ndarray):
         raise ClauseError(
-            f"atomic: {type(a).__name__} {a!r:.60} is no host array; call it on a NumPy array, or inside of a loop "
-            "(target_loop) that is passed the array"
+            f"atomic: {type(a).__name__} {a!r:.60} is not a host array; call it on a NumPy array, or inside a loop "
+            "(target_loop) that receives the array as an argument"
         )
     indices = index if isinstance(index, tuple) else (index,)
     if len(indices) != a.ndim or not all(isinstance(one, (int, np.integer)) for one in indices):
         raise ClauseError(
-            f"atomic: index {index!r:.60} is not that of one element of an array of {a.ndim} dimensions; "
-            "give an integer for each"
+            f"atomic: index {index!r:.60} does not select one element of an array with {a.ndim} dimensions; give one "
+            "integer for each dimension"
         )
     element = a[(*indices, ...)]
     with _lock, np.errstate(over="ignore"):  # integers wrap, as in loops

@@ -98,8 +98,8 @@ def _device_array(
             found = pointers.corresponding(scope, place, array)
         if found is None and place is not None and array.size and not if_present:
             raise NotPresentError(
-                f"use_device({name or label(array)}) is not present on device {place.device.number}; put it into a "
-                "data region or enter_data before, or give if_present=True"
+                f"use_device({name or label(array)}) is not present on device {place.device.number}; map it first with "
+                "acc.data or acc.enter_data, or pass if_present=True"
             )
         return item if found is None else found
     raise AssertionError  # one array has been given
@@ -228,7 +228,10 @@ def hostptr(d: Any, *, device: int | None = None) -> Any:
     if isinstance(d, np.ndarray) and not scope.runtime.places:
         return d
     if not is_device_array(d):
-        raise ClauseError(f"acc hostptr: {type(d).__name__} {d!r:.60} is not a device array")
+        raise ClauseError(
+            f"acc hostptr: {type(d).__name__} {d!r:.60} is not a device array; pass an array that acc.malloc or "
+            "acc.deviceptr returned"
+        )
     place = scope.runtime.place_of(d) if number is None else scope.runtime.find_place(number)
     if place is None or not place.device.is_array(d):
         return None
@@ -306,7 +309,7 @@ def map_data(a: Any, d: Any, *, device: int | None = None) -> None:
         settle(scope, frame, place, a)
         if place.is_present(a):
             what = f"map_data({_named(a)})"
-            raise MapError(f"{what} is present on device {place.device.number}; end that mapping first")
+            raise MapError(f"{what} is already present on device {place.device.number}; end that mapping first")
     associate("acc map_data", a, d, device, 0)
 
 
@@ -348,7 +351,7 @@ def unmap_data(a: Any, *, device: int | None = None) -> None:
         target_disassociate_ptr(a, device)
     except MapError as error:
         raise MapError(
-            f"unmap_data({_named(a)}): not mapped by map_data as it is, or still held by a region; {error}"
+            f"unmap_data({_named(a)}): map_data did not map exactly this array, or a region still uses it; {error}"
         ) from None
 
 
@@ -360,7 +363,7 @@ def _named(array: Any) -> str:
 def here_for(what: str, a: Any, device: int | None) -> tuple[Scope, Region, DevicePlace | None]:
     """Return the caller's scope and region, and the device that it means, for a host array."""
     if not isinstance(a, np.ndarray):
-        raise ClauseError(f"{what}: {type(a).__name__} {a!r:.60} is not a host array; give a NumPy array")
+        raise ClauseError(f"{what}: {type(a).__name__} {a!r:.60} is not a host array; pass a NumPy array")
     array_section(a)  # refuses Python objects
     refuse_inside(what)
     catch_up()

@@ -97,5 +97,7 @@ def launch_config() -> LaunchConfig:
     """
     task = here().task
     if task is None or not task.construct.directive.startswith("acc "):
-        raise UsageError("launch_config outside of a compute region; call it in a body under acc.parallel")
+        raise UsageError(
+            "launch_config: called outside a compute region; call it in the body of an acc.parallel region"
+        )
     return _config.get(LaunchConfig())

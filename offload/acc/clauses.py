@@ -155,8 +155,8 @@ def data_clauses(
                 zeroed += item.items
             else:
                 raise ClauseError(
-                    f"{construct} {word}: {item!r} means nothing there; zero is for new storage: create=, and copyout= "
-                    "of regions"
+                    f"{construct} {word}: {item!r} is not allowed here; zero(…) is only for new storage: create=, or "
+                    "copyout= of a region"
                 )
         for items, zeroes in ((plain, False), (zeroed, True)):
             if items:
@@ -185,7 +185,8 @@ def check_distinct(construct: str, items: Iterable[MapItem], *, of_function: boo
             continue
         if other is not item and item.section.run_nbytes:
             raise ClauseError(
-                f"{construct}: {item.label} is in {other.clause} and in {item.clause}; a variable is in one data clause"
+                f"{construct}: {item.label} is in {other.clause} and in {item.clause}; a variable may appear in only "
+                "one data clause"
             )
 
 
@@ -441,8 +442,8 @@ def device_arrays(clause: str, value: Any) -> tuple[Any, ...]:
     for item in items:
         if not is_device_array(item):
             raise ClauseError(
-                f"{clause}: {type(item).__name__} {label(item):.60} is not a device array; give what acc.malloc, "
-                "acc.deviceptr or host_data returned"
+                f"{clause}: {type(item).__name__} {label(item):.60} is not a device array; pass an array that "
+                "acc.malloc, acc.deviceptr or acc.host_data returned"
             )
     return items
 
@@ -457,6 +458,6 @@ def host_arrays(clause: str, value: Any) -> Iterator[np.ndarray[Any, Any]]:
     """
     for item in as_tuple(value):
         if not isinstance(item, np.ndarray):
-            raise ClauseError(f"{clause}: {type(item).__name__} {item!r:.60} is not a host array; give NumPy arrays")
+            raise ClauseError(f"{clause}: {type(item).__name__} {item!r:.60} is not a host array; pass NumPy arrays")
         array_section(item)  # refuses Python objects
         yield item

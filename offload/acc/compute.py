@@ -207,7 +207,7 @@ class ComputeFunction(TargetFunction):
         for item in self._clauses.reduced:
             name = item.item
             if isinstance(name, str) and is_device_array(names.get(name)) and name not in pointers:
-                raise ClauseError(f"reduction: {name!r} is a device array; put it into deviceptr as well")
+                raise ClauseError(f"reduction: {name!r} is a device array; list it in deviceptr as well")
         items = super()._items(names, objects, given)
         check_distinct(self._directive, items, of_function=True)
         excuse_empty(items)
@@ -236,11 +236,11 @@ class ComputeFunction(TargetFunction):
             visible: Any = self._names_of_clauses  # there, as it names list items
             found = [one.slot for one in named_by(parse_item(item.item), visible, names, kwargs)]
             if any(slot not in slots for slot in found):
-                raise ClauseError(f"reduction: {item.item!r} is no argument of this call; pass the array")
+                raise ClauseError(f"reduction: {item.item!r} is not an argument of this call; pass the array")
         else:
             found = [slot for slot, other in slots.items() if _is_storage(other, item.item)][:1]
             if not found:
-                raise ClauseError("reduction: the array is no argument of this call; pass it, or name a parameter")
+                raise ClauseError("reduction: the array is not an argument of this call; pass it, or name a parameter")
         for slot in found:
             if not is_device_array(slots[slot]):
                 check_item("reduction", operator, slots[slot])

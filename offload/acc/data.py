@@ -366,7 +366,7 @@ def update(
     if device.__class__ is list:
         to_device = tuple(device)
     elif isinstance(device, (int, np.integer)):
-        raise ClauseError(f"acc update device: {device!r} is not an array; the number of a device is device_num=")
+        raise ClauseError(f"acc update device: {device!r} is not an array; to choose a device, write device_num=")
     else:
         to_device = as_tuple(device)
     if host is not _NONE:
@@ -415,8 +415,8 @@ def _moved_both(
         for other in outgoing:
             if overlaps(one.section, other.section):
                 raise ClauseError(
-                    f"acc update: {one.label} in `device` and {other.label} in `self_` share storage; "
-                    "a variable is copied one way; use two updates"
+                    f"acc update: {one.label} in `device` and {other.label} in `self_` share storage; copy each "
+                    "variable in one direction, or use two updates"
                 )
     return incoming + outgoing
 
@@ -441,7 +441,7 @@ def _moved_otherwise(word: str, value: Any, names: Names) -> list[MapItem]:
     """Return the items of an object with a mapper, or another value that is not a plain array, that move this way."""
     clause = data_clause(word, (value,), names)
     if clause.is_symbolic:
-        raise ClauseError(f"acc {word}: list items written as strings belong to decorators; name the array itself")
+        raise ClauseError(f"acc {word}: strings are allowed as list items only in decorators; pass the array itself")
     return [item for item in map_items(MapConstruct.TARGET_UPDATE, (clause,)) if item.map_type is clause.map_type]
 
 
@@ -464,7 +464,7 @@ def _items(construct: str, given: Mapping[str, Any], spellings: Mapping[str, str
     if needs and not clauses:
         raise ClauseError(f"{construct} has no data clause; give {needs}")
     if symbolic(clauses):
-        raise ClauseError(f"{construct}: list items written as strings belong to decorators; name the array itself")
+        raise ClauseError(f"{construct}: strings are allowed as list items only in decorators; pass the array itself")
     items = map_items(MapConstruct.TARGET_DATA if not needs else _construct(spellings), clauses)
     check_distinct(construct, items)
     excuse_empty(items)
@@ -487,6 +487,9 @@ def _check_device_arrays(construct: str, deviceptr: Any, device: Any, devices: A
         items = tuple([item for item in items if not isinstance(item, np.ndarray)])
     for item in device_arrays(f"{construct} deviceptr", items):
         if place is not None and place.device.as_array(item) is None:
-            raise MapError(f"deviceptr({label(item)}) is not on device {place.device.number}; use it where it is")
+            raise MapError(
+                f"deviceptr({label(item)}) is not on device {place.device.number}; run the region on the device that "
+                "holds it"
+            )
         if place is not None and place.device.is_array(item):
             refuse_retired(place.device, item)

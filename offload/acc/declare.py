@@ -84,7 +84,10 @@ def declare(function: Callable[..., Any] | None = None, /, **clauses: Unpack[Dec
         raise ClauseError("acc declare names no list item; give copyin=[…], create=[…] or others")
     if symbolic(items):
         if not all(isinstance(item, str) for item in items):
-            raise ClauseError("acc declare: strings name data of a function, arrays that of the program; use two")
+            raise ClauseError(
+                "acc declare: strings (data of a function) and arrays (data of the program) are mixed; use two "
+                "declarations"
+            )
         return decorate(DeclaredFunction, None, clauses)
     arrays: list[tuple[Any, str]] = []
     for word, value in given.items():
@@ -93,7 +96,7 @@ def declare(function: Callable[..., Any] | None = None, /, **clauses: Unpack[Dec
         if word not in _STATIC:
             raise ClauseError(
                 f"acc declare has no clause {word!r} for data of the program; it takes {', '.join(_STATIC)}; for the "
-                "time of a block use acc.data"
+                "duration of a block, use acc.data"
             )
         arrays += [(array, word) for array in host_arrays(f"acc declare {word}", value)]
     for array, word in arrays:

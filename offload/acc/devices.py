@@ -466,7 +466,7 @@ def _available(runtime: Runtime, wanted: DeviceType | str, what: str) -> list[_P
     places = _places(runtime, wanted)
     if not places:
         raise DeviceUnavailableError(
-            f"{what}: this runtime has no device of type {str(wanted)!r}; give it one (devices=, OFFLOAD_DEVICES)"
+            f"{what}: this runtime has no device of type {str(wanted)!r}; add one with devices= or OFFLOAD_DEVICES"
         )
     return places
 

@@ -248,7 +248,9 @@ def loop(
     array([5., 5.])
     """
     if not isinstance(iterations, range):
-        raise ClauseError(f"acc loop: {type(iterations).__name__} {iterations!r:.40} is no range; write loop(range(…))")
+        raise ClauseError(
+            f"acc loop: {type(iterations).__name__} {iterations!r:.40} is not a range; write loop(range(…))"
+        )
     levels = {"gang": gang, "worker": worker, "vector": vector}
     order = {"seq": seq, "independent": independent, "auto": auto}
     shape = {"collapse": collapse, "tile": tile, "reduction": reduction, "private": private}

@@ -274,7 +274,9 @@ def _d2d(dst: Any, src: Any, nbytes: Any, dst_device: Any, src_device: Any, asyn
 def _absent(what: str, array: Any, place: DevicePlace | None) -> MapError:
     """Return the error of data that a routine needs and that is not present."""
     number = place.device.number if place is not None else -1
-    return NotPresentError(f"{what}({label(array)}) is not present on device {number}; enter it there before")
+    return NotPresentError(
+        f"{what}({label(array)}) is not present on device {number}; map it there first, for example with acc.enter_data"
+    )
 
 
 _SIDES = {"memcpy_to_device": (True, False), "memcpy_from_device": (False, True), "memcpy_device": (True, True)}
@@ -294,7 +296,8 @@ def _memcpy(what: str, dst: Any, src: Any, nbytes: Any, async_: Any) -> Task | N
             number = place.device.number if number is None else number
             if number != place.device.number:
                 raise ClauseError(
-                    f"acc {what}: the arrays are on devices {number} and {place.device.number}; use target_memcpy"
+                    f"acc {what}: the arrays are on different devices, {number} and {place.device.number}; use "
+                    "target_memcpy"
                 )
     return _copy(what, dst, src, nbytes, async_, number)
 

@@ -69,7 +69,7 @@ def wait(*queues: Wait, async_: Async = None, if_: Truth = True, device: int | N
     """
     given = True if not queues else queues[0] if len(queues) == 1 else list(queues)
     if given is None or given is False:
-        raise ClauseError(f"acc wait: {given!r} is not an async-argument; use a number of at least 0, or none at all")
+        raise ClauseError(f"acc wait: {given!r} is not an async-argument; use a number of at least 0, or pass no queue")
     number, values = check_async(async_), check_wait(given)
     scope, frame, place = _here("acc wait", device)
     if not if_:
@@ -392,10 +392,10 @@ def _queue_with_stream(what: str, value: Any, device: int | None) -> tuple[Scope
     number = check_async(value, what)
     scope, frame, place = _here(what, device)
     if place is None:
-        raise ClauseError(f"{what}: the host has no streams; name a device")
+        raise ClauseError(f"{what}: the host has no streams; choose a device")
     queue = None if number in (None, async_sync) else queue_of(scope.runtime.queues, place, number)
     if queue is None:
-        raise ClauseError(f"{what}: {value!r} means no queue; use a number of at least 0")
+        raise ClauseError(f"{what}: {value!r} does not name a queue; use a number of at least 0")
     return scope, frame, queue
 
 

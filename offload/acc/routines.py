@@ -383,7 +383,7 @@ def _move(
     """Generate the operation that a data construct with one list item is."""
     if not isinstance(a, np.ndarray) and mapper_of(a) is None:
         raise ClauseError(
-            f"{name}: {type(a).__name__} {a!r:.60} is not a host array; give a NumPy array, or an object with a mapper"
+            f"{name}: {type(a).__name__} {a!r:.60} is not a host array; pass a NumPy array, or an object with a mapper"
         )
     clause = data_clause(word, (a,), names_of())
     items: list[MapItem] = map_items(_CONSTRUCTS[kind], (clause,))

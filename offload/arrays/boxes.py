@@ -137,10 +137,10 @@ def _numbers(name: str, values: Sequence[int] | None, default: Sequence[int]) ->
     try:
         numbers = tuple(map(index, values))
     except TypeError:
-        msg = f"{name} is {values!r}; it must be a sequence of integers, one a dimension, in elements"
+        msg = f"{name} is {values!r}; it must be a sequence of integers, one per dimension, counted in elements"
         raise ClauseError(msg) from None
     if numbers and min(numbers) < 0:
-        msg = f"{name} is {numbers}; every entry must be 0 or more, in elements; count from the first element"
+        msg = f"{name} is {numbers}; every entry must be 0 or more; count elements from the first one"
         raise ClauseError(msg)
     return numbers
 
@@ -148,7 +148,10 @@ def _numbers(name: str, values: Sequence[int] | None, default: Sequence[int]) ->
 def _at_least(name: str, numbers: tuple[int, ...], ndim: int) -> tuple[int, ...]:
     """Cut ``numbers`` to ``ndim`` entries."""
     if len(numbers) < ndim:
-        msg = f"{name} is {numbers}, {len(numbers)} entries; the copy has {ndim} dimensions; give one entry for each"
+        msg = (
+            f"{name} is {numbers}, which has {len(numbers)} entries, but the copy has {ndim} dimensions; give one "
+            "entry for each dimension"
+        )
         raise ClauseError(msg)
     return numbers[:ndim]
 
@@ -158,16 +161,16 @@ def _side(side: str, dims: tuple[int, ...], shape: Sequence[int], ndim: int, *, 
     if not is_given:
         if len(dims) != ndim:
             msg = (
-                f"volume has {ndim} entries, but the {side} array {len(dims)} dimensions {dims}; "
-                f"both need the same number; pass {side}_dimensions to see the array otherwise"
+                f"volume has {ndim} entries, but the {side} array has {len(dims)} dimensions {dims}; the numbers must "
+                f"be equal; pass {side}_dimensions to give the array another shape"
             )
             raise ClauseError(msg)
         return dims
     dims = _at_least(f"{side}_dimensions", dims, ndim)
     if prod(dims) > prod(shape):
         msg = (
-            f"{side}_dimensions {dims} hold {prod(dims)} elements; the array has {prod(shape)}; "
-            "give dimensions that fit into it, in elements and not in bytes"
+            f"{side}_dimensions {dims} hold {prod(dims)} elements; the array has {prod(shape)}; give dimensions that "
+            "fit into it, counted in elements, not in bytes"
         )
         raise ClauseError(msg)
     return dims

@@ -133,13 +133,13 @@ def array_section(array: Any) -> Section:
     if is_plain or isinstance(array, np.ndarray):
         if not is_plain and isinstance(array, (np.ma.MaskedArray, np.matrix)):
             raise ClauseError(
-                f"a {type(array).__name__} cannot be a list item: the device knows neither masks nor matrix products; "
-                "pass plain arrays, for example x.data and x.mask"
+                f"a {type(array).__name__} cannot be a list item, because device arrays have neither masks nor matrix "
+                "products; pass plain arrays, for example x.data and x.mask"
             )
         if array.dtype.hasobject:
             raise ClauseError(
-                f"an array of dtype {array.dtype} cannot be a list item: it holds references to Python objects, "
-                "which mean nothing on a device; use a numeric or structured dtype"
+                f"an array of dtype {array.dtype} cannot be a list item: it holds references to Python objects, which "
+                "a device cannot use; use a numeric or structured dtype"
             )
         if array.flags.c_contiguous:  # what `section_of` returns, whose call takes 0.2 µs
             return _new_tuple(Section, (HOST, address_of(array), (), array.nbytes))
@@ -191,8 +191,8 @@ def _refuse_unordered(item: Any) -> None:
         )
     if _exposes_memory(item):
         raise ClauseError(
-            f"depend: {kind} {item!r:.60} is another library's array, whose storage offload does not know; name a "
-            "NumPy array of the same memory: np.asarray(…), or np.frombuffer(…) of a buffer"
+            f"depend: {kind} {item!r:.60} is another library's array, and offload cannot find its storage; pass a "
+            "NumPy array of the same memory: np.asarray(…), or np.frombuffer(…) for a buffer"
         )
 
 
@@ -287,7 +287,7 @@ def section(a: Any, *dims: tuple[int | None, ...]) -> Any:
     if not isinstance(whole, np.ndarray) and not is_device_array(whole):
         raise ClauseError(f"section: {type(a).__name__} {a!r:.60} is not an array")
     if len(dims) > whole.ndim:
-        raise ClauseError(f"section names {len(dims)} dimensions of an array that has {whole.ndim}; name at most those")
+        raise ClauseError(f"section has {len(dims)} dimensions, but the array has {whole.ndim}; give at most that many")
     return a[tuple(_slice_of(dim, size, axis) for axis, (dim, size) in enumerate(zip(dims, whole.shape, strict=False)))]
 
 
@@ -299,16 +299,16 @@ def _slice_of(dim: tuple[int | None, ...], size: int, axis: int, what: str = "se
         length = None if dim[1] is None else index(dim[1])
         stride = 1 if len(dim) == 2 or dim[2] is None else index(dim[2])
     except TypeError:
-        raise ClauseError(f"{what}: dimension {axis} is {dim!r}; its numbers are ints, or None for a default") from None
+        raise ClauseError(f"{what}: dimension {axis} is {dim!r}; use ints, or None for a default") from None
     if stride < 1:
-        raise ClauseError(f"{what}: stride {stride} in dimension {axis}; a stride is at least 1")
+        raise ClauseError(f"{what}: stride {stride} in dimension {axis}; a stride must be at least 1")
     if length is None:
         length = max(0, -(-(size - lower) // stride))
     last = lower + (length - 1) * stride
     if lower < 0 or length < 0 or lower > size or (length and last >= size):
         raise ClauseError(
-            f"{what}: ({lower} : {length} : {stride}) reaches outside of dimension {axis}, which has {size} elements; "
-            "the first number is at least 0, the second a count of elements, not an end"
+            f"{what}: ({lower} : {length} : {stride}) reaches outside dimension {axis}, which has {size} elements; "
+            "lower must be at least 0, and length is a count of elements, not an end"
         )
     return slice(lower, last + 1 if length else lower, stride)
 

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("--clear", action="store_true", help="remove the files; a loop is compiled again when called")
+    parser.add_argument(
+        "--clear", action="store_true", help="remove the files; each loop is compiled again at its next call"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 

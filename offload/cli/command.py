@@ -142,34 +142,40 @@ def _parser() -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(
         prog="offload",
-        description="OpenMP's offload and tasking model for Python: what is here, what it does, how fast it is.",
-        epilog="`offload COMMAND --help` says more of a command; `python -m offload` is the same as `offload`.",
+        description="OpenMP's offload and tasking model for Python. The commands show the devices of this machine, run "
+        "a demo, and measure performance.",
+        epilog="`offload COMMAND --help` describes a command; `python -m offload` is the same as `offload`.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"offload {omp.__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
     demo = commands.add_parser(
-        "demo", help="run a program on real input", description="Run a program on real input, timed and checked."
+        "demo",
+        help="run a program on real input",
+        description="Run a program on real input, time it, and check the result.",
     )
     demos = demo.add_subparsers(metavar="NAME", required=True)
-    one = demos.add_parser("fft3d", help="a 3-D FFT of a field that need not fit the device", allow_abbrev=False)
+    one = demos.add_parser(
+        "fft3d", help="a 3-D FFT of a field that may be larger than the device's memory", allow_abbrev=False
+    )
     fft3d.add_arguments(one)
     one.set_defaults(run=fft3d.run, parser=one)
 
-    one = commands.add_parser("bench", help="measure whether this machine is all right", allow_abbrev=False)
+    one = commands.add_parser("bench", help="check that this machine performs as expected", allow_abbrev=False)
     bench.add_arguments(one)
     one.set_defaults(run=bench.run, parser=one)
 
     one = commands.add_parser(
         "info",
         help="show devices, CuPy, the driver, the C compiler and settings",
-        description="Show the devices and settings of a runtime made here, CuPy, the driver and the C compiler.",
+        description="Show the devices and settings that a runtime gets on this machine, and the versions of CuPy, the "
+        "CUDA driver and the C compiler.",
     )
     one.add_argument(
         "--devices",
         metavar="SPEC",
-        help="as for Runtime (default: OFFLOAD_DEVICES, else CUDA, else sim)",
+        help="devices to open, such as cuda:0 or sim:2 (default: OFFLOAD_DEVICES, else CUDA, else sim)",
     )
     one.add_argument("--json", action="store_true", help="print one JSON object")
     one.set_defaults(run=info.run, parser=one)
@@ -177,7 +183,8 @@ def _parser() -> argparse.ArgumentParser:
     one = commands.add_parser(
         "cache",
         help="show or empty the cache of compiled loops",
-        description="Show where compiled loops are kept, how many files that are and their bytes, or remove them.",
+        description="Show the folder that keeps compiled loops, with the number of files and their total size, or "
+        "remove the files.",
         allow_abbrev=False,
     )
     cache.add_arguments(one)

@@ -61,7 +61,7 @@ def _show(facts: dict[str, Any]) -> None:
     shows.print(f"default device: {facts['default_device']}")
     shows.print(f"CuPy: {facts['cupy'] or 'not installed'}")
     shows.print(f"CUDA driver: {facts['cuda_driver'] or 'not found'}")
-    shows.print(f"C compiler: {facts['compiler'] or 'none works here; loops run as Python'}")
+    shows.print(f"C compiler: {facts['compiler'] or 'no working one found; loops run as Python'}")
     shown = Table("variable", "value", title="settings", title_justify="left")
     for name, value in facts["env"].items():
         shown.add_row(name, "not set" if value is None else str(value))

@@ -39,8 +39,8 @@ def device_of(runtime: Runtime, passed: list[tuple[Slot, Any]], what: str) -> in
         elif first[1] != number:
             raise ClauseError(
                 f"{what}: argument {first[0]} is a device array of device {first[1]}, and argument {slot} one of "
-                f"device {number}; a region runs on one device: copy one of them there with target_memcpy, and give "
-                "device= where you want another than theirs"
+                f"device {number}, but a region runs on one device; copy one of them with target_memcpy, or copy both "
+                "to the device that device= names"
             )
     return None if first is None else first[1]
 
@@ -68,9 +68,9 @@ def dependence_on(values: Values) -> Dependence:
         if running in values.tasks:
             slot = values.slots[values.tasks.index(running)]
             raise UsageError(
-                f"argument {slot} is {running.key}, which encounters this construct or is around it, and has no "
-                "value before it ends; pass it in a list where the body wants the task itself, or order by "
-                "depend=in_(…) and ask for the result() in the body"
+                f"argument {slot} is {running.key}, the task that encounters this construct or an enclosing task, so "
+                "it has no value yet; to pass the task itself, put it in a list, or use depend=[in_(…)] and call its "
+                "result() in the body"
             )
         running = running.frame.task
     return Dependence(DependType.IN, tuple(dict.fromkeys(values.tasks))).resolved({})

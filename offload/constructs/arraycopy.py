@@ -81,8 +81,8 @@ def copy(dst: Any, src: Any, *, depend: Depends | None = (), nowait: bool = Fals
     if dst.shape != src.shape or dst.dtype != src.dtype:
         what, do = ("dtypes", "convert one") if dst.shape == src.shape else ("shapes", "name the parts that fit")
         raise ClauseError(
-            f"copy: dst is {label(dst)} and src {label(src)}; the {what} must be equal; "
-            f"{do}, or use target_memcpy, which counts bytes"
+            f"copy: dst is {label(dst)} and src is {label(src)}; the {what} must be equal; {do}, or use target_memcpy, "
+            "which counts bytes"
         )
     dst, src = copying.uninterpreted(dst, src)
     recipe = copying.copy_recipe(call_site("copy", scope.runtime, 1), dst, src, to, at)

@@ -78,10 +78,12 @@ def associate(what: str, a: Any, d: Any, device: int | None, offset: int) -> Non
     place = _device_place(what, device)
     item = _host_item(what, a)
     if not is_device_array(d):
-        raise ClauseError(f"{what}: {type(d).__name__} {d!r:.60} is not a device array; use one of target_alloc")
+        raise ClauseError(
+            f"{what}: {type(d).__name__} {d!r:.60} is not a device array; pass an array from target_alloc"
+        )
     if not place.device.is_array(d):
         raise ClauseError(
-            f"{what}: {label(d)} is not on device {place.device.number}; name the device that holds it by device="
+            f"{what}: {label(d)} is not on device {place.device.number}; pass the device that holds it as device="
         )
     refuse_retired(place.device, d)
     if not (d.flags.c_contiguous or d.flags.f_contiguous):
@@ -90,12 +92,13 @@ def associate(what: str, a: Any, d: Any, device: int | None, offset: int) -> Non
         raise ClauseError(f"{what}: offset={offset!r} is not a number of bytes; use an int of at least 0")
     if (array_section(d).address + offset) % a.dtype.alignment:
         raise ClauseError(
-            f"{what}: offset {offset} into {label(d)} is no place for {a.dtype}, which needs a multiple of "
-            f"{a.dtype.alignment} bytes; a kernel would fail there"
+            f"{what}: offset {offset} into {label(d)} is not aligned for {a.dtype}; use a multiple of "
+            f"{a.dtype.alignment} bytes, because a kernel would fail at other offsets"
         )
     if not 0 <= offset <= d.nbytes - item.section.nbytes:
         raise ClauseError(
-            f"{what}: {item.section.nbytes} bytes from offset {offset} on do not fit in the {d.nbytes} of {label(d)}"
+            f"{what}: {item.section.nbytes} bytes at offset {offset} do not fit in the {d.nbytes} bytes of {label(d)}; "
+            "allocate a larger device array"
         )
     event = place.device.caller_event()
     if event is not None:
@@ -176,12 +179,15 @@ def declare_target(array: Any, link: bool = False, device_type: str = "any") -> 
     if link or device_type == "host" or not item.section.run_nbytes:
         return
     if not item.section.is_nested:
-        raise MapError(f"{what}: {item.label} has rows that interleave; declare the array that it is a view of")
+        raise MapError(f"{what}: {item.label} has interleaved rows; declare the array that it is a view of")
     for other in map(array_section, declarations.arrays()):
         if covers(other, item.section):
             return
         if overlaps(other, item.section):
-            raise MapError(f"{what}: {item.label} overlaps an array declared before in part; declare what holds both")
+            raise MapError(
+                f"{what}: {item.label} partly overlaps an array that is already declared; declare an array that "
+                "contains both"
+            )
     declarations.add(array)
 
 
@@ -189,7 +195,7 @@ def _device_place(what: str, device: int | None) -> DevicePlace:
     scope = here()
     place = scope.runtime.place(scope.frame(what), check_device(device))
     if place is None:
-        raise ClauseError(f"{what}: the host has no storage of its own for host arrays; name a device")
+        raise ClauseError(f"{what}: host arrays need no other storage on the host; choose a device")
     return place
 
 
@@ -198,5 +204,5 @@ def _host_item(what: str, array: Any, *, may_be_empty: bool = False) -> MapItem:
         raise ClauseError(f"{what}: {type(array).__name__} {array!r:.60} is not a host array; give a NumPy array")
     section = array_section(array)  # refuses Python objects
     if not section.run_nbytes and not may_be_empty:
-        raise ClauseError(f"{what}: {label(array)} has no elements")
+        raise ClauseError(f"{what}: {label(array)} has no elements; pass an array with at least one")
     return map_item(array, MapType.TO, label(array))

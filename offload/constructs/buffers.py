@@ -41,7 +41,7 @@ class Buffers:
         try:
             number = index(i)
         except TypeError:
-            raise ClauseError(f"buffers: {i!r:.60} is not the number of a buffer; use an int") from None
+            raise ClauseError(f"buffers: {i!r:.60} is not a buffer number; use an int") from None
         return self._live()[number % self._n]
 
     def __iter__(self) -> Iterator[Any]:
@@ -55,15 +55,15 @@ class Buffers:
     def _live(self) -> list[Any]:
         if not self._arrays:
             if self._runtime is None:
-                raise UsageError("buffers: no array before the block; write `with omp.buffers(…) as ring:`")
-            raise RegionClosedError("buffers: the block has ended, and its arrays are freed; use them inside of it")
+                raise UsageError("buffers: arrays exist only in the block; write `with omp.buffers(…) as ring:`")
+            raise RegionClosedError("buffers: the block has ended, and its arrays are freed; use them inside the block")
         return self._arrays
 
     # -- the block -----------------------------------------------------------------------------------
     def __enter__(self) -> Self:
         refuse_inside("buffers")
         if self._runtime is not None:
-            raise UsageError("buffers are entered once; call buffers() for each block")
+            raise UsageError("buffers can be entered once only; call buffers() again for each block")
         scope = here()
         frame = scope.frame("buffers")
         self._runtime = scope.runtime

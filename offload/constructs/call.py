@@ -111,8 +111,8 @@ class DirectiveFunction:
         """Refuse a function whose call runs nothing."""
         if is_coroutine_function(function) or is_generator_function(function):
             raise UnsupportedError(
-                f"{self._directive}: {name_of(function)!r} is an async def or a generator, whose call runs nothing; "
-                "write a plain def"
+                f"{self._directive}: {name_of(function)!r} is an async def or a generator, so a call would not run its "
+                "body; write a plain def"
             )
 
     # -- clauses -------------------------------------------------------------------------------------

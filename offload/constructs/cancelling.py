@@ -97,7 +97,9 @@ def _group_of(directive: str, construct: str) -> Group:
     while group is not None and group.is_implicit:
         group = group.outer
     if group is None:
-        raise UsageError(f"{directive}: no taskgroup encloses this; put the tasks into `with offload.taskgroup():`")
+        raise UsageError(
+            f"{directive}: no taskgroup encloses this call; put the tasks into `with offload.taskgroup():`"
+        )
     return group
 
 

@@ -107,8 +107,8 @@ def second_place(directive: str, place: DevicePlace | None, other: DevicePlace |
     if place is not None and other is not None and place is not other:
         if place.device.kind != other.device.kind:
             raise UnsupportedError(
-                f"{directive} from {other.device.name} to {place.device.name}: devices of two kinds do not copy "
-                "to each other; copy through an array of the host"
+                f"{directive} from {other.device.name} to {place.device.name}: devices of two kinds cannot copy to "
+                "each other; copy through a host array"
             )
         second = other
     return second
@@ -193,7 +193,7 @@ def byte_range(array: Any, offset: Any, side: str, what: str) -> tuple[int, int]
     low = number_of_bytes(offset, f"{what}: {side}_offset")
     nbytes = array.nbytes
     if low > nbytes:
-        raise ClauseError(f"{what}: {side}_offset={offset} is outside of an array of {nbytes} bytes")
+        raise ClauseError(f"{what}: {side}_offset={offset} is outside the array, which has {nbytes} bytes")
     return low, nbytes - low
 
 
@@ -258,7 +258,9 @@ def byte_ranges(
     if count is None:
         count = most
     elif count > most:
-        raise ClauseError(f"{what}: {count} bytes do not fit; {left_to} are left in dst and {left_at} in src")
+        raise ClauseError(
+            f"{what}: {count} bytes do not fit; dst has {left_to} left and src {left_at}; copy fewer bytes"
+        )
     places = place if dst.nbytes else None, other if src.nbytes else None
     if other is None and count == dst.nbytes and _is_plain_run(dst, place):
         return dst, bytes_of(src, None, low_at, count).view(dst.dtype).reshape(dst.shape), places
@@ -308,14 +310,14 @@ def boxes(
     dtype, other = dst.dtype, src.dtype
     if dtype.itemsize != other.itemsize:
         raise ClauseError(
-            f"{what}: elements of {dtype.itemsize} and {other.itemsize} bytes; the item sizes must be equal"
+            f"{what}: elements have {dtype.itemsize} and {other.itemsize} bytes; the item sizes must be equal"
         )
     dst, src = uninterpreted(dst, src)
     if is_whole:
         return dst, src, (to, at)
     box = resolve_rect(dst.shape, src.shape, volume, dst_offsets, src_offsets, dst_dimensions, src_dimensions)
     if len(box.volume) > MAX_DIMENSIONS:
-        raise ClauseError(f"{what}: {len(box.volume)} dimensions; at most {MAX_DIMENSIONS} can be copied at once")
+        raise ClauseError(f"{what}: {len(box.volume)} dimensions; a copy can have at most {MAX_DIMENSIONS}")
     return (
         _box(dst, box.dst_dimensions, box.dst_offsets, box.volume, "dst"),
         _box(src, box.src_dimensions, box.src_offsets, box.volume, "src"),
@@ -355,8 +357,8 @@ def _box(array: Any, dims: tuple[int, ...], offsets: tuple[int, ...], volume: tu
     if tuple(dims) != tuple(array.shape):
         if not array.flags.c_contiguous:
             raise ClauseError(
-                f"target_memcpy_rect: {side}_dimensions={dims} other than the shape {array.shape} "
-                "need a C-ordered array"
+                f"target_memcpy_rect: {side}_dimensions={dims} differ from the shape {array.shape}, so the array must "
+                "be C-ordered; pass a C-ordered array"
             )
         array = array.reshape(-1)[: math.prod(dims)].reshape(dims)
     return array[tuple([slice(low, low + size) for low, size in zip(offsets, volume, strict=True)])]

@@ -70,7 +70,7 @@ class _DataConstruct:
         checked = check_clauses(name, clauses, _CHECKS)
         depend = check_depend_now(name, checked["depend"])
         if symbolic(checked["map"]):
-            raise ClauseError(f"{name}: list items written as strings belong to decorators; name the array itself")
+            raise ClauseError(f"{name}: strings are allowed as list items only in decorators; pass the array itself")
         self.scope: Scope = here()
         runtime = self.scope.runtime
         self.runtime = runtime
@@ -375,7 +375,7 @@ class TargetData(ContextDecorator):
         self._unentered.settle()
         refuse_inside("target data")
         if self._construct is not None:
-            raise UsageError("target data is entered once; call target_data() for each block")
+            raise UsageError("target data can be entered once only; call target_data() again for each block")
         pointers, addresses = self._given
         self._used = (*used_items("use_device_ptr", pointers), *used_items("use_device_addr", addresses))
         self._construct = _DataConstruct(MapConstruct.TARGET_DATA, self._clauses)

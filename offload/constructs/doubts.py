@@ -45,8 +45,8 @@ def warn_of_writes(construct: str, dependences: Sequence[Dependence], written: I
         found = {dependence.type for dependence in dependences if _names(dependence, section)}
         if found == {DependType.IN}:
             warn(
-                f"{construct} writes {label(array)}, which depend names by in_ only, so that tasks which read it do "
-                "not wait for this one; name it by out or inout",
+                f"{construct} writes {label(array)}, but depend lists it as in_ only, so tasks that read it do not "
+                "wait for this task; use out or inout",
                 DirectiveWarning,
             )
 
@@ -79,9 +79,9 @@ def warn_of_no_copy(construct: str, items: Iterable[MapItem], place: DevicePlace
     for item in items:
         if item.map_type.copies_out and not item.always and is_associated(place, item):
             warn(
-                f"{construct}(map from: {item.label}) copies nothing: the array is associated on device "
-                f"{place.device.number} (target_associate_ptr), which no construct ends; use target_update, or "
-                "from_(…, always=True)",
+                f"{construct}(map from: {item.label}) copies nothing, because the array is associated on device "
+                f"{place.device.number} (target_associate_ptr) and stays present; use target_update, or from_(…, "
+                "always=True)",
                 DirectiveWarning,
             )
 
@@ -90,8 +90,8 @@ def warn_of_no_write(item: MapItem, body: Any) -> None:
     """Warn where a region copies an array to the host of which its body wrote no element: the values are undefined."""
     code = getattr(body, "__code__", None)
     warn(
-        f"{item.text()}: the body wrote no element, so that the host gets uninitialised memory; assign to elements, as "
-        "y[...] = value (a section begins at index 0 in the body), or use tofrom (OpenACC: copy)",
+        f"{item.text()}: the body wrote no element, so the host receives uninitialised memory; assign to elements, "
+        "for example y[...] = value (a section begins at index 0 in the body), or use tofrom (OpenACC: copy)",
         DirectiveWarning,
         f"{code.co_filename}:{code.co_firstlineno}" if code is not None else "",
     )

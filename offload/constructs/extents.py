@@ -22,13 +22,13 @@ def extent(shape: Any, dtype: Any, what: str) -> tuple[tuple[int, ...], np.dtype
         kind = np.dtype(dtype)
     except (TypeError, ValueError) as error:
         raise ClauseError(
-            f"{what}: shape {shape!r:.60} with dtype {dtype!r:.60} means nothing ({error}); "
-            "give a number of elements or a tuple of them, and a dtype"
+            f"{what}: shape {shape!r:.60} with dtype {dtype!r:.60} is not valid ({error}); give a number of elements "
+            "or a tuple of them, and a dtype"
         ) from None
     if min(dims, default=0) < 0 or len(dims) > MAX_DIMENSIONS or kind.hasobject:
         raise ClauseError(
-            f"{what}: shape {shape!r:.60} with dtype {kind} cannot be allocated; "
-            f"sizes are at least 0, dimensions at most {MAX_DIMENSIONS}, elements without Python objects"
+            f"{what}: shape {shape!r:.60} with dtype {kind} cannot be allocated; sizes must be at least 0, at most "
+            f"{MAX_DIMENSIONS} dimensions are allowed, and elements must not be Python objects"
         )
     return dims, kind
 
@@ -37,5 +37,5 @@ def check_nbytes(dims: tuple[int, ...], kind: np.dtype[Any], what: str) -> int:
     """Return the bytes of an allocation; raise `DeviceMemoryError` where no memory has so many."""
     nbytes = math.prod(dims, start=kind.itemsize)
     if nbytes >= _NBYTES_LIMIT:
-        raise DeviceMemoryError(f"{what}: {nbytes:,} bytes are more than any memory has; ask for less", nbytes)
+        raise DeviceMemoryError(f"{what}: {nbytes:,} bytes are more than any memory can hold; ask for less", nbytes)
     return nbytes

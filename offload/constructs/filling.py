@@ -57,13 +57,13 @@ def span(d: Any, value: Any, nbytes: Any, device: Any) -> tuple[Any, int, Device
     except TypeError:
         byte = 256
     if not -128 <= byte < 256:
-        raise ClauseError(f"{what}: value {value!r} is not that of a byte; use an int of 0 to 255, or -128 to -1")
+        raise ClauseError(f"{what}: value {value!r} is not a byte; use an int of 0 to 255, or -128 to -1")
     count = None if nbytes is None else number_of_bytes(nbytes, f"{what}: nbytes")
     if d is None:
         return np.empty(0, np.uint8), byte & 255, None
     d, place = check_side(current_runtime(), d, device, "device", what)
     _, whole = byte_range(d, 0, "d", what)
     if count is not None and count > whole:
-        raise ClauseError(f"{what}: {count} bytes do not fit; {label(d)} has {whole}")
+        raise ClauseError(f"{what}: {count} bytes do not fit; {label(d)} has {whole}; fill fewer bytes")
     array = bytes_of(d, place, 0, whole if count is None else count)
     return array, byte & 255, place if whole else None

@@ -127,7 +127,7 @@ class Taskgroup:
             self._unentered.settle()
         refuse_inside(self._directive)
         if self._region is not None:
-            raise UsageError("a taskgroup is entered once; call taskgroup() for each block")
+            raise UsageError("a taskgroup can be entered once only; call taskgroup() again for each block")
         scope = here()
         try:
             with Shield():

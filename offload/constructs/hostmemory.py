@@ -64,7 +64,7 @@ def empty_pinned(
     """
     dims, kind = extent(shape, dtype, "empty_pinned")
     if order not in ("C", "F"):
-        raise ClauseError(f"empty_pinned: order={order!r:.60} is not an order of elements; use 'C' or 'F'")
+        raise ClauseError(f"empty_pinned: order={order!r:.60} is not an element order; use 'C' or 'F'")
     nbytes = check_nbytes(dims, kind, "empty_pinned")
     if not nbytes:
         return np.empty(dims, kind, order)
@@ -73,8 +73,8 @@ def empty_pinned(
         memory = _memory(current_runtime(), nbytes)
     except MemoryError as error:
         raise DeviceMemoryError(
-            f"empty_pinned: the host has no room for {nbytes:,} bytes of {kind}[{', '.join(map(str, dims))}]; "
-            "ask for less, or for pageable memory by numpy.empty",
+            f"empty_pinned: the host cannot allocate {nbytes:,} bytes of pinned memory for "
+            f"{kind}[{', '.join(map(str, dims))}]; ask for less, or use pageable memory from numpy.empty",
             nbytes,
         ) from error
     return np.ndarray(dims, kind, buffer=memory, order=order)

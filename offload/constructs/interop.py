@@ -116,10 +116,12 @@ class Interop:
         if self._unentered is not None:
             self._unentered.settle()
         if self._frame is not None or self._has_ended:
-            raise UsageError("an interop object is entered once; call interop() for each block")
+            raise UsageError("an interop object can be entered once only; call interop() again for each block")
         scope = here()
         if scope.runtime is not self._runtime:
-            raise UsageError("an interop object is entered in the runtime that it was made in; call interop() here")
+            raise UsageError(
+                "an interop object must be entered in the runtime that it was made in; call interop() here"
+            )
         frame = scope.frame("interop")
         if self._syncs:
             self._follow(scope, frame, self._depend, None)
@@ -160,7 +162,7 @@ class Interop:
         dependences = self._depend if depend is None else check_depend_now("interop", depend)
         scope, frame = self._block("use")
         if not self._syncs:
-            raise ClauseError("interop: there is nothing to be ordered without targetsync; leave targetsync=True")
+            raise ClauseError("interop: without targetsync there is nothing to order; leave targetsync=True")
         self._follow(scope, frame, dependences, None if self._lane is None else _mark(self._lane))
 
     @in_one_piece
@@ -185,10 +187,13 @@ class Interop:
         """Return the scope and region of the caller, who has to be in the block."""
         scope = here()
         if self._frame is None:
-            raise UsageError(f"interop: {what} outside of the block; write `with offload.interop(…) as …:`")
+            raise UsageError(f"interop: {what} outside the block; write `with offload.interop(…) as …:`")
         frame = scope.frame("interop")
         if scope.runtime is not self._runtime or frame.children is not self._frame.children:
-            raise UsageError(f"interop: {what} in another thread or task than the block was entered in")
+            raise UsageError(
+                f"interop: {what} in another thread or task than the one that entered the block; use it in the same "
+                "thread and task"
+            )
         return scope, frame
 
     def _leave(self) -> None:
@@ -208,8 +213,8 @@ class Interop:
         """Generate a task that follows ``before``, and hold later work of the stream until it is done."""
         if frame.recorder is not None:
             raise UnsupportedError(
-                "interop while a graph is recorded: what is enqueued on its stream is no task, and would be missing "
-                "when the graph runs again; enqueue it in the body of a target region, on current_stream()"
+                "interop while a graph is recorded: work on its stream belongs to no task, so it would be missing when "
+                "the graph runs again; enqueue it in the body of a target region, on current_stream()"
             )
         site = call_site("interop", self._runtime)
         lane, place = self._lane, self._place
@@ -309,7 +314,7 @@ def interop(
     dependences = check_depend_now("interop", depend)
     number = check_device(device)
     if not targetsync and (dependences or stream is not None):
-        raise ClauseError("interop: depend and stream mean nothing without targetsync; leave targetsync=True")
+        raise ClauseError("interop: depend and stream have no effect without targetsync; leave targetsync=True")
     scope = here()
     runtime = scope.runtime
     frame = scope.frame("interop")
@@ -317,7 +322,9 @@ def interop(
         place = runtime.place(frame, number)
         if stream is not None and (place is None or not place.device.owns_stream(stream)):
             where = "the host, which has no streams" if place is None else f"device {number}, {place.device.name}"
-            raise ClauseError(f"interop: {stream!r:.60} is no stream of {where}; leave device= out, or name its device")
+            raise ClauseError(
+                f"interop: {stream!r:.60} is not a stream of {where}; leave device= out, or name its device"
+            )
     else:
         owners = (place for place in runtime.places if place.device.owns_stream(stream))
         place = next(owners, None)

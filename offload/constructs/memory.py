@@ -102,7 +102,9 @@ def _allocate(shape: Any, dtype: Any, device: int | None, what: str) -> Any:
         try:
             array: Any = np.empty(dims, kind)
         except MemoryError as error:
-            raise DeviceMemoryError(f"{what}: the host has no room for {nbytes:,} bytes", nbytes) from error
+            raise DeviceMemoryError(
+                f"{what}: the host cannot allocate {nbytes:,} bytes; ask for less", nbytes
+            ) from error
     else:
         where = f"device {place.device.number}"
         array = place.device.alloc(dims, kind, place.user_pool.numbered(0).stream)
@@ -147,7 +149,9 @@ def release(what: str, source: str, array: Any) -> None:
     runtime = current_runtime()
     if not give_back(runtime, array, what):
         text = label(array) if isinstance(array, np.ndarray) or is_device_array(array) else f"{array!r:.60}"
-        raise UsageError(f"{what}: {text} is not a live array of {source} of this runtime; free what it returned, once")
+        raise UsageError(
+            f"{what}: {text} is not a live array from {source} in this runtime; free each array that it returned, once"
+        )
 
 
 def give_back(runtime: Runtime, array: Any, what: str) -> bool:
@@ -653,6 +657,6 @@ def _host_array(a: Any, what: str) -> np.ndarray[Any, Any] | None:
     if a is None or is_device_array(a):
         return None
     if not isinstance(a, np.ndarray):
-        raise ClauseError(f"{what}: {type(a).__name__} {a!r:.60} is not an array; give a NumPy array or a view of one")
+        raise ClauseError(f"{what}: {type(a).__name__} {a!r:.60} is not an array; pass a NumPy array or a view of one")
     array_section(a)  # refuses Python objects
     return a

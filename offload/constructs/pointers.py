@@ -42,7 +42,7 @@ def used_items(clause: str, value: Any) -> tuple[Any, ...]:
     items = as_tuple(value)
     for item in items:
         if isinstance(item, str):
-            raise ClauseError(f"{clause}: list items written as strings belong to decorators; name the array itself")
+            raise ClauseError(f"{clause}: strings are allowed as list items only in decorators; pass the array itself")
         if not (isinstance(item, np.ndarray) or is_device_array(item)):
             raise ClauseError(
                 f"{clause}: {type(item).__name__} {item!r:.60} is not an array; name arrays, views or section(…)"

@@ -155,7 +155,7 @@ def give_stream(scope: Scope, frame: Region, queue: Queue, stream: Any, what: st
     if stream is not None and not place.device.owns_stream(stream):
         raise ClauseError(
             f"{what}: {type(stream).__name__} {stream!r:.60} is not a stream of device {place.device.number} "
-            f"({place.device.name}); name the device of the stream, or give a cupy.cuda.Stream made there"
+            f"({place.device.name}); name the device of the stream, or pass a cupy.cuda.Stream created there"
         )
     lane: Any = queue.lane
     end = lane.mark() if _is_busy(queue) and frame.recorder is None else None

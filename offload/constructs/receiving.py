@@ -106,8 +106,8 @@ def divided(
             for slot, text, is_whole, is_one_of_all in found:
                 if not is_whole:
                     raise ClauseError(
-                        f"map: list item {text!r} is a part of a task's value, which is known when the task is "
-                        f"complete; name all of it, or pass the result() of that task"
+                        f"map: list item {text!r} is part of a task's value, which is known only when the task "
+                        "completes; name the whole value, or pass the task's result()"
                     )
                 late.append(LateItem(clause, slot, text, is_one_of_all))
             if not found or any(is_one_of_all for *_, is_one_of_all in found):
@@ -125,8 +125,8 @@ def check_default(behaviour: Mapping[str, str], values: Values, late: Iterable[L
     for slot in values.slots:
         if slot not in named and any(how != "default" for how in behaviour.values()):
             raise ClauseError(
-                f"{word}: argument {slot} is the value of a task, which is known when the task is complete, and it is "
-                "in no map clause; name it in one if it is an array, or pass the result() of that task"
+                f"{word}: argument {slot} is the value of a task, which is known only when the task completes, and it "
+                "is in no map clause; if it is an array, name it in one, or pass the task's result()"
             )
 
 
@@ -142,8 +142,8 @@ def check_known(
         for item in items:
             for _, text, *_ in _slots_of(item, values, visible, names, kwargs):
                 raise ClauseError(
-                    f"{word}: {text!r} is the value of a task, which is known when the task is complete, and the "
-                    "clause needs it at the call; leave it out of the clause, or pass the result() of that task"
+                    f"{word}: {text!r} is the value of a task, which is known only when the task completes, but the "
+                    "clause needs it at the call; leave it out of the clause, or pass the task's result()"
                 )
 
 
@@ -277,6 +277,6 @@ def refuse_host_arrays(directive: str, values: Values, found: Sequence[Any]) -> 
     for slot, value in zip(values.slots, found, strict=True):
         if isinstance(value, np.ndarray) or mapper_of(value) is not None:
             raise MapError(
-                f"{directive}: argument {slot} is a task's value, {label(value):.60}, of the host; what operations "
-                "of queues map has to be known at the call: pass the result() of that task"
+                f"{directive}: argument {slot} is a task's value, the host array {label(value):.60}, but a region in a "
+                "queue has to know at the call what it maps; pass the task's result()"
             )

@@ -36,7 +36,9 @@ def check_devices(value: Any) -> str | tuple[int, ...] | None:
         if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
             raise ClauseError(f"devices: {number!r:.60} is not a device number; {_ALLOWED}")
         if number in numbers:
-            raise ClauseError(f"devices={list(numbers)} and {number} again: a device has one replica; name it once")
+            raise ClauseError(
+                f"devices={list(numbers)} and {number} again: a device has only one replica; name it once"
+            )
         numbers.append(int(number))
     if not numbers:
         raise ClauseError(f"devices: the list is empty; {_ALLOWED}, or leave the clause out")
@@ -91,7 +93,8 @@ def places_of(
     for number in numbers:
         if number in (runtime.initial_device, initial_device):
             raise ClauseError(
-                f"{_given(devices, is_said=is_said)}: {number} is the host, which has no replica; name devices only"
+                f"{_given(devices, is_said=is_said)}: {number} is the host, which has no replica; name other devices "
+                "only"
             )
         try:
             place = runtime.find_place(number)
@@ -102,8 +105,8 @@ def places_of(
     for place in found:
         if place.device.kind != found[0].device.kind:
             raise ClauseError(
-                f"{_given(devices, is_said=is_said)}: {found[0].device.name} and {place.device.name} are of two kinds, "
-                "which do not copy to each other; list the numbers of devices of one kind"
+                f"{_given(devices, is_said=is_said)}: {found[0].device.name} and {place.device.name} are of two kinds "
+                "and cannot copy to each other; list the numbers of devices of one kind"
             )
     return tuple(found) if is_said or default in numbers else None
 

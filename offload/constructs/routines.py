@@ -300,7 +300,8 @@ def current_stream() -> Any:
     place = scope.runtime.place(scope.frame("current_stream"), None)
     if place is None:
         raise UsageError(
-            "current_stream: the host has no streams; there is no device, or the default device is the host"
+            "current_stream: the host has no streams, and there is no device or the default device is the host; choose "
+            "a device with set_default_device"
         )
     if scope.user_lane is None or scope.user_lane.device is not place.device:
         scope.user_lane = place.user_pool.next()
@@ -383,7 +384,7 @@ def _queue(what: str, queue: Any, device: Any) -> Queue:
     scope = here()
     place = scope.runtime.place(scope.frame(what), check_device(device))
     if place is None:
-        raise ClauseError(f"{what}: the host has no streams; name a device")
+        raise ClauseError(f"{what}: the host has no streams; choose a device")
     return scope.runtime.queues[place, queue]
 
 
@@ -441,7 +442,7 @@ def array_namespace(*arrays: Any) -> Any:
         else:
             found.append(np)
     if any(module is not found[0] for module in found):
-        raise ClauseError("array_namespace: the arrays are on different devices; give arrays of one")
+        raise ClauseError("array_namespace: the arrays are on different devices; pass arrays of one device")
     return found[0]
 
 

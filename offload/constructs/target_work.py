@@ -211,7 +211,7 @@ class TargetWork(Work):
         if number is None:
             if not host.size:
                 return place.device.alloc(host.shape, host.dtype, lane.stream)
-            raise InternalError(f"{label(host)}, which a mapper maps, is in no item of the construct")
+            raise InternalError(f"a mapper maps {label(host)}, but no item of the construct contains it")
         return self._view(plan, place, lane, number, host, address_of(host))
 
     def check(self, launch: Launch, value: Any) -> None:
@@ -231,8 +231,8 @@ class TargetWork(Work):
                 continue
             if entry in plan.created:
                 raise MapError(
-                    f"the body returns a view of {entry.label}, whose storage this construct releases; "
-                    "return a copy, or map it around the construct"
+                    f"the body returns a view of {entry.label}, but this construct releases its device storage; return "
+                    "a copy, or map the array in an enclosing target_data"
                 )
             entry.is_exposed = True
 

@@ -65,8 +65,8 @@ class TaskFunction(DirectiveFunction):
         self._is_async = is_coroutine_function(function)
         if is_generator_function(function):
             raise UnsupportedError(
-                f"{self._directive}: {name_of(function)!r} is a generator, whose call runs nothing; "
-                "write a plain def, or an async def without yield"
+                f"{self._directive}: {name_of(function)!r} is a generator, so a call would not run its body; write a "
+                "plain def, or an async def without yield"
             )
 
     def _prepare(self, clauses: Clauses, words: dict[str, Any]) -> None:
@@ -122,7 +122,8 @@ class TaskFunction(DirectiveFunction):
             args, kwargs = values.without(args, kwargs)
         if event is not None and inherited.is_final:
             raise ClauseError(
-                f"task {self._name!r}: detach in a final task, whose tasks are run at once; generate it elsewhere"
+                f"task {self._name!r}: detach is not allowed in a final task, because its tasks run at once; generate "
+                "this task elsewhere"
             )
         waits = is_final or inherited.is_final or not said.get("if_", True)
         what_all = self._site_in(scope.runtime), self._function, args, kwargs or None, said.label, priority

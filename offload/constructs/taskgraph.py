@@ -116,7 +116,7 @@ class TaskgraphFunction(DirectiveFunction):
         except TooMuchError:
             warn(
                 f"taskgraph {self._name!r} is not recorded: its arguments reach more than {MOST_PARTS:,} objects, too "
-                "many to look through for arrays at each call; pass the arrays themselves as arguments",
+                "many to search for arrays at each call; pass the arrays themselves as arguments",
                 PerformanceWarning,
             )
             return None
@@ -156,9 +156,10 @@ class TaskgraphFunction(DirectiveFunction):
             is_complete = True
         if is_complete and not key.is_as_given():
             raise UsageError(
-                f"taskgraph {self._name!r}: {key.what_changed()} was changed by the body or by a task; what they have "
-                "is a copy, so that the caller would not see it, and a replay would find what the one before has left. "
-                "Put what tasks produce into an array, or an object that equals only itself; copy what the body changes"
+                f"taskgraph {self._name!r}: {key.what_changed()} was changed by the body or by a task; they work on a "
+                "copy, so the caller does not see the change, and a replay starts from the state that the previous "
+                "replay left. Store results in an array, or in an object that equals only itself; copy any argument "
+                "that the body changes"
             )
         if is_complete and is_replayable(graph, outer) and key.reaches_the_same():
             from offload.graphs.replay import Replay  # for programs that replay: `import offload` is quicker without it

@@ -222,8 +222,8 @@ class TaskloopFunction(DirectiveFunction):
         if n_given >= needed:
             return False
         raise ClauseError(
-            f"taskloop {self._name!r}: the body needs {needed} arguments; it is given {n_given}, a part of the range "
-            f"first, and with a private array for each list item of its reductions {n_given + n_items}"
+            f"taskloop {self._name!r}: the body needs {needed} arguments, but it receives {n_given} (its part of the "
+            f"range comes first), or {n_given + n_items} with a private array for each reduction item"
         )
 
 
@@ -295,14 +295,15 @@ def _check_together(clauses: dict[str, Any]) -> None:
     grainsize, num_tasks = clauses.get("grainsize"), clauses.get("num_tasks")
     if grainsize is not None and num_tasks is not None:
         raise ClauseError(
-            f"taskloop: grainsize={grainsize} and num_tasks={num_tasks} both say how to split; give one of them"
+            f"taskloop: grainsize={grainsize} and num_tasks={num_tasks} both say how to split the range; give one of "
+            "them"
         )
     if clauses.get("strict") and grainsize is None and num_tasks is None:
-        raise ClauseError("taskloop: strict modifies grainsize or num_tasks, and there is neither; give one of them")
+        raise ClauseError("taskloop: strict modifies grainsize or num_tasks, but neither is given; give one of them")
     if clauses.get("nogroup") and clauses.get("reduction"):
         raise ClauseError(
-            "taskloop: nogroup with reduction, which the end of the group would combine; "
-            "leave out nogroup, or use a taskgroup with task_reduction and tasks with in_reduction"
+            "taskloop: nogroup is not allowed with reduction, because the end of the group combines the results; leave "
+            "out nogroup, or use a taskgroup with task_reduction and tasks with in_reduction"
         )
 
 

@@ -154,8 +154,8 @@ def _items(to: tuple[Any, ...], from_: tuple[Any, ...], *, present: bool) -> lis
         for other in outgoing:
             if overlaps(one.section, other.section):
                 raise ClauseError(
-                    f"target_update: {one.label} in `to` and {other.label} in `from_` share storage; "
-                    "an item is copied one way; use two updates"
+                    f"target_update: {one.label} in `to` and {other.label} in `from_` share storage; copy each item in "
+                    "one direction, or use two updates"
                 )
     return incoming + outgoing
 
@@ -190,7 +190,7 @@ def _item(array: Any, map_type: MapType, *, present: bool) -> MapItem:
 def _check_array(array: Any, map_type: MapType) -> None:
     """Refuse a list item that is no host array."""
     if isinstance(array, str):
-        wrong = ": list items written as strings belong to decorators; name the array itself"
+        wrong = ": strings are allowed as list items only in decorators; pass the array itself"
     elif is_device_array(array):
         wrong = " is a device array; name the host array that it corresponds to, or use target_memcpy"
     elif not isinstance(array, np.ndarray):

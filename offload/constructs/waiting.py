@@ -80,7 +80,7 @@ def taskwait(depend: Depends = _ALL, nowait: bool = False, **unknown: Never) -> 
         refuse_unknown(taskwait, unknown)
     dependences = check_depend_now("taskwait", depend) if depend is not _ALL else ()
     if dependences and any(dependence.type is DependType.MUTEXINOUTSET for dependence in dependences):
-        raise DependError("taskwait: mutexinoutset excludes tasks, and a taskwait runs nothing; use inout")
+        raise DependError("taskwait: mutexinoutset excludes other tasks, but a taskwait has no body; use inout")
     refuse_inside("taskwait")
     scope = here()
     frame = scope.frame("taskwait")
@@ -114,7 +114,9 @@ _COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITER
 def _edges(scope: Scope, frame: Region, dependences: Sequence[Dependence]) -> Task:
     """Generate an empty task."""
     if not dependences:
-        raise ClauseError("taskwait: nowait without depend says nothing; name what later tasks are to follow")
+        raise ClauseError(
+            "taskwait: nowait without depend has no effect; add depend=[…] to say which tasks later tasks wait for"
+        )
     runtime = scope.runtime
     site = call_site("taskwait", runtime)
     return generate(scope, frame, Recipe(site), dependences, wait=False)
@@ -158,7 +160,9 @@ def barrier() -> Any:
     scope = here()
     frame = scope.frame("barrier")
     if scope.task is not None:
-        raise UsageError(f"barrier in the task {scope.task.name!r}, which it would wait for; use taskwait or taskgroup")
+        raise UsageError(
+            f"barrier in the task {scope.task.name!r} would wait for that task itself; use taskwait or taskgroup"
+        )
     waits: Any = _front(sys._getframe(1))  # noqa: SLF001  # as `caller` does
     if frame.recorder is not None:
         frame.recorder.add_wait(call_site("barrier", scope.runtime), ())

@@ -48,12 +48,13 @@ def disassociate(place: DataEnvironment, item: MapItem) -> None:
         entry = _associated(place, item)
         if entry is None:
             raise MapError(
-                f"{item.label} is not associated on device {number}; give the array that target_associate_ptr was given"
+                f"{item.label} is not associated on device {number}; pass the array that you passed to "
+                "target_associate_ptr"
             )
         if entry.structured:
             raise MapError(
-                f"{item.label} is still held by {entry.structured} regions on device {number}; "
-                "disassociate it after their end"
+                f"{item.label} is still held by {entry.structured} regions on device {number}; disassociate it after "
+                "they end"
             )
         # The array is the program's again when this returns, so that what uses it is waited for.
         points = place.ledger.acquire(ended=(entry,))

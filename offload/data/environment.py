@@ -426,8 +426,8 @@ class DataEnvironment:
                     buffers.clear()  # the traceback refers to this frame, and lives as long as the error
                     if isinstance(error, DeviceMemoryError):
                         what = (
-                            f"{error}; it was to map {entry.label}; "
-                            f"the largest mappings there: {self._largest_mappings()}"
+                            f"{error}; the allocation was for {entry.label}; the largest mappings there: "
+                            f"{self._largest_mappings()}"
                         )
                         error.args = (what, *error.args[1:])
                     raise

@@ -77,5 +77,6 @@ def gather(
 def _is_gone(replicas: ReplicaSet, item: MapItem, lost: Collection[int]) -> DeviceLostError:
     numbers = numbers_of([replicas.places[device] for device in sorted(lost)])
     return DeviceLostError(
-        f"a part of {item.label} was written on device {numbers} alone, which is lost; what the others have is copied"
+        f"a part of {item.label} was written on device {numbers} alone, which is lost; the copy uses the other "
+        "devices' data"
     )

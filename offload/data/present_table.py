@@ -164,7 +164,7 @@ class PresentTable:
             msg = f"{len(buffers)} buffers for {len(created)} new entries; give one for each of plan.created"
             raise InternalError(msg) from None
         if plan.is_committed or plan.version != self.version:
-            msg = f"a plan for state {plan.version} of the table is committed in state {self.version}; plan anew"
+            msg = f"a plan for state {plan.version} of the table is committed in state {self.version}; plan again"
             raise InternalError(msg)
         plan.is_committed = True
         self.version += 1
@@ -286,8 +286,8 @@ class PresentTable:
         if entry is not None or other is not None:
             present = (entry or other).label  # type: ignore[union-attr]  # one of them is there
             raise MapError(
-                f"{item.label} is present on device {self.device_num} already ({present}); what is {origin.value} "
-                "must share no byte with other mappings; end that one first"
+                f"{item.label} is already present on device {self.device_num} ({present}); storage that is "
+                f"{origin.value} must share no byte with other mappings; end that mapping first"
             )
         if not item.section.is_nested:
             raise MapError(_interleaves(str(item.label), item))
@@ -423,8 +423,8 @@ class PresentTable:
             if other is not None:
                 _check_place(item, other)
                 msg = (
-                    f"{item.text()} overlaps {other.label} of the same construct in part; the items of a construct "
-                    "are disjoint, or one holds the other; map the smallest section that holds both"
+                    f"{item.text()} overlaps {other.label} of the same construct in part; items of one construct must "
+                    "be disjoint, or one must contain the other; map the smallest section that holds both"
                 )
                 raise MapError(msg)
             if entry is None:
@@ -456,8 +456,8 @@ class PresentTable:
         state = "not present" if other is None else f"present in part only ({other.label})"
         what = f"{item.text(name)} is {state} on device {self.device_num}"
         if item.clause:
-            return f"{what}; it must be there as a whole; put it into a data region or enter_data before"
-        return f"{what}; an item with `present` must be mapped there as a whole; map it before, or leave `present` out"
+            return f"{what}; all of it must be present; map it first, with a data region or enter_data"
+        return f"{what}; an item with `present` must be mapped there completely; map it first, or leave out `present`"
 
 
 def are_in(entries: Sequence[Entry | None], states: Sequence[object]) -> bool:
@@ -492,8 +492,8 @@ def _check_place(item: MapItem, other: Entry | None, name: str = "map") -> None:
 
 def _interleaves(what: str, item: MapItem) -> str:
     return (
-        f"{what} has rows that interleave, with strides {item.strides}; an item with gaps "
-        "needs each stride to be at least the extent inside it; map the array that it is a view of"
+        f"{what} has interleaved rows, with strides {item.strides}; an item with gaps needs each stride to be at least "
+        "the extent inside it; map the array that it is a view of"
     )
 
 

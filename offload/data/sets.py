@@ -505,7 +505,8 @@ def _is_lost(place: AnyPlace) -> bool:
 
 def _lost(place: AnyPlace, item: MapItem) -> DeviceLostError:
     return DeviceLostError(
-        f"{item.label} is not copied to the host: device {place.device.number}, which would have done it, is lost"
+        f"{item.label} is not copied to the host, because device {place.device.number}, which should have copied it, "
+        "is lost"
     )
 
 

@@ -58,7 +58,7 @@ def held(where: Path, open_files: Path = OPEN_FILES) -> Iterator[Path]:
     try:
         state, there = os.fstat(number), open_files / str(number)
         if not _is_ours(state):
-            raise PermissionError(f"{where} is not the user's alone")
+            raise PermissionError(f"{where} can be changed by other users")
         yield there if there.exists() else _unmoved(where, state)
     finally:
         os.close(number)
@@ -150,9 +150,9 @@ def _unmoved(where: Path, state: os.stat_result) -> Path:
         of_it = above.lstat()
         is_shared = of_it.st_mode & _BY_OTHERS and not of_it.st_mode & stat.S_ISVTX
         if is_shared or of_it.st_uid not in (0, os.getuid()):
-            raise PermissionError(f"others may rename what is in {above}")
+            raise PermissionError(f"other users may rename files in {above}")
     if not os.path.samestat(found.lstat(), state):
-        raise PermissionError(f"{where} has been exchanged")
+        raise PermissionError(f"{where} has been replaced by another folder")
     return found
 
 

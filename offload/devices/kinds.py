@@ -46,14 +46,16 @@ def register(kind: Kind) -> None:
         names.append((kind.acc_type, "a type of device"))
     for name, what in names:
         if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _TAKEN:
-            raise ClauseError(f"register: {name!r:.40} is no name of {what}; use lower-case letters, digits and _")
+            raise ClauseError(
+                f"register: {name!r:.40} is not a valid name of {what}; use lower-case letters, digits and _"
+            )
     for other in _kinds.values():
         shared = _words_of(kind) & _words_of(other)
         if shared:
             raise ClauseError(f"register: the kind {other.name!r} has {min(shared)!r} already; use another name")
     for name in kind.variables:
         if not name.startswith("OFFLOAD_"):
-            raise ClauseError(f"register: {name!r:.40} is no name of a variable; it must begin with OFFLOAD_")
+            raise ClauseError(f"register: {name!r:.40} is not a valid name of a variable; it must begin with OFFLOAD_")
     _kinds[kind.name] = kind
 
 

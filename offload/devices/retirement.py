@@ -25,12 +25,12 @@ class Retired(NamedTuple):
         shape = ", ".join(map(str, array.shape))
         if self.routine:
             return RegionClosedError(
-                f"the device array {array.dtype}[{shape}] lies in {self.what}, which {self.routine} has freed; "
-                "free it after its last use, or allocate anew"
+                f"the device array {array.dtype}[{shape}] lies in {self.what}, which {self.routine} has freed; free it "
+                "only after its last use, or allocate it again"
             )
         return RegionClosedError(
-            f"the device array {array.dtype}[{shape}] is storage of the mapping of {self.what}, which has ended; "
-            "use it inside of the region, copy from it there, or keep the array mapped with target_enter_data"
+            f"the device array {array.dtype}[{shape}] belongs to the mapping of {self.what}, which has ended; use it "
+            "or copy from it inside the region, or keep the array mapped with target_enter_data"
         )
 
 

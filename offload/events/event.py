@@ -209,8 +209,8 @@ class Event:
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         raise TypeError(
-            "an Event completes a task of this process, and cannot be pickled; make one in the process where the task "
-            "is generated"
+            "an Event completes a task of this process, and cannot be pickled; create one in the process that "
+            "generates the task"
         )
 
     # -- for the engine ------------------------------------------------------------------------------
@@ -242,7 +242,9 @@ class Event:
             if self._task is not None:
                 task = self._task()
                 name = "a task" if task is None else task.key
-                raise EventError(f"event is attached to {name} already; an event belongs to one task, make another")
+                raise EventError(
+                    f"event is already attached to {name}; an event belongs to one task, so create another event"
+                )
             self._task = weakref.ref(task)
             is_followed = bool(self._followers)
         if is_followed:
@@ -316,10 +318,12 @@ class Event:
         """Return the promise by which the event will be fulfilled, unless there is one."""
         with self._lock:
             if self._fulfilled:
-                raise EventError(f"{how}: the event is fulfilled already; an event is fulfilled once")
+                raise EventError(f"{how}: the event is already fulfilled; an event can be fulfilled only once")
             promise = self._promise
             if promise is not None and not self._is_stale:
-                raise EventError(f"{how}: the event will be fulfilled by {promise.source}; an event is fulfilled once")
+                raise EventError(
+                    f"{how}: the event will be fulfilled by {promise.source}; an event can be fulfilled only once"
+                )
             self._is_stale = False
             self._promise = promise = Promise(self, source)
             return promise
@@ -350,12 +354,12 @@ def fulfill_event(event: Event) -> None:
     True
     """
     if not isinstance(event, Event):
-        raise EventError(f"fulfill_event: {event!r:.60} is not an event; make one with offload.Event()")
+        raise EventError(f"fulfill_event: {event!r:.60} is not an event; create one with offload.Event()")
     event.fulfill()
 
 
 def check_event(value: Any) -> Event | None:
     """Return the event of a ``detach=`` argument; raise `EventError` if it is not an event."""
     if value is not None and not isinstance(value, Event):
-        raise EventError(f"detach: {value!r:.60} is not an event; make one with offload.Event()")
+        raise EventError(f"detach: {value!r:.60} is not an event; create one with offload.Event()")
     return value

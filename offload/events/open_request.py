@@ -102,7 +102,7 @@ class OpenRequest:
 
     def note_lost(self) -> bool:
         """Note that it is complete, and that nobody knows how."""
-        lost = TransportError(f"{self.of}: it is complete, but MPI does not tell whether it has failed")
+        lost = TransportError(f"{self.of}: it is complete, but MPI does not report whether it failed")
         return self.of.note(self.at, None, MPI.Status(), lost)
 
 

@@ -85,7 +85,9 @@ class Progress:
         opened = [OpenRequest(of, at, request) for at, request in enumerate(of.requests)]
         with self._lock:
             if self._is_over:
-                raise UsageError("fulfill_on(…): requests of MPI are looked after no more; the process ends")
+                raise UsageError(
+                    "fulfill_on(…): the process ends, so MPI requests are no longer watched; wait for them earlier"
+                )
             if self._thread is None:
                 self._begin()
             self._claim(opened)
@@ -141,11 +143,11 @@ class Progress:
             self._new.clear()
             self._single, self._open, self._requests = [], [], []
         with Shield():
-            self._tell(forgotten, lambda of: TransportError(f"{of}: MPI was finalised before it was complete"))
+            self._tell(forgotten, lambda of: TransportError(f"{of}: MPI was finalised before it completed"))
         if forgotten:
             warnings.warn(
-                f"{len(forgotten):,} events wait for requests of MPI that are not complete where MPI ends; "
-                "wait for their tasks, or cancel the requests, before",
+                f"{len(forgotten):,} events wait for requests of MPI that are incomplete at its end; before MPI ends, "
+                "wait for their tasks or cancel the requests",
                 CleanupWarning,
                 stacklevel=1,
             )
@@ -342,7 +344,7 @@ class Progress:
 
 def _not_free(request: MPI.Request, what: str) -> EventError:
     return EventError(
-        f"{what}: {request!r:.60} is open for an event already; a request fulfils one event, which several tasks may "
+        f"{what}: {request!r:.60} is already used by an event; a request fulfils one event, which several tasks may "
         "name in `depend`"
     )
 
@@ -388,5 +390,5 @@ def _spins() -> bool:
     """Tell whether the thread must never nap; raise `UsageError` for a wrong value of ``OFFLOAD_MPI_POLL``."""
     value = os.environ.get("OFFLOAD_MPI_POLL", "")
     if value not in {"", "spin"}:
-        raise UsageError(f"OFFLOAD_MPI_POLL={value!r}: give 'spin', for a thread that never naps, or nothing")
+        raise UsageError(f"OFFLOAD_MPI_POLL={value!r}: give 'spin' for a thread that never sleeps, or leave it empty")
     return value == "spin"

@@ -64,7 +64,7 @@ def find_source(task: Any, source: Any) -> Source:
         return StreamSource(runtime.gate, runtime.lane_of(source))
     except EventError as no_stream:
         raise EventError(
-            f"{no_stream}; or a future of concurrent.futures, asyncio or distributed, or a request of MPI"
+            f"{no_stream}; or a future of concurrent.futures, asyncio or distributed, or an MPI request"
         ) from None
 
 
@@ -128,7 +128,7 @@ class AsyncioFuture:
             self._future.get_loop().call_soon_threadsafe(subscribe)  # also from its own thread: it is no later
         except RuntimeError as closed:
             raise EventError(
-                f"fulfill_on(…): {self} never completes; name the future before its loop is closed, and complete it"
+                f"fulfill_on(…): {self} never completes; pass the future before its loop is closed, and complete it"
             ) from closed
 
     def __str__(self) -> str:
@@ -150,7 +150,9 @@ class DistributedFuture:
             promise.passed(_cancelled(future))
             return
         if client is None or client.status == "closed":  # no client: it came from a process that has one
-            raise EventError(f"fulfill_on(…): {self} has no open client, so it never completes; name one that has")
+            raise EventError(
+                f"fulfill_on(…): {self} has no open client, so it never completes; use a future whose client is open"
+            )
         future.add_done_callback(lambda future: promise.passed(self._failure(future)))
 
     def _failure(self, future: Any) -> BaseException | None:
@@ -177,8 +179,8 @@ def put_on(lane: Any, what: str, put: Callable[..., Any], *args: Any) -> Any:
         device = lane.device
         device.check(device.new_stream())
         raise EventError(
-            f"{what}(…): stream {lane.number} of {device.name} takes no event ({error}); it may be a stream of "
-            "another device; name one of a device of the runtime"
+            f"{what}(…): cannot record an event on stream {lane.number} of {device.name} ({error}); it may be a stream "
+            "of another device; use a stream of this runtime's devices"
         ) from error
 
 
@@ -211,16 +213,16 @@ def _refuse(source: Any) -> None:
     if isinstance(source, (list, tuple, set, frozenset)):
         odd = [one for one in source if not _is_request(one)]
         if 0 < len(odd) < len(source):
-            why = f"{odd[0]!r:.60} is no request of MPI, as others are; use a task with an event for each"
+            why = f"{odd[0]!r:.60} is not an MPI request, but other items are; use a task with an event for each"
         else:
             why = (
-                "an event has one source, or a list of requests of MPI; use asyncio.gather(…), or a task with an event "
+                "an event has one source, or a list of MPI requests; use asyncio.gather(…), or a task with an event "
                 "for each"
             )
     elif hasattr(source, "as_future"):
-        why = "a task is no source; use its future, task.as_future(), or a dependence on the task"
+        why = "a task is not a source; use its future, task.as_future(), or a dependence on the task"
     elif hasattr(source, "__await__"):
-        why = "this is awaitable but no future, and nothing runs it; use asyncio.ensure_future(…) or create_task(…)"
+        why = "it is awaitable but not a future, so nothing runs it; use asyncio.ensure_future(…) or create_task(…)"
     else:
         return
     raise EventError(f"fulfill_on(…): {source!r:.60}: {why}")
@@ -253,7 +255,7 @@ def _cancelled(future: Any, reason: BaseException | None = None) -> BaseExceptio
     """Return the error of a task whose source was cancelled, an `Exception`, which `asyncio.CancelledError` is not."""
     from concurrent.futures import CancelledError  # loaded already with whatever future this is
 
-    error = CancelledError(f"{future!r:.160}, which was to fulfil an event, will have no result")
+    error = CancelledError(f"{future!r:.160}, which should fulfil an event, was cancelled and will have no result")
     # Without its traceback, whose frame here refers to the error.
     error.__cause__ = None if reason is None else reason.with_traceback(None)
     return error

@@ -27,7 +27,7 @@ def check_mpi(what: str) -> None:
     if _is_ready and not MPI.Is_finalized():
         return
     if _is_forked:
-        raise UsageError(f"{what}: MPI is the parent's, from which this process was forked; start ranks with mpiexec")
+        raise UsageError(f"{what}: this process was forked, and MPI belongs to its parent; start ranks with mpiexec")
     if MPI.Is_finalized():
         raise UsageError(f"{what}: MPI is finalised; do this before MPI.Finalize()")
     if not MPI.Is_initialized():
@@ -35,7 +35,7 @@ def check_mpi(what: str) -> None:
     level = MPI.Query_thread()
     if level < MPI.THREAD_MULTIPLE:
         raise UsageError(
-            f"{what}: MPI was initialised with thread level {_LEVELS.get(level, level)}, and is called from several "
+            f"{what}: MPI was initialised with thread level {_LEVELS.get(level, level)}, but is called from several "
             'threads here; set mpi4py.rc.thread_level = "multiple" before `from mpi4py import MPI`, or wait for the '
             "request yourself and then call event.fulfill()"
         )

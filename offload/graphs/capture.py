@@ -49,8 +49,8 @@ _WORTH = 16
 _IN_VAIN = 3
 
 _MOVES = (
-    f"what it uses was mapped elsewhere too often; map that around the replays: once it has been in the same place for "
-    f"{_WORTH} of them, they are a graph again"
+    f"its data was mapped elsewhere too often; map the data around the replays: after {_WORTH} replays at the same "
+    "addresses, they run as a graph again"
 )
 
 
@@ -189,7 +189,7 @@ def _captured(
     except BaseException as error:
         capture.cancel()
         if isinstance(error, DeviceError):
-            why = f"the device made no graph of it: {error}"
+            why = f"the device could not create a graph of it: {error}"
             raise NotCapturableError(why, is_passing=capture.was_disturbed(error)) from None
         raise
     return GraphWork(graph, site, storage, kept, findings, takes_device_arrays=takes_device_arrays)

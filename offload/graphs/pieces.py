@@ -56,7 +56,7 @@ class Cut:
         reasons = [why for at, why in self._others.items() if not self.parts or is_device(self._units[at])]
         reasons += [capture.why_not for capture in self.captures]
         if not (reasons or self.parts):
-            return "no device work is in it"
+            return "it contains no device work"
         return next(filter(None, reasons), "")
 
     def without(self, part: Sequence[int], capture: Capture, *, wholly: bool) -> dict[int, str]:
@@ -96,13 +96,13 @@ def obstacles(units: Sequence[Unit]) -> dict[int, str]:
         if isinstance(unit.step, TaskMaker):
             for source in unit.step.sources:
                 if source is not None and source not in found:
-                    found[source] = f"another task is passed the value of {recipe_of(units[source]).name}"  # type: ignore[union-attr]  # a task
+                    found[source] = f"another task receives the value of {recipe_of(units[source]).name}"  # type: ignore[union-attr]  # a task
     return found
 
 
 def _obstacle(recipe: Recipe) -> str:
     if recipe.event is not None:
-        return "an event is in it"
+        return "it contains an event"
     if not isinstance(recipe, DeviceRecipe):
         return (
             "" if recipe.site.directive == "taskwait" else f"{recipe.name} runs on the host"
@@ -110,11 +110,11 @@ def _obstacle(recipe: Recipe) -> str:
     if recipe.work.places:
         return f"{recipe.name} is on several devices, {numbers_of(recipe.work.places)}"
     if recipe.work.blocks:
-        return f"{recipe.name} speculates: each call decides anew where it runs"
+        return f"{recipe.name} speculates: each call decides again where it runs"
     if recipe.place.device.graph_capture() is None:
-        return f"{recipe.place.device.name} has no graphs"
+        return f"{recipe.place.device.name} does not support graphs"
     if recipe.values is not None and recipe.values.slots:
-        return f"{recipe.name} is passed the value of a task"
+        return f"{recipe.name} receives the value of a task"
     return str(getattr(recipe.body, "why_not_captured", ""))
 
 

@@ -111,8 +111,8 @@ def reached(function: object, args: Iterable[object], changes: HostChanges | Non
             kept.append(value)
         elif parts is None:
             raise NotCapturableError(
-                f"it reaches {name}, a {type(value).__name__}, whose device arrays cannot be known; "
-                "pass what it uses of that as arguments"
+                f"it reaches {name}, a {type(value).__name__}, whose device arrays offload cannot find; pass the parts "
+                "that it uses as arguments"
             )
     return kept
 
@@ -127,7 +127,7 @@ def _walk(todo: list[_Found]) -> Iterator[tuple[str, Any, Iterable[_Found] | Non
             continue
         seen[key] = value
         if len(seen) > _MOST:
-            raise NotCapturableError(f"it reaches more than {_MOST:,} objects; pass what it uses as arguments")
+            raise NotCapturableError(f"it reaches more than {_MOST:,} objects; pass the objects that it uses as arguments")
         parts = [] if value.__class__ in SCALARS else None if _is_kept(value) else _parts(value, mentioned)
         yield name, value, parts
         todo += parts or ()

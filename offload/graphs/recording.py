@@ -194,7 +194,7 @@ def record(*, execute: bool = True) -> Iterator[TaskGraph]:
     scope = here()
     frame = scope.frame("record")
     if frame.recorder is not None:
-        raise UsageError("record: this region records already; leave that block first")
+        raise UsageError("record: this region is already being recorded; leave that block first")
     graph = TaskGraph(scope.runtime)
     region = Block(scope, frame)
     region.recorder = Recorder(graph, executes=execute, runs_again=not execute)

@@ -172,7 +172,7 @@ class ShadowTable(PresentTable):
         """Return the state that the region depended on; raise `NotCapturableError` if it has left a mapping behind."""
         for entry in self.entries():
             if self._outside.get(entry) != (entry.dynamic, entry.structured):
-                raise NotCapturableError(f"it leaves {entry.label} mapped that it maps")
+                raise NotCapturableError(f"it maps {entry.label} and leaves it mapped")
         for entry, use in self._uses.items():
             use.changes = isinstance(entry, _ShadowEntry) and entry.is_changed  # all are
         return Noted(list(self._uses.values()), list(self._missing), list(self._copied_back))

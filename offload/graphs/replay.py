@@ -200,8 +200,8 @@ class Replay:
         while ancestor is not None:
             if ancestor in running:
                 raise UsageError(
-                    f"{ancestor.key} replays the taskgraph that it is part of, which has an event, and an event serves "
-                    "one task at a time; generate those tasks outside of the taskgraph"
+                    f"{ancestor.key} replays the taskgraph that contains it, but this taskgraph has an event, and an "
+                    "event can serve only one task at a time; generate those tasks outside the taskgraph"
                 )
             ancestor = ancestor.frame.task
         self.runtime.engine.wait(scope, Goal("a replay with events", running))

@@ -177,7 +177,7 @@ class TaskGraph(Graph):
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         raise TypeError(
-            "a recorded graph is of a runtime of this process, and cannot be pickled; pickle the function that "
+            "a recorded graph belongs to a runtime of this process and cannot be pickled; pickle the function that "
             "generates its tasks, and record it there"
         )
 
@@ -228,8 +228,8 @@ class TaskGraph(Graph):
         """Arm the graph and hold it for a computation, because its tasks serve a single computation at a time."""
         if not self._computing.acquire(blocking=False):
             raise UsageError(
-                "the graph is being computed already, and its tasks serve one computation at a time; "
-                "wait for that one, or record another graph"
+                "the graph is already being computed, and its tasks can run in only one computation at a time; wait "
+                "for that computation, or record another graph"
             )
         try:
             self._arm()
@@ -248,7 +248,7 @@ class TaskGraph(Graph):
         live = [task for run in runs if (task := run.task) is not None]
         if live and self._was_computed:
             raise UsageError(
-                f"the graph is being computed already: {live[0].key} is {live[0].state}; wait for that computation"
+                f"the graph is already being computed: {live[0].key} is {live[0].state}; wait for that computation"
             )
         if live:
             self._wait_for_recorded(live)

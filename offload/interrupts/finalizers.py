@@ -85,7 +85,7 @@ class PutOff:
         Raise `RuntimeClosedError` if the process ends, because there is no later.
         """
         if self.has_ended:
-            raise RuntimeClosedError("the process ends: what a finalizer asks for now cannot be done any more")
+            raise RuntimeClosedError("the process ends, so constructs in finalizers are no longer carried out")
         self.calls.append((call, runtime))
         if is_urgent:
             self.is_urgent = True
@@ -134,7 +134,7 @@ def _carry_out(call: Callable[[], object]) -> None:
         if not current().is_library:
             pass_on(error)
         with suppress(Exception):  # an exception that takes no attributes
-            error.add_note(f"in what a finalizer had asked for: {call!r:.200}")
+            error.add_note(f"in a construct that a finalizer requested: {call!r:.200}")
         threading.excepthook(
             threading.ExceptHookArgs((type(error), error, error.__traceback__, threading.current_thread()))
         )
@@ -185,6 +185,6 @@ def refuse_inside(what: object) -> None:
         return
     if is_inside(sys._getframe(1)):  # noqa: SLF001  # the same
         raise UsageError(
-            f"{what} in a finalizer that the cyclic collector runs, or that came in the middle of the library's own "
-            "steps: it could wait for ever there; release what the object holds, and do the rest elsewhere"
+            f"{what} in a finalizer that the cyclic garbage collector runs, or that interrupts the library's own code, "
+            "could wait forever; release the object's resources there, and do the rest elsewhere"
         )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from offload.loops.tree import ir
 
 _BOUNDS: Final = ("launch", "range", "kernel")
-_TILE_LEFT: Final = "tile is left: blocks have whole rows of 32 threads, at most 1024, along two loops"
+_TILE_LEFT: Final = "tile is left out: blocks have whole rows of 32 threads, at most 1024, along two loops"
 _SHARED: Final = {"threads": "shared by threads", "rows": "shared by rows of threads"}
 
 
@@ -72,7 +72,7 @@ class LoopReport:
         for name, array in facts["arrays"].items():
             lines.append(f"  {name}: {array['access']}, map {array['map']}, bounds checked: {array['bounds']}")
         lines += _filter_text(facts["filter"])
-        lines += [f"  cache: {item}, a hint" for item in facts["cache"]]
+        lines += [f"  cache: {item} (only a hint)" for item in facts["cache"]]
         if (said := facts["speculation"])["mode"] != "off":
             last = f", the latest call on the {said['last']}" if said["last"] else ""
             lines.append(f"  speculation: {said['mode']}, logged: {', '.join(said['logged']) or 'nothing'}{last}")
@@ -130,7 +130,7 @@ def _filter(
     if spread is None or len(devices) == 1:
         return {"mode": "off", "why": "one device", "devices": devices, "arrays": {}, "predicates": []}
     if any(not isinstance(values[name], np.ndarray) for name in spec.given if name in values):
-        why = "it is given device arrays, which are on one device"
+        why = "it receives device arrays, which are on one device"
         return {"mode": "single", "why": why, "devices": devices, "sent_nbytes": 0, "arrays": {}, "predicates": []}
     from offload.loops.sets.set_kinds import on_devices  # few loops are on several devices
 
@@ -155,8 +155,8 @@ def _left(plans: tuple[NestPlan, ...]) -> Iterator[str]:
     for plan in plans:
         if plan.verdict.n_left:
             yield (
-                f"line {plan.nest.place.line}: {plan.verdict.n_left:,} pairs of accesses were not compared, since there"
-                " are too many: of these nothing is known"
+                f"line {plan.nest.place.line}: {plan.verdict.n_left:,} pairs of accesses were not compared, because "
+                "there are too many; they may conflict"
             )
 
 
@@ -237,7 +237,7 @@ def _filter_text(facts: Mapping[str, Any]) -> Iterator[str]:
     numbers = ", ".join(map(str, facts["devices"]))
     yield f"  devices {numbers}: {facts['mode']}; {facts['why']}"
     if facts["sent_nbytes"] is not None:
-        yield f"    the latest call had {facts['sent_nbytes']:,} bytes copied from device to device"
+        yield f"    the latest call copied {facts['sent_nbytes']:,} bytes from device to device"
     for name, array in facts["arrays"].items():
         ranges = ", ".join([f"{begin}:{end}" for begin, end in array["ranges"]])
         yield f"    {name} by dimension {array['dimension']}: {ranges}"

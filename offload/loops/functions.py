@@ -81,8 +81,8 @@ class DeviceLoop(LoopFunction, TargetFunction):
         if scope.region is None and scope.task is not None and scope.task.construct.is_target:
             if self._sets.devices is not None:
                 raise UsageError(
-                    f"{self._directive} {self._name!r} has devices= and is called in a target body, which runs on"
-                    " one device; call it outside of the body, or leave devices= out"
+                    f"{self._directive} {self._name!r} has devices= but is called in a target body, which runs on one "
+                    "device; call it outside the body, or leave devices= out"
                 )
             return launching().launch_in_body(self._program, args, kwargs, scope.task)
         return super().__call__(*args, **kwargs)

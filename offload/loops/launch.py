@@ -142,8 +142,8 @@ def launch_in_body(program: LoopProgram, args: tuple[Any, ...], kwargs: Mapping[
     values = program.bound(args, kwargs)
     if program.is_speculative:
         raise UsageError(
-            f"{program.directive} {program.name!r}: speculate= has no place in a target body, where loops are enqueued"
-            " and nobody waits for them; call the loop outside of the region, or without the clause"
+            f"{program.directive} {program.name!r}: speculate= is not allowed in a target body, where loops are "
+            "enqueued without a wait; call the loop outside the region, or without the clause"
         )
     spec = program.specialise(values)
     if task.place is None:
@@ -174,7 +174,7 @@ def _refuse_host_arrays(program: LoopProgram, values: Mapping[str, Any]) -> None
         if isinstance(value, np.ndarray):
             raise UsageError(
                 f"{program.name!r} in a target body: argument {name!r}, {label(value):.60}, is a host array; pass the "
-                "device arrays that the body is given"
+                "device arrays that the body receives"
             )
 
 
@@ -375,7 +375,7 @@ def outcome(spec: Specialisation, found: Mapping[str, Any]) -> Any:
     returned = {}
     for name in spec.typed.function.returns:
         if name not in found:
-            raise UnboundLocalError(f"{spec.program.name}: {name!r} has no value, since the loop has no iteration")
+            raise UnboundLocalError(f"{spec.program.name}: {name!r} has no value, because the loop has no iteration")
         value = found[name]
         returned[name] = value.item() if spec.typed.scalars[name].is_weak else value
     return _shaped(spec, returned)

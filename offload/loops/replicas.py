@@ -213,7 +213,7 @@ class _JointCall:
             asked = taken.asked(self.lies, self.key)
             if asked is not None:
                 return taken, asked
-        raise AssertionError("one device writes all")
+        raise AssertionError("one device writes all elements")
 
     def _refuse(self, nests: Sequence[DividedNest[Any]]) -> None:
         """Raise `ClauseError` where a loop has to be split that cannot be."""

@@ -70,7 +70,7 @@ def loop(
     array([5., 5.])
     """
     if not isinstance(iterations, range):
-        raise ClauseError(f"loop: {type(iterations).__name__} {iterations!r:.40} is no range; write loop(range(…))")
+        raise ClauseError(f"loop: {type(iterations).__name__} {iterations!r:.40} is not a range; write loop(range(…))")
     if bind not in _BINDS:
         raise ClauseError(f"loop bind: {bind!r:.40} is not allowed; use 'teams', 'parallel' or 'thread'")
     check_count("collapse", collapse)

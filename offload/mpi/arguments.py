@@ -32,7 +32,7 @@ def communicator(name: str, comm: Any) -> MPI.Comm:
         return MPI.COMM_WORLD
     if not isinstance(comm, MPI.Comm):
         raise ClauseError(
-            f"MPI {name}: comm={comm!r:.60} is no communicator; give one of mpi4py, such as MPI.COMM_WORLD"
+            f"MPI {name}: comm={comm!r:.60} is not a communicator; pass one from mpi4py, such as MPI.COMM_WORLD"
         )
     return comm
 
@@ -49,7 +49,7 @@ def check_arguments(operation: Operation) -> None:
         if parameter in _TYPES:
             is_right, allowed = _TYPES[parameter]
             if not is_right(value):
-                raise ClauseError(f"MPI {operation.name}: {parameter}={value!r:.60} is wrong; give {allowed}")
+                raise ClauseError(f"MPI {operation.name}: {parameter}={value!r:.60} is not allowed; give {allowed}")
         elif operation.name in _OF_LISTS and not isinstance(value, (list, tuple)) and value is not MPI.IN_PLACE:
             raise ClauseError(
                 f"MPI {operation.name}: {parameter} is {_told(value)}; give [array, (counts, displacements), datatypes]"
@@ -111,7 +111,7 @@ def array_of(operation: Operation, parameter: str, *, has_depend: bool) -> Any:
             raise ClauseError(f"{what} is a list of {len(value)}; give [array, counts, datatype], or the array alone")
         value = value[0]
     elif value is None and not _may_be_none(operation, parameter):
-        raise ClauseError(f"{what} is None; give an array, or [None, 0, datatype] where there are no elements")
+        raise ClauseError(f"{what} is None; give an array, or [None, 0, datatype] if there are no elements")
     if value is None or value is MPI.IN_PLACE or value is MPI.BOTTOM:
         return None
     if isinstance(value, np.ndarray) or is_device_array(value):
@@ -122,7 +122,8 @@ def array_of(operation: Operation, parameter: str, *, has_depend: bool) -> Any:
         if has_depend and hasattr(value, "__dlpack__"):
             return None
         raise ClauseError(
-            f"{what} is {_told(value)}, no array; give an array, or for a tensor of another library give depend= too"
+            f"{what} is {_told(value)}, not an array; give an array, or for a tensor of another library give depend= "
+            "too"
         ) from None
 
 
@@ -134,13 +135,13 @@ def check_unknown(operation: Operation) -> None:
         what = f"MPI {operation.name}: argument {name} is "
         if is_device_array(array):
             raise ClauseError(
-                f"{what}a device array, and what it does with a device array is not known; give an array of the host, "
-                "or call a method of a communicator of which it is"
+                f"{what}a device array, but offload does not know whether this method accepts device arrays; pass a "
+                "host array, or call a method of a communicator, which offload knows"
             )
         if is_of_mpi and isinstance(array, np.ndarray) and not (array.flags.c_contiguous or array.flags.f_contiguous):
             raise ClauseError(
-                f"{what}{label(array)} with strides {array.strides}, and this method takes contiguous arrays alone; "
-                "give one, and copy the elements from or to the view"
+                f"{what}{label(array)} with strides {array.strides}, but this method takes only contiguous arrays; "
+                "pass one, and copy the elements from or to the view"
             )
 
 
@@ -216,13 +217,13 @@ def check_array(operation: Operation, parameter: str, array: Any, access: Buffer
         return
     what = f"MPI {operation.name}: {parameter} is {label(array)}"
     if dtype.hasobject:
-        raise ClauseError(f"{what}, which holds Python objects; give numbers, or use mpi.send_object")
+        raise ClauseError(f"{what}, which holds Python objects; pass numbers, or use mpi.send_object")
     if not is_number and not isinstance(operation.named[parameter], (list, tuple)) and is_used(operation, parameter):
-        raise ClauseError(f"{what}, and MPI has no such numbers; give [array, MPI.BYTE], or a view as numbers")
+        raise ClauseError(f"{what}, but MPI has no such number type; pass [array, MPI.BYTE], or a view as numbers")
     if not is_written(operation, parameter, access):
         return
     if not flags.writeable:
-        raise ClauseError(f"{what}, which is read-only; receive into an array that may be written")
+        raise ClauseError(f"{what}, which is read-only; receive into a writeable array")
     if not flags.c_contiguous and array_section(array).nbytes < array.nbytes:
         raise ClauseError(
             f"{what} with strides {array.strides}, whose elements share memory; receive into an array of its own, and "

@@ -177,8 +177,8 @@ class MPICall:
         if self._turn.left_out:
             due = order.leave_out(self._turn, "") if order is not None else []
             error = TransportError(
-                f"{operation} is not issued, since {self._turn.left_out} was left out before it, and it would match "
-                f"another rank's call than the program means; {operation.way_out}",
+                f"{operation} is not issued, since {self._turn.left_out} was left out before it, so it would match "
+                f"the wrong call of another rank; {operation.way_out}",
                 operation=str(operation),
             )
         else:
@@ -274,7 +274,9 @@ def _checked(requests: Any, operation: Operation) -> Any:
     if isinstance(requests, (MPI.Request, Arrival)):
         return requests
     if not isinstance(requests, (list, tuple)) or not all(isinstance(one, MPI.Request) for one in requests):
-        raise UsageError(f"{operation} returned {requests!r:.60}, no request; give a method that begins an operation")
+        raise UsageError(
+            f"{operation} returned {requests!r:.60}, not a request; pass a method that starts a nonblocking operation"
+        )
     return requests
 
 

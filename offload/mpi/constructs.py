@@ -103,7 +103,9 @@ def call(
     array([0., 1., 2.])
     """
     if not callable(method):
-        raise ClauseError(f"mpi.call: {method!r:.60} cannot be called; give a method of a communicator, as comm.Isend")
+        raise ClauseError(
+            f"mpi.call: {method!r:.60} is not callable; pass a method of a communicator, such as comm.Isend"
+        )
     return generate(Operation(method, args, kwargs), depend, name, priority)
 
 
@@ -151,9 +153,12 @@ def start(requests: Any, depend: Any = (), name: str | None = None, priority: in
     several = requests if isinstance(requests, (list, tuple)) else [requests]
     odd = next((one for one in several if not isinstance(one, MPI.Prequest)), None)
     if not several or odd is not None:
-        raise ClauseError(f"mpi.start: {requests!r:.60}: give persistent requests, as comm.Send_init(…) makes them")
+        raise ClauseError(
+            f"mpi.start: {requests!r:.60}: these are not persistent requests; pass requests from comm.Send_init(…) or "
+            "similar methods"
+        )
     if len(set(map(id, several))) < len(several):
-        raise ClauseError(f"mpi.start: {requests!r:.60} names a request twice; name each once")
+        raise ClauseError(f"mpi.start: {requests!r:.60} contains a request twice; pass each request once")
     return generate(Start(requests), depend, name, priority)
 
 
@@ -185,7 +190,9 @@ def detach(request: Any) -> None:
     task = here().task
     event: Any = task.event if task is not None else None  # type: ignore[attr-defined]  # a Task
     if not isinstance(event, Event):  # that of a call of MPI is none
-        raise UsageError("mpi.detach: this is not in the body of a task with detach=event; give the task one")
+        raise UsageError(
+            "mpi.detach: this call is not in the body of a task with detach=event; add detach= to the task"
+        )
     event.fulfill_on(request)
 
 
@@ -280,7 +287,9 @@ def generate(operation: Operation, depend: Any, name: str | None, priority: int)
     dependences = _derived(operation, buffers) if depend is None else check_depend_now(directive, depend)
     label, rank = check_name(name), min(check_priority(priority), scope.runtime.engine.max_priority)
     if frame.inherited.is_final:
-        raise ClauseError(f"{directive} in a final task, whose tasks are run at once; generate it elsewhere")
+        raise ClauseError(
+            f"{directive} is not allowed in a final task, because its tasks run at once; generate this task elsewhere"
+        )
     operation.staging = _staging(scope.runtime, operation, buffers, directive)
     recipe = CallRecipe(call_site(directive, scope.runtime, n_between=2), operation, label, rank)
     return generate_task(scope, frame, recipe, dependences, wait=False)
@@ -294,8 +303,8 @@ def _derived(operation: Operation, buffers: Buffers | None) -> Sequence[Dependen
     """Return the dependences of an operation on its buffers; raise `ClauseError` if they are not known."""
     if buffers is None:
         raise ClauseError(
-            f"mpi.call: which buffers {operation.name} reads and writes is not known; give depend=, as in "
-            "depend=[in_(a), out(b)]"
+            f"mpi.call: offload does not know which buffers {operation.name} reads and writes; give depend=, for "
+            "example depend=[in_(a), out(b)]"
         )
     return [_CLAUSES[access](array) for _, array, access in buffers if array.size]
 
@@ -336,7 +345,7 @@ def _staging(runtime: Runtime, operation: Operation, buffers: Buffers | None, di
             places.add(place_of(runtime, array, f"{directive}: {parameter}"))
         found.append((parameter, array, _staged(operation, parameter, array, access)))
     if len(places) > 1:
-        raise ClauseError(f"{directive}: its buffers are on several devices; give arrays of one, or of the host")
+        raise ClauseError(f"{directive}: its buffers are on several devices; pass arrays of one device, or of the host")
     return BufferStaging(places.pop() if places else None, found) if found else None
 
 

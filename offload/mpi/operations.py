@@ -33,7 +33,7 @@ class Operation:
 
     matches_later = False  # Whether others that are in order with it have to wait until it has found its message
 
-    way_out = "go on with a new communicator"  # What to do where one before it was left out
+    way_out = "continue with a new communicator"  # What to do where one before it was left out
 
     def __init__(self, method: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self.method = method
@@ -68,7 +68,7 @@ class Operation:
         directive = f"MPI {self.name}"
         check_mpi(directive)
         if self.comm is not None and self.comm == MPI.COMM_NULL:
-            raise UsageError(f"{directive}: the communicator is null, or has been freed")
+            raise UsageError(f"{directive}: the communicator is null, or has been freed; pass one that is valid")
 
     def call(self, matched: Callable[[], None], arrays: Mapping[str, Any]) -> Any:
         """Return the request; where it ``matches_later``, ``matched`` is called when it has.
@@ -123,7 +123,7 @@ class Start(Operation):
 
     __slots__ = ()
 
-    way_out = "go on with request.Start() and Event.fulfill_on(request), as all starts are in one order"
+    way_out = "continue with request.Start() and Event.fulfill_on(request), because all starts are in one order"
 
     def __init__(self, requests: MPI.Prequest | Sequence[MPI.Prequest]) -> None:
         super().__init__(_start, (requests,), {})

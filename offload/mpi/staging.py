@@ -177,7 +177,7 @@ def is_gpu_aware() -> bool:
     """
     given = os.environ.get("OFFLOAD_MPI_GPU", "")
     if given not in {"", "0", "1"}:
-        raise UsageError(f"OFFLOAD_MPI_GPU={given!r}: give 0 or 1, or nothing, so that the library is asked")
+        raise UsageError(f"OFFLOAD_MPI_GPU={given!r}: give 0 or 1, or leave it empty to ask the library")
     if given:
         return given == "1"
     info = MPI.COMM_WORLD.Get_info()

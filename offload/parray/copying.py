@@ -118,7 +118,7 @@ def copy(
 
 def _pair(to: Any) -> tuple[ArrayType, Any]:
     if not isinstance(to, (tuple, list)) or len(to) != 2:  # a pair
-        raise ClauseError(f"{COPY}: to={to!r:.60} is no pair of a type and storage; write to=(T, t)")
+        raise ClauseError(f"{COPY}: to={to!r:.60} is not a pair of a type and storage; write to=(T, t)")
     return to[0], to[1]
 
 
@@ -140,8 +140,8 @@ def _stores(side: ArrayType, x: Any, threads: Sequence[int | None], role: str, *
         array = x[thread] if thread < len(x) else None
         if array is None:
             raise ClauseError(
-                f"{COPY}: {role} has no array for thread {thread}, which has elements of {abridged(str(side))}; "
-                f"it has {len(x)} entries: give one for each thread"
+                f"{COPY}: {role} has no array for thread {thread}, which has elements of {abridged(str(side))}; the "
+                f"list has {len(x)} entries: give one for each thread"
             )
         found[thread] = check(side, array, f"{role}, of thread {thread},", is_written=is_written)
     return found

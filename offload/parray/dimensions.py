@@ -64,13 +64,13 @@ class Dimension:
         self.teams = _one_team(teams)
         if self.levels > MOST_LEVELS:
             raise LayoutError(
-                f"a tree of {self.levels} levels is too deep; {MOST_LEVELS} dimensions may stand in, or refer to, each "
-                "other: make fewer levels of it"
+                f"a tree of {self.levels} levels is too deep; at most {MOST_LEVELS} dimensions may be nested in, or "
+                "refer to, each other: use fewer levels"
             )
         if self.n_dimensions > MOST_DIMENSIONS:
             raise LayoutError(
-                f"a tree of {self.n_dimensions} dimensions, with all that they refer to, is too large; "
-                f"{MOST_DIMENSIONS} are allowed: write what is regular as one size"
+                f"a tree of {self.n_dimensions} dimensions, with all dimensions that they refer to, is too large; "
+                f"{MOST_DIMENSIONS} are allowed: write regular parts as one size"
             )
         self._hash = hash((body, references))
 
@@ -146,14 +146,14 @@ def dim(body: object = None, *references: object) -> Dimension:
     """
     if isinstance(body, Reference):
         raise LayoutError(
-            f"dim({body}, …) has a reference as its body; a body is a size or a tuple of sub-dimensions: "
+            f"dim({body}, …) has a reference as its body, but a body must be a size or a tuple of sub-dimensions: "
             "write dim(None, …) for a pure reference, or dim(T.size, …)"
         )
     for reference in references:
         if not isinstance(reference, Reference):
             raise LayoutError(
-                f"{reference!r} is no reference; a dimension refers to an array type, disp(e), wrap(n) or func(f): "
-                "make a type of a tree first, ArrayType(…)"
+                f"{reference!r} is not a reference; a dimension can refer to an array type, disp(e), wrap(n) or "
+                "func(f): turn a tree into a type first, with ArrayType(…)"
             )
     chosen: tuple[Reference, ...] = references  # type: ignore[assignment]
     if body is None:
@@ -174,17 +174,17 @@ def dimension_of(tree: object, level: int = 0) -> Dimension:
         return tree
     if isinstance(tree, Reference):
         if not tree.counts:
-            raise LayoutError(f"{tree} in a tree is no size; write dim(None, {tree}), or dim(n, {tree})")
+            raise LayoutError(f"{tree} in a tree is not a size; write dim(None, {tree}), or dim(n, {tree})")
         return Dimension(None, (tree,))
     if isinstance(tree, (tuple, list)):
         if level >= MOST_LEVELS:
-            raise LayoutError(f"a tree of more than {MOST_LEVELS} levels is too deep; make fewer levels of it")
+            raise LayoutError(f"a tree of more than {MOST_LEVELS} levels is too deep; use fewer levels")
         if not tree:
             raise LayoutError("a dimension has an empty tuple of sub-dimensions; give it one or more, or a size")
         return Dimension(tuple([dimension_of(sub, level + 1) for sub in tree]), ())
     size = integer(tree, "the size of a dimension")
     if size < 0:
-        raise LayoutError(f"the size of a dimension is {size}; it has to be 0 or more")
+        raise LayoutError(f"the size of a dimension is {size}; it must be 0 or more")
     return Dimension(size, ())
 
 
@@ -197,8 +197,8 @@ def chain_of(references: tuple[Reference, ...]) -> int:
         found = reference.counts or found
         if found == MEMORY | THREADS and k < len(references) - 1:
             raise LayoutError(
-                f"{abridged(text_of(None, references))}: the distributed type {abridged(str(reference))} stands before "
-                "the end of a chain of references; a place is no index: let it be the last one"
+                f"{abridged(text_of(None, references))}: the distributed type {abridged(str(reference))} is not the "
+                "last in a chain of references; its place is not an index: make it the last reference"
             )
     return found
 
@@ -228,6 +228,6 @@ def _one_team(teams: list[Reference]) -> tuple[Reference, ...]:
         if team != teams[0]:
             raise LayoutError(
                 f"two thread arrays in one type, {abridged(str(teams[0]))} and {abridged(str(team))}; a type is "
-                "distributed over one: refer to sub-dimensions of one thread array"
+                "distributed over one: refer only to sub-dimensions of one thread array"
             )
     return tuple(teams[:1])

@@ -82,7 +82,10 @@ def copy(
     dependences = check_depend_now(COPY, depend)
     label = check_name(name)
     if nowait and frame.inherited.is_final:
-        raise ClauseError(f"{COPY} over ranks in a final task, whose tasks are run at once; generate it elsewhere")
+        raise ClauseError(
+            f"{COPY} over ranks is not allowed in a final task, because its tasks run at once; generate this task "
+            "elsewhere"
+        )
     recipe = CallRecipe(call_site(COPY, scope.runtime, 2), operation, label, 0)
     task = generate(scope, frame, recipe, dependences, wait=not nowait)
     if nowait:
@@ -108,7 +111,7 @@ def _parts(
     found = [storage for storage in storages if storage is not None]
     if len({storage.place for storage in found if storage.place is not None}) > 1:
         raise ClauseError(
-            f"{COPY}: the two arrays of rank {rank} are on two devices; over ranks give arrays of one device, or of "
+            f"{COPY}: the two arrays of rank {rank} are on two devices; over ranks, pass arrays of one device, or of "
             "the host"
         )
     dtype = common_dtype([storage.array for storage in found]) if found else np.dtype(np.uint8)
@@ -138,7 +141,7 @@ def _parts(
 def _storage(side: ArrayType, x: Any, role: str, *, is_written: bool) -> Storage:
     if x is None:
         raise ClauseError(
-            f"{COPY}: {role} is None, and the rank has elements of {abridged(str(side))}; give the rank's own array"
+            f"{COPY}: {role} is None, but the rank has elements of {abridged(str(side))}; pass the rank's own array"
         )
     return check(side, x, role, is_written=is_written)
 

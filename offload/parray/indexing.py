@@ -45,8 +45,8 @@ def checked(array_type: Any, index: Any) -> Index:
     except TypeError:
         if getattr(getattr(index, "dtype", None), "kind", "") not in {"i", "u"}:
             raise TypeError(
-                f"an index of {abridged(str(array_type))} is {index!r}, {type(index).__name__}; "
-                "it has to be an integer or an array of integers"
+                f"an index of {abridged(str(array_type))} is {index!r}, {type(index).__name__}; it must be an integer "
+                "or an array of integers"
             ) from None
         low, high = (int(index.min()), int(index.max())) if index.size else (0, -1)
         at = index.astype(seams.namespace.int64)
@@ -64,7 +64,7 @@ def number_of(array_type: Any, indices: tuple[Any, ...]) -> Index:
     """Return the number of an element; beyond 64 bits in an array of Python's integers."""
     dims = array_type.dims
     if len(indices) != (len(dims) or 1) or (not dims and isinstance(indices[0], tuple)):
-        wanted = f"{len(dims)} indices, one for each sub-dimension" if dims else "one index, which is no tuple"
+        wanted = f"{len(dims)} indices, one for each sub-dimension" if dims else "one index, not a tuple"
         raise IndexError(f"{abridged(str(array_type))} takes {wanted}; these are {len(indices)}: {indices}")
     if not dims:
         return checked(array_type, indices[0])
@@ -138,5 +138,5 @@ def refuse_both(array_type: Any, what: str) -> None:
     if array_type.counts == BOTH:
         raise LayoutError(
             f"{what} is not defined for the distributed type {abridged(str(array_type))}; its elements are in several "
-            "memories: ask a sub-dimension that counts memory alone"
+            "memories: ask a sub-dimension that counts only memory"
         )

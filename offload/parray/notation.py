@@ -76,7 +76,7 @@ def parse(text: str, /, **names: Any) -> ArrayType:
     array([0, 3, 1, 4, 2, 5])
     """
     if not isinstance(text, str):
-        raise LayoutError(f"parse({text!r}): {type(text).__name__} is no text; it takes a str in PARRAY's notation")
+        raise LayoutError(f"parse({text!r}): {type(text).__name__} is not a string; pass a str in PARRAY's notation")
     try:
         return _Parser(text, names).whole()
     except _MistakeError as mistake:
@@ -98,7 +98,7 @@ class _Parser:
             found = _TOKEN.match(text, column)
             if found is None:
                 column += len(text[column:]) - len(text[column:].lstrip())
-                raise self.wrong(f"{text[column]!r} is no part of the notation", column)
+                raise self.wrong(f"{text[column]!r} is not part of the notation", column)
             kind = str(found.lastgroup)
             self.tokens.append(_Token(kind, found[kind], found.start(kind)))
             column = found.end()
@@ -118,7 +118,7 @@ class _Parser:
 
     def expect(self, text: str, after: str) -> None:
         if not self.take(text):
-            raise self.wrong(f"{self.token.text!r} stands where {text!r} has to {after}")
+            raise self.wrong(f"found {self.token.text!r}, but {text!r} has to {after}")
 
     def wrong(self, what: str, column: int | None = None) -> _MistakeError:
         """Return a mistake at a column, by default where the next token is."""
@@ -132,7 +132,7 @@ class _Parser:
     def whole(self) -> ArrayType:
         found = self.type(0)
         if self.token.kind != "end":
-            raise self.wrong(f"{self.token.text!r} stands where the type ends")
+            raise self.wrong(f"found {self.token.text!r} after the end of the type")
         return found
 
     def type(self, column: int) -> ArrayType:
@@ -175,7 +175,7 @@ class _Parser:
             self.expect(")", "end a type")
             return [self.sub(found, self.path(), column)]
         if self.token.kind != "name":
-            raise self.wrong(f"{word!r} stands where a type or reference has to follow '#'")
+            raise self.wrong(f"found {word!r}, but a type or reference has to follow '#'")
         self.at += 1
         if word not in {"disp", "wrap", "func", "dim"} or not self.take("("):
             return [self.named(word, column)]
@@ -183,7 +183,7 @@ class _Parser:
         if word == "func":
             name = self.token.text
             if self.token.kind != "name" or name not in self.names:
-                raise self.wrong(f"{name!r} is not given; func takes a name that stands for a function or a sequence")
+                raise self.wrong(f"{name!r} is not defined; func takes a name that stands for a function or a sequence")
             self.at += 1
             made = [self.made(column, lambda: func(self.names[name]))]
         elif word == "dim":
@@ -208,9 +208,9 @@ class _Parser:
             if word[:end] in self.names and _PATH.fullmatch(word, end):
                 found = self.names[word[:end]]
                 if not isinstance(found, ArrayType):
-                    raise self.wrong(f"{word[:end]!r} stands for {found!r}, which is no array type", column)
+                    raise self.wrong(f"{word[:end]!r} stands for {found!r}, which is not an array type", column)
                 return self.sub(found, word[end:], column)
-        raise self.wrong(f"{word!r} is not given; name the type when parse is called: parse(text, {word}=…)", column)
+        raise self.wrong(f"{word!r} is not defined; name the type when you call parse: parse(text, {word}=…)", column)
 
     def sub(self, found: ArrayType, path: str, column: int) -> ArrayType:
         try:
@@ -249,7 +249,7 @@ class _Parser:
         if self.take("("):
             self.level += 1
             if self.level > MOST_LEVELS:
-                raise self.wrong(f"more than {MOST_LEVELS} brackets inside of each other are too many")
+                raise self.wrong(f"brackets are nested more than {MOST_LEVELS} deep; use fewer")
             value = self.expression()
             self.expect(")", "end an expression")
             self.level -= 1
@@ -266,8 +266,8 @@ class _Parser:
                 return sign * operator.index(self.names[word])
             except TypeError:
                 raise self.wrong(
-                    f"{word!r} is {self.names[word]!r}, no integer; a type is referred to by #{word}", column
+                    f"{word!r} is {self.names[word]!r}, not an integer; to refer to a type, write #{word}", column
                 ) from None
         if kind == "name":
-            raise self.wrong(f"{word!r} is not given; name it when parse is called: parse(text, {word}=…)")
-        raise self.wrong(f"{word!r} stands where a size, '[' or '#' has to")
+            raise self.wrong(f"{word!r} is not defined; name it when you call parse: parse(text, {word}=…)")
+        raise self.wrong(f"found {word!r}, but a size, '[' or '#' has to follow")

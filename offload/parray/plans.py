@@ -156,7 +156,8 @@ def plan(source_type: ArrayType, target_type: ArrayType) -> Plan:
     for side, word in ((source_type, "source"), (target_type, "target")):
         if not isinstance(side, ArrayType):
             raise ClauseError(
-                f"the {word} type is {side!r}, {type(side).__name__}; it has to be an ArrayType: ArrayType({side!r})"
+                f"the {word} type is {side!r}, {type(side).__name__}; it must be an ArrayType: write "
+                f"ArrayType({side!r})"
             )
     return _planned(source_type, target_type)
 
@@ -189,7 +190,7 @@ def _check(source: ArrayType, target: ArrayType) -> None:
 
 def _what_is_wrong(source: ArrayType, target: ArrayType) -> str | None:
     if source.size != target.size:
-        return f"the source has {source.size} elements, the target {target.size}; types of one size are copied"
+        return f"the source has {source.size} elements, the target {target.size}; the sizes must be equal"
     sides = (source, "source"), (target, "target")
     for side, word in sides:
         if side.counts == THREADS:
@@ -197,11 +198,11 @@ def _what_is_wrong(source: ArrayType, target: ArrayType) -> str | None:
     if source.threads is not None and target.threads is not None:
         comms = source.threads.comm, target.threads.comm
         if (comms[0] is None) != (comms[1] is None):
-            return "threads on one side and ranks on the other; both sides are of this process, or of ranks"
+            return "one side has threads and the other ranks; use threads on both sides, or ranks on both"
         if comms[0] != comms[1]:
-            return "the ranks of the two sides are of different communicators; take one for both"
+            return "the ranks of the two sides belong to different communicators; use one for both"
     if not target.is_injective:
-        return "the target has two elements in one place; each needs a place of its own"
+        return "the target has two elements in the same place; each needs a place of its own"
     for side, word in sides:
         if side.threads is not None and side.size:
             low, high = side.bounds[0]

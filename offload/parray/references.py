@@ -185,12 +185,13 @@ class Function(Reference):
                 return operator.index(found)
             except TypeError:
                 raise LayoutError(
-                    f"{self} returned {found!r} for index {index}; an offset is an integer: round it in the function"
+                    f"{self} returned {found!r} for index {index}; an offset must be an integer: round it in the "
+                    "function"
                 ) from None
         if getattr(getattr(found, "dtype", None), "kind", "") not in {"i", "u"} or found.shape != index.shape:
             raise LayoutError(
-                f"{self} returned {describe(found)} for an array of {index.shape} indices; "
-                "it has to return an integer array of the same shape, element by element"
+                f"{self} returned {describe(found)} for an array of {index.shape} indices; it must return an integer "
+                "array of the same shape, element by element"
             )
         return found.astype(seams.namespace.int64)
 
@@ -258,7 +259,7 @@ def integer(value: object, what: str) -> int:
     try:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise LayoutError(f"{what} is {value!r}, {type(value).__name__}; it has to be an integer") from None
+        raise LayoutError(f"{what} is {value!r}, {type(value).__name__}; it must be an integer") from None
 
 
 def disp(e: int) -> Displacement:
@@ -302,7 +303,7 @@ def wrap(n: int) -> Wrap:
     """
     length = integer(n, "the length of wrap")
     if length < 1:
-        raise LayoutError(f"wrap({length}) has no element to go round; its length has to be 1 or more")
+        raise LayoutError(f"wrap({length}) has no elements to wrap around; its length must be 1 or more")
     return Wrap(length)
 
 

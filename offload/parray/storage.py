@@ -87,8 +87,8 @@ def check(side: ArrayType, x: Any, role: str, what: str = COPY, *, is_written: b
         address = host_address(x)
     elif isinstance(x, _REFUSED):
         raise ClauseError(
-            f"{what}: {role} is a {type(x).__name__}, whose elements are more than memory; give a plain array, as "
-            "np.asarray(x) or x.filled(…) makes one"
+            f"{what}: {role} is a {type(x).__name__}, whose elements are more than plain memory; pass a plain array, "
+            "for example from np.asarray(x) or x.filled(…)"
         )
     else:
         found = None if isinstance(x, np.ndarray) else _on_device(x)
@@ -101,8 +101,8 @@ def check(side: ArrayType, x: Any, role: str, what: str = COPY, *, is_written: b
     flags = x.flags
     if not flags.c_contiguous:
         raise ClauseError(
-            f"{what}: {role} {label(x)} with strides {x.strides} is not C-contiguous; a type counts elements of an "
-            "array that lies in one piece: give the array that it is a view of, and a type of the part"
+            f"{what}: {role} {label(x)} with strides {x.strides} is not C-contiguous; a type counts the elements of a "
+            "contiguous array: pass the array that it is a view of, and a type of the part"
         )
     if x.size < side.span or side.least < 0:
         _refuse_extent(side, x, role, what)
@@ -149,14 +149,14 @@ def view(side: ArrayType, x: Any) -> Any:
     storage = check(side, x, "the array", what)
     if axes is None:
         raise LayoutError(
-            f"{what}: {abridged(str(side))} has a dimension whose elements are not one step apart; copy it to a "
-            "type that has one"
+            f"{what}: {abridged(str(side))} has a dimension whose elements are not evenly spaced; copy it to a type "
+            "with regular steps"
         )
     base, counted = axes
     if len(counted) > MAX_DIMENSIONS:
         raise LayoutError(
-            f"{what}: {abridged(str(side))} has {len(counted)} leaves, an array at most {MAX_DIMENSIONS} axes; write "
-            "the leaves as fewer"
+            f"{what}: {abridged(str(side))} has {len(counted)} leaves, but an array has at most {MAX_DIMENSIONS} axes; "
+            "combine leaves"
         )
     dtype = storage.array.dtype
     shape, steps = [count for count, _ in counted], [step for _, step in counted]

@@ -58,14 +58,12 @@ def ranks(tree: object, comm: Any = None) -> ArrayType:
         ) from error
     found = exchanges.communicator(comm)
     if found is None:
-        raise ClauseError(
-            f"ranks: comm={comm!r:.60} is no communicator of mpi4py within one group; give one that is not null"
-        )
+        raise ClauseError(f"ranks: comm={comm!r:.60} is not an intracommunicator of mpi4py; pass one that is not null")
     made = thread_array(tree, found)
     if made.size > found.Get_size():
         raise LayoutError(
-            f"ranks: {abridged(str(made))} has {made.size} threads, the communicator {found.Get_size()} ranks; start "
-            "more processes, or take fewer"
+            f"ranks: {abridged(str(made))} has {made.size} threads, but the communicator has {found.Get_size()} "
+            "ranks; start more processes, or use fewer threads"
         )
     return made
 
@@ -122,14 +120,14 @@ def for_each(
     """
     team: object = P
     if not isinstance(team, ArrayType) or team.kind != "threads":
-        raise LayoutError(f"for_each over {P!r:.60}, which is no thread array; make one with threads(…)")
+        raise LayoutError(f"for_each over {P!r:.60}, which is not a thread array; create one with threads(…)")
     if P.comm is not None:
         raise UsageError(
-            f"for_each over {P!r:.60}: the ranks of an SPMD program run already, and nothing is launched on them; "
-            "call the body, or take threads(…)"
+            f"for_each over {P!r:.60}: the ranks of an SPMD program are already running, so nothing can be launched on "
+            "them; call the body yourself, or use threads(…)"
         )
     if not callable(body):
-        raise ClauseError(f"for_each: {body!r:.60} is not callable; give a function of the number of the thread")
+        raise ClauseError(f"for_each: {body!r:.60} is not callable; pass a function that takes the thread number")
     made = task(name=check_name(name))(body)
     if nowait:
         return [made(k, *args) for k in range(P.size)]

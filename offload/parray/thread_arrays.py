@@ -17,7 +17,7 @@ def thread_array(tree: object, comm: object = None) -> ArrayType:
     found = of_root(root, (), comm, is_team=True)
     if _has_places(root):
         raise LayoutError(
-            f"the thread array {abridged(str(found))} refers to a distributed type; a place is no thread number"
+            f"the thread array {abridged(str(found))} refers to a distributed type; its places are not thread numbers"
         )
     found.find_form()
     if not found.size:
@@ -26,8 +26,8 @@ def thread_array(tree: object, comm: object = None) -> ArrayType:
         low, high = found.bounds[0]
         raise LayoutError(
             f"the numbers of the thread array {abridged(str(found))} are not 0 to {found.size - 1}, each once: "
-            + (f"they are {low} to {high}" if (low, high) != (0, found.size - 1) else "some number comes twice")
-            + "; let its dimensions refer to all of a type, once"
+            + (f"they are {low} to {high}" if (low, high) != (0, found.size - 1) else "some number occurs twice")
+            + "; let its dimensions refer to all elements of a type, each once"
         )
     return found
 

@@ -73,7 +73,7 @@ def tiles(T: ArrayType, shape: int | Sequence[int | None] | None) -> Iterator[Ti
     [(2, 2), (2, 2), (2, 1)]
     """
     if not isinstance(T, ArrayType):
-        raise LayoutError(f"tiles of {T!r}, {type(T).__name__}; it has to be an ArrayType")
+        raise LayoutError(f"tiles of {T!r}, {type(T).__name__}; it must be an ArrayType")
     sizes = T.shape or (T.size,)
     if shape is None or not hasattr(shape, "__iter__"):
         given: tuple[int | None, ...] = (shape,)
@@ -92,7 +92,8 @@ def tiles(T: ArrayType, shape: int | Sequence[int | None] | None) -> Iterator[Ti
     )
     if any(extent < 1 for extent, wanted in zip(extents, given, strict=True) if wanted is not None):
         raise LayoutError(
-            f"tiles of shape {shape} for {abridged(str(T))}: a tile has one element or more in each sub-dimension"
+            f"tiles of shape {shape} for {abridged(str(T))}: a tile must have at least one element in each "
+            "sub-dimension"
         )
     return _tiles(T, sizes, extents)
 

@@ -111,7 +111,7 @@ class ArrayType(Reference):
         form = self.find_form()
         if self.counts == BOTH and form is not None and max(map(abs, self.bounds[1])) >= rules.MOST_MEMORY:
             raise LayoutError(
-                f"{abridged(str(self))} has offsets of 2**200 and more in the memory of a thread; that is too much"
+                f"{abridged(str(self))} has offsets of 2**200 and more in the memory of a thread; make it smaller"
             )
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -203,7 +203,7 @@ class ArrayType(Reference):
         return LayoutError(
             f"index {leaves.index} leaves {abridged('#' + reference.as_reference())}, which has {size} elements, "
             f"in {f'dimension {where}' if where else 'the root'} of {abridged(str(self))}; "
-            f"indices are 0 to {size - 1}: let the dimension have fewer elements, or take them round with wrap({size})"
+            f"indices are 0 to {size - 1}: let the dimension have fewer elements, or wrap the indices with wrap({size})"
         )
 
     # -- the form ---------------------------------------------------------------------------------

@@ -45,8 +45,8 @@ class Unentered:
     def __del__(self) -> None:
         if getattr(self, "_construct", "") and not sys.is_finalizing():
             warnings.warn_explicit(
-                f"{self._construct}(…) was discarded without being entered, so it has no effect; write "
-                f"`with {self._construct}(…):` around the code that it is for",
+                f"{self._construct}(…) was discarded without being entered, so it has no effect; write `with "
+                f"{self._construct}(…):` around the code that it is for",
                 DirectiveWarning,
                 self._path,
                 self._line or 1,

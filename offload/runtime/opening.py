@@ -133,7 +133,7 @@ def parse_devices(spec: str, count_of: Callable[[Kind], int]) -> list[Wanted]:
         listed = kind if kind is not None and kind.has_indices and number else None
         if kind is None or (number and not kind.has_indices and not _number(number)):
             raise ClauseError(
-                f"devices={spec!r}: {part!r} means nothing; write {kinds.words()}, none or a list of those"
+                f"devices={spec!r}: {part!r} is not a kind of device; write {kinds.words()}, none or a list of those"
             )
         if kind.has_indices:
             devices += [Wanted(kind, index) for index in ([_number(number)] if number else range(count_of(kind)))]
@@ -147,7 +147,7 @@ def parse_devices(spec: str, count_of: Callable[[Kind], int]) -> list[Wanted]:
                 )
             devices += [Wanted(kind, index) for index in range(first, made[kind.name])]
     if len(set(devices)) < len(devices):
-        raise ClauseError(f"devices={spec!r} names a device twice")
+        raise ClauseError(f"devices={spec!r} names a device twice; name each device once")
     return devices
 
 
@@ -160,7 +160,7 @@ def not_a_specification(devices: object) -> OffloadError:
     """Return the error for an argument ``devices`` of `Runtime` that is not a string."""
     if type(devices).__module__.partition(".")[0] == "distributed":
         return UnsupportedError(
-            f"devices={devices!r:.80}: the devices of a Dask cluster are not those of a runtime; "
-            "make a Runtime in each worker, of 'cuda' for example, or run recorded graphs by graph.compute"
+            f"devices={devices!r:.80}: a runtime cannot use the devices of a Dask cluster; create a Runtime in each "
+            "worker, for example Runtime('cuda'), or run recorded graphs with graph.compute"
         )
     return ClauseError(f"devices={devices!r} is not a string; write for example 'cuda', 'sim:2' or 'none'")

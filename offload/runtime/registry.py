@@ -110,7 +110,7 @@ def refuse_at_end() -> None:
         The process ends.
     """
     if _is_ending:
-        raise RuntimeClosedError("the process ends, and its runtimes have been closed; do this before")
+        raise RuntimeClosedError("the process ends, and its runtimes have been closed; do this earlier")
 
 
 @atexit.register
@@ -129,7 +129,9 @@ def _end() -> None:
             runtime.close_at_end(waits_for_bodies=runtime is _default)
         except BaseException as error:  # noqa: BLE001  # the interpreter is ending
             if runtime is not _default:
-                error.add_note("a runtime that the program made and did not close: use it in a `with`, or close() it")
+                error.add_note(
+                    "the program created a runtime and did not close it; use it in a `with` block, or call close()"
+                )
             sys.excepthook(type(error), error, error.__traceback__)
             has_failed |= runtime.settings.unseen is Unseen.FAIL and _has_failures(error, runtime.engine.given_up)
         note_closed(runtime)  # also one that could not be closed

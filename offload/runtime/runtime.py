@@ -66,9 +66,9 @@ if TYPE_CHECKING:
 
 _END = "the end of the runtime"
 
-_CLOSED = "this runtime is closed; make another, or move the construct into its `with`"
+_CLOSED = "this runtime is closed; create another, or move the construct into its `with` block"
 
-_ENDING = "the process ends, and only what tasks generate is still run; wait for the thread that came here before"
+_ENDING = "the process ends, and only constructs of its tasks still run; join this thread before the end of the program"
 
 
 class RuntimeScope(Scope):
@@ -270,7 +270,8 @@ class Runtime:
             self._warned_host = True
             running = frame.task  # whose construct stands for a body without lines of the program
             warn(
-                "there is no device: target regions run on the host",
+                "there is no device, so target regions run on the host; for a simulated device, set "
+                "OFFLOAD_DEVICES=sim",
                 HostFallbackWarning,
                 running.construct.location if running is not None else "",
             )
@@ -389,7 +390,7 @@ class Runtime:
             The task was only recorded, or it would wait for itself.
         """
         if task.state_ is TaskState.RECORDED:
-            raise UsageError(f"{task.key} was only recorded, it has not run; compute the graph")
+            raise UsageError(f"{task.key} was only recorded and has not run; compute the graph")
         refuse_inside(TaskEnd(task))
         scope = self.here()
         scope.frame("a wait for a task")  # refuses one where nobody may wait
@@ -397,7 +398,7 @@ class Runtime:
         while running is not None:
             if running is task:
                 raise UsageError(
-                    f"{task.key} waits for itself; a task cannot wait for its own end, nor for its ancestors'"
+                    f"{task.key} waits for itself; a task can wait neither for its own end nor for its ancestors"
                 )
             running = running.frame.task
         return scope
@@ -515,7 +516,10 @@ class Runtime:
         failure: BaseException | None = None
         running = self.scope().task
         if running is not None:
-            raise UsageError(f"close in the task {running.name!r}, which it would wait for; close where it was opened")
+            raise UsageError(
+                f"close in the task {running.name!r} would wait for that task itself; close the runtime where it was "
+                "opened"
+            )
         with Shield():
             try:
                 self._refuse_own_loop()
@@ -527,7 +531,7 @@ class Runtime:
                 if not self.engine.gives_up:  # it could never end here: all is as it was, and the runtime open
                     if error is None:
                         raise
-                    error.add_note(f"the runtime is open still: {refused}")
+                    error.add_note(f"the runtime is still open: {refused}")
                     return
                 failure = self._with_unseen(refused)
             except BaseException as caught:  # noqa: BLE001  # raised below, or noted
@@ -587,8 +591,8 @@ class Runtime:
         coroutines = self.engine.coroutines
         if coroutines is not None and coroutines.is_own_thread():
             raise UsageError(
-                "the end of the runtime, on the thread of its own event loop, which it would wait for; "
-                "close it where it was made"
+                "the end of the runtime would wait for its own event loop, which runs on this thread; close the "
+                "runtime where it was created"
             )
 
     def disown(self) -> None:
@@ -619,7 +623,7 @@ class Runtime:
             self.engine.abandon(self.engine.closed)
         else:
             for stream in self.gate.close():
-                warn(f"{stream} never got to an event that was to be fulfilled there", CleanupWarning)
+                warn(f"{stream} never reached the point where it should fulfil an event", CleanupWarning)
             self.engine.close(self.engine.closed)
             for place in self.places:
                 place.close()

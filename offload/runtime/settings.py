@@ -212,7 +212,7 @@ def _word(env: Mapping[str, str], name: str, words: Mapping[str, _Meaning]) -> _
     """Return the meaning of the word in a variable; the first meaning if it is not set."""
     text = env.get(name, "").strip().lower()
     if text and text not in words:
-        raise ClauseError(f"{name}={env[name]!r} means nothing; write {', '.join(words).upper()}")
+        raise ClauseError(f"{name}={env[name]!r} is not allowed; write {', '.join(words).upper()}")
     return words[text] if text else next(iter(words.values()))
 
 

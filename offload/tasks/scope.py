@@ -62,10 +62,13 @@ class Scope:
         if region is None:
             task = self.task
             if task is None:
-                raise UsageError(f"{what} on a thread of the runtime itself")
+                raise UsageError(
+                    f"{what} on a thread of the runtime itself is not allowed; call it from a task or from your own "
+                    "thread"
+                )
             if task.construct.is_target:
                 raise UsageError(
-                    f"{what} inside of the target body {task.name!r}: a body only enqueues device work; "
+                    f"{what} inside of the target body {task.name!r} is not allowed: a body only enqueues device work; "
                     "move it before or after the region"
                 )
             inherited = task.inherited

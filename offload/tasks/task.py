@@ -393,7 +393,7 @@ class Task(Generic[Result_co]):
         """
         if getattr(fn, "__module__", None) == "asyncio.tasks":
             raise UsageError(
-                f"asyncio.wait of {self.key}, which is no future of asyncio's: its callbacks are called on any thread; "
+                f"asyncio.wait of {self.key}, which is not an asyncio future, because its callbacks run on any thread; "
                 "write asyncio.wait([asyncio.ensure_future(task), …])"
             )
         with _adding_callback:

@@ -98,7 +98,9 @@ class Values:
 
 def _value_of(slot: Slot, task: Task | None) -> Any:
     if task is None:  # of a recorded graph that is run again, and whose failure has been seen there
-        raise DependError(f"argument {slot} is the value of a task of this graph, which has none: it did not succeed")
+        raise DependError(
+            f"argument {slot} is the value of a task of this graph that did not succeed, so it has no value"
+        )
     root = task.poison if task.poison is not None and task.poison.failure is not None else task
     failure = root.failure if task.failure is not None else None
     if failure is None:
@@ -106,8 +108,8 @@ def _value_of(slot: Slot, task: Task | None) -> Any:
     why = "was cancelled" if task.state_ is TaskState.CANCELLED else f"failed with {type(failure).__name__}: {failure}"
     try:
         raise DependError(
-            f"argument {slot} is the value of {task.key}, which has none: it {why}; pass a task that succeeds, or look "
-            "at its exception() before the call"
+            f"argument {slot} is the value of {task.key}, which has no value because it {why}; pass a task that "
+            "succeeds, or check its exception() before the call"
         ) from failure
     finally:
         del root, task, failure  # the traceback refers to this frame, and that would to the failure

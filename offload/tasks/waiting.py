@@ -68,7 +68,8 @@ class Wait:
     ) -> None:
         if scope.is_completer:
             raise UsageError(
-                f"{goal} in a callback of a task: the thread that it runs on must not wait; start a task there"
+                f"{goal} in a callback of a task is not allowed, because the callback's thread must not wait; start a "
+                "task there"
             )
         self._engine = engine
         self._scope = scope

@@ -62,8 +62,8 @@ _DEVICE_STYLES = ("cyan", "magenta", "blue", "bright_cyan", "bright_magenta", "b
 _LANE_STYLES = ("blue", "magenta", "cyan", "yellow", "green", "bright_blue", "bright_magenta", "bright_cyan")
 _LINE_STYLE = "bright_black"
 _RAIL_LEGEND = (
-    "● a task, whose lane runs down to the last that waits for it; ○ none does; ┤├┴┼╰╯ join, ─│─ only crosses; "
-    "visualize('graph.svg') shows the kinds of dependence"
+    "● task; its lane ends at the last task that depends on it. ○ task without dependents. ┤├┴┼╰╯ lanes join; ─│─ "
+    "lanes only cross. visualize('graph.svg') shows the kinds of dependence"
 )
 
 _UP, _RIGHT, _DOWN, _LEFT = 1, 2, 4, 8

@@ -42,7 +42,7 @@ def test_info_of_what_is_needed(capsys, monkeypatch):
     assert main(["info", "--devices", "sim"]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert {"CuPy: not installed", "CUDA driver: not found"} <= set(shown)
-    assert "C compiler: none works here; loops run as Python" in shown
+    assert "C compiler: no working one found; loops run as Python" in shown
 
 
 def test_info_of_this_machine(capsys):
@@ -156,7 +156,7 @@ def test_sizes_are_told_as_they_were_given(capsys, size):
 def test_devices_are_told_as_they_were_given(capsys, command):
     """Devices that mean nothing are shown as the option that they were given for."""
     assert main([*command, "--devices", "bogus"]) == 2
-    assert capsys.readouterr().err.startswith("offload: error: --devices bogus: 'bogus' means nothing")
+    assert capsys.readouterr().err.startswith("offload: error: --devices bogus: 'bogus' is not a kind of device")
 
 
 def offload_process(*argv, env=None, **kwargs):

@@ -220,7 +220,7 @@ def test_nan_does_not_verify(tmp_path, capsys):
     report = json.loads(captured.out, parse_constant=pytest.fail)
     assert (report["errors"], report["max_relative_error"]) == ({"sync": None, "async": None}, None)
     assert captured.err == f"offload: not verified: {report['remark']}\n"
-    assert "the field holds NaN" in report["remark"]
+    assert "the field contains NaN" in report["remark"]
 
 
 def test_overflow_does_not_verify(tmp_path, capsys):
@@ -340,10 +340,10 @@ def test_missing_file(tmp_path, capsys):
         (["--shape", "8,8,8", "--device-memory", "0"], ["--device-memory 0", "above 0"]),
         (["--shape", "8,8,8", "--device-memory", "-5"], ["--device-memory -5", "above 0"]),
         (["--shape", "8,8,8", "--graph", "g.png"], [".svg or .dot"]),
-        (["--shape", "8,8,8", "--graph", "/nowhere/g.svg"], ["cannot be written", "'/nowhere' is no directory"]),
+        (["--shape", "8,8,8", "--graph", "/nowhere/g.svg"], ["cannot be written", "'/nowhere' is not a directory"]),
         (["--shape", "8,8,8", "--graph", "-", "--json"], ["--graph"]),
         (["--shape", "8,8,8", "--devices", "none"], ["needs a device"]),
-        (["--shape", "8,8,8", "--devices", "gpu"], ["--devices gpu: 'gpu' means nothing"]),
+        (["--shape", "8,8,8", "--devices", "gpu"], ["--devices gpu: 'gpu' is not a kind of device"]),
         (["--shape", "8,8,8", "--peer"], ["CUDA"]),
         (["--shape", "5000,5000,5000"], ["host memory"]),
         (["--shape", "99999999999,9999999999,9"], ["memory"]),
@@ -363,7 +363,7 @@ def test_error_from_the_environment_names_the_variable(capsys, monkeypatch):
     """Where OFFLOAD_DEVICES is what means nothing, it is named."""
     monkeypatch.setenv("OFFLOAD_DEVICES", "gpu")
     assert main(["demo", "fft3d"]) == 2
-    assert capsys.readouterr().err.startswith("offload: error: OFFLOAD_DEVICES=gpu: 'gpu' means nothing")
+    assert capsys.readouterr().err.startswith("offload: error: OFFLOAD_DEVICES=gpu: 'gpu' is not a kind of device")
 
 
 @pytest.mark.parametrize(
@@ -426,7 +426,7 @@ def test_read_only_files_are_not_replaced(tmp_path, capsys, monkeypatch):
     for option in ("--graph", "--output"):
         assert_refused(capsys, "--shape", "4,4,4", option, path, says=[f"{option} {path} is read-only"])
     assert path.read_text() == "precious"
-    assert_refused(capsys, "--shape", "4,4,4", "--graph", tmp_path / "no" / "g.svg", says=["is no directory"])
+    assert_refused(capsys, "--shape", "4,4,4", "--graph", tmp_path / "no" / "g.svg", says=["is not a directory"])
 
 
 def test_full_disk_names_the_file(tmp_path, capsys, monkeypatch):

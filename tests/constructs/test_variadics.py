@@ -113,7 +113,7 @@ def test_replayed(runtime):
     ("text", "wrong"),
     [
         ("tiles[2]", "outside of the tuple, which goes from 0 to 1"),
-        ("tiles[0:1]", "a section of a tuple is no storage"),
+        ("tiles[0:1]", "a section of a tuple has no storage"),
         ("tile", "no parameter or visible name"),
     ],
 )

@@ -153,15 +153,15 @@ def kind(**attributes):
     [
         (EagerKind, "not a kind"),
         ("sim", "not a kind"),
-        (kind(name="Mine"), "'Mine' is no name of a kind"),
-        (kind(name="2"), "'2' is no name"),
-        (kind(name=None), "None is no name"),
-        (kind(name="none"), "'none' is no name"),
+        (kind(name="Mine"), "'Mine' is not a valid name of a kind"),
+        (kind(name="2"), "'2' is not a valid name"),
+        (kind(name=None), "None is not a valid name"),
+        (kind(name="none"), "'none' is not a valid name"),
         (kind(name="sim"), "'sim' has 'sim' already"),
-        (kind(acc_type="host"), "'host' is no name of a type"),
+        (kind(acc_type="host"), "'host' is not a valid name of a type"),
         (kind(acc_type="nvidia"), "'cuda' has 'nvidia of OpenACC' already"),
         (kind(variables={"OFFLOAD_SIM_MEMORY": str}), "'sim' has 'OFFLOAD_SIM_MEMORY' already"),
-        (kind(variables={"MEMORY": str}), "'MEMORY' is no name of a variable"),
+        (kind(variables={"MEMORY": str}), "'MEMORY' is not a valid name of a variable"),
     ],
 )
 def test_what_cannot_be_registered(given, words):

@@ -345,7 +345,7 @@ def test_a_graph_that_is_being_computed(sim):
 
     @omp.task
     def again():
-        with pytest.raises(omp.UsageError, match="wait for that one, or record another") as caught:
+        with pytest.raises(omp.UsageError, match="wait for that computation, or record another") as caught:
             graph.compute("synchronous")
         said.append(str(caught.value))
 

@@ -217,7 +217,7 @@ def test_what_the_last_trip_leaves_is_not_shared(cuda):
     for function in (behind, around, start_of_a_sum, last):
         clauses = {"lastprivate": ["v"]} if function is last else {}
         a, y = np.arange(40).reshape(4, 10), np.ones(4, int)
-        assert "v is read behind it" in why(function, a, y, **clauses)
+        assert "v is read after it" in why(function, a, y, **clauses)
         agrees(acc.parallel_loop(**clauses)(function), a, y)
 
 

@@ -151,7 +151,7 @@ def test_an_attribute_of_an_element_is_to_be_passed_as_an_array():
     """The error is about what it points at, not about a name that is undefined elsewhere."""
     error = refused(omp.target_loop, fields)
     assert "A[i].value is an attribute of an element" in str(error)
-    assert "pass the array of these values as an argument" in str(error)
+    assert "pass an array of these values as an argument" in str(error)
     assert "np.unknown is not defined" in str(refused(omp.target_loop, members))
 
 

@@ -82,7 +82,7 @@ def test_what_the_host_takes_counts():
     assert short.candidates == ("single",)
     assert short.why == (
         "single took 1000 µs; split would take 200 µs at least; "
-        "the device took 100 µs of single's 1000 µs, and other ways can shorten that part alone"
+        "the device took 100 µs of single's 1000 µs, and other strategies can shorten only that part"
     )
 
 

@@ -244,7 +244,7 @@ def test_one_nest():
         return s
 
     refused(f, "range", "kernels_loop")
-    refused(g, "return", "where it is called", **sums("s"))
+    refused(g, "return", "in the caller", **sums("s"))
     accepted(f, several=True)
 
 
@@ -273,9 +273,9 @@ def test_collapsed_loops_are_rectangular():
             for j in omp.loop(range(4), collapse=2):
                 a[i, j] = 0  # <-
 
-    refused(f, "collapse", "i enters", collapse=2)
+    refused(f, "collapse", "i is used", collapse=2)
     refused(g, "collapse", "nothing between", collapse=2)
-    refused(h, "collapse", "m enters", collapse=2)
+    refused(h, "collapse", "m is used", collapse=2)
     refused(e, "collapse", "nothing between")
     accepted(f)
     accepted(g)
@@ -402,7 +402,7 @@ def test_indices_are_integers():
 
     for function in (f, g, h, e):
         refused(function, "index", "write the loop over")
-    refused(d, "index", "no array")
+    refused(d, "index", "attribute of the argument")
     refused(c, "index", "2 dimensions")
     refused(b, "index", "constant")
     refused(j, "index", "s is a number")
@@ -591,7 +591,7 @@ def test_functions_return_at_their_end():
         assert called.__name__ in str(caught.value)
     refused(e, "call", "takes * or **")
     refused(d, "call", "returns nothing")
-    refused(c, "call", "pass what it takes")
+    refused(c, "call", "do not match the parameters")
 
 
 def test_plain_functions_are_checked_alone():
@@ -630,7 +630,7 @@ def test_returns_are_of_scalars_in_clauses():
             a[i] = t + 1
         return t  # <-
 
-    refused(f, "return", "where it is called", **sums("s"))
+    refused(f, "return", "in the caller", **sums("s"))
     refused(g, "return", "lastprivate=['t']")
     assert accepted(g, lastprivate=("t",)).nests[0].last == ("t",)
 
@@ -753,9 +753,9 @@ def test_atomic_arrays_are_updated_only():
         for i in range(len(x)):
             omp.atomic.add(h, x[i])  # <-
 
-    refused(f, "atomic", "updates alone", atomic=("h",))
+    refused(f, "atomic", "only in updates", atomic=("h",))
     refused(g, "atomic", "//=", "+ - * & | ^", atomic=("h",))
-    refused(e, "atomic", "updates alone", atomic=("h",))
+    refused(e, "atomic", "only in updates", atomic=("h",))
     refused(d, "atomic", "(a, index, value)")
 
 

@@ -188,7 +188,7 @@ def test_a_sum_that_python_cannot_read_again_is_refused(written):
     with (
         contextlib.suppress(omp.LoopError)
         if sys.version_info >= (3, 12)
-        else pytest.raises(omp.LoopError, match="apart")
+        else pytest.raises(omp.LoopError, match="split it")
     ):
         omp.parallel_loop(function)
 

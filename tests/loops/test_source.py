@@ -177,7 +177,7 @@ def test_a_file_that_has_changed(module):
         with pytest.raises(LoopError) as caught:
             FunctionSource.of(made.f)
         assert (caught.value.rule, caught.value.file) == ("source", str(file))
-        assert "start the program again" in str(caught.value)
+        assert "restart the program" in str(caught.value)
 
 
 def test_a_file_that_has_changed_elsewhere(module):
@@ -237,7 +237,7 @@ def test_a_code_without_a_file(module):
     assert (source.file, source.place.line) == (str(file), 2)
     other = code.replace(co_name="h")
     for names in ({"__file__": str(file)}, {"__file__": None}, {}):
-        with pytest.raises(LoopError, match="needs the text of this function"):
+        with pytest.raises(LoopError, match="needs the source code of this function"):
             FunctionSource.of(FunctionType(other, names))
 
 

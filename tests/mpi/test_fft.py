@@ -146,13 +146,13 @@ REFUSED = [
     (["--shape", "3,8,8"], "has 3 planes, too few for 4 parts"),
     (["--shape", "8,3,8"], "has 3 rows, too few for 4 parts"),
     (["--shape", "8,8,1", "--grid", "2,2"], "has 1 columns, too few for 2 parts"),
-    ([*SHAPE, "--grid", "2,3"], "--grid 2,3 is for 6 ranks, and there are 4"),
+    ([*SHAPE, "--grid", "2,3"], "--grid 2,3 needs 6 ranks, but there are 4"),
     ([*SHAPE, "--grid", "2"], "write two numbers"),
     ([*SHAPE, "--planes", "3"], "--planes 3"),
-    ([*SHAPE, "--output", "/nowhere/out.npy"], "'/nowhere' is no directory"),
+    ([*SHAPE, "--output", "/nowhere/out.npy"], "'/nowhere' is not a directory"),
     (["--input", "/nowhere.npy"], "no such file"),
     ([*SHAPE, "--device-memory", "100"], "the buffers need"),
-    ([*SHAPE, "--graph", "g.svg"], "--graph is for one process"),
+    ([*SHAPE, "--graph", "g.svg"], "--graph works with one process only"),
 ]
 
 

@@ -20,7 +20,7 @@ WHEN_MADE = {
     "a negative body": lambda: dim(-2, A),
     "a size that is no integer": lambda: ArrayType(2.0),
     "a size that is a text": lambda: ArrayType("[3]"),
-    "no size": lambda: ArrayType(None),
+    "not a size": lambda: ArrayType(None),
     "an empty tuple": lambda: ArrayType(()),
     "an empty list inside": lambda: ArrayType((2, [])),
     "an empty body": lambda: dim((), A),

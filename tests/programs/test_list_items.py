@@ -272,7 +272,7 @@ def test_a_member_that_is_reduced_is_an_argument_too(none: omp.Runtime) -> None:
         ("o[0]", "an index is for an array, a list or a tuple"),
         ("o.n", "int 2, a value without storage"),
         ("tiles[7]", "index 7 is outside of the list, which goes from 0 to 0"),
-        ("tiles[0:1]", "a section of a list is no storage; name its elements"),
+        ("tiles[0:1]", "a section of a list has no storage"),
         ("f(o).x", r"does not begin with a name, but with 'f\(o\)'"),
         ("hidden", "no parameter or visible name 'hidden'; .* that the body mentions: mention it there"),
         ("tiles[hidden]", "no parameter or visible name 'hidden'"),

@@ -139,7 +139,7 @@ def test_a_stream_that_never_moves_does_not_hold_the_end() -> None:
             omp.Event().fulfill_on(stream)
             threading.Timer(0.2, release.set).start()
 
-    with pytest.warns(omp.CleanupWarning, match="never got to an event"):
+    with pytest.warns(omp.CleanupWarning, match="never reached the point"):
         leave()
 
 

@@ -150,7 +150,7 @@ def test_large_graph_is_summed_up_and_cut() -> None:
     assert lines[2].startswith("●  n0 ")
     assert lines[-1] == "… and 5 later tasks; visualize('graph.svg') draws all"
     legend = " ".join(lines[2 + MAX_ROWS : -1])
-    assert legend.startswith("● a task, whose lane runs down")
+    assert legend.startswith("● task; its lane ends")
     assert "kinds of dependence" in legend
 
 

@@ -35,21 +35,27 @@ _QUICK = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (
-        "Measure whether this machine is all right; each part takes seconds. tasks: what a host task costs, along "
-        "with Dask. link: the bandwidth of copies between the host and device 0. launch: what single constructs take "
-        "there. overlap: how much is gained where copies and kernels are under way at once. Each table says what to "
-        "expect."
+        "Check that this machine performs as expected. Each part takes a few seconds. tasks: the cost of a host task, "
+        "compared with Dask. link: the bandwidth of copies between the host and device 0. launch: the time of single "
+        "constructs on device 0. overlap: the gain from running copies and kernels at the same time. Each table lists "
+        "the values to expect."
     )
     parser.epilog = (
-        "The studies that compare every part of the library with the same work by hand are not installed: they are in "
-        "the folder benchmarks/ of a clone of the project. There `python benchmarks/run.py --help` lists them."
+        "More benchmarks compare every part of the library with hand-written code. They are not installed; find them "
+        "in the folder benchmarks/ of a clone of the project, and list them with `python benchmarks/run.py --help`."
     )
-    parser.add_argument("part", metavar="PART", nargs="*", help=f"of {', '.join(PARTS)} (default: all)")
-    parser.add_argument("--devices", metavar="SPEC", help="as for Runtime; device 0 is measured")
     parser.add_argument(
-        "--repeat", metavar="N", type=int, default=_REPEAT, help=f"runs of each, in turn (default: {_REPEAT})"
+        "part", metavar="PART", nargs="*", help=f"parts to measure, from {', '.join(PARTS)} (default: all)"
     )
-    parser.add_argument("--quick", action="store_true", help="measure as little as shows that it works")
+    parser.add_argument(
+        "--devices", metavar="SPEC", help="devices to open, as in OFFLOAD_DEVICES; device 0 is measured"
+    )
+    parser.add_argument(
+        "--repeat", metavar="N", type=int, default=_REPEAT, help=f"number of repetitions (default: {_REPEAT})"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="measure very little, only to check that the command works"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object, with every sample")
 
 
@@ -62,11 +68,11 @@ def run(args: argparse.Namespace) -> int:
     for name in args.part:
         if name not in PARTS:
             raise ClauseError(
-                f"bench {name}: there is no such part; take some of {', '.join(PARTS)}; "
-                "a clone of the project has more: `python benchmarks/run.py --help` there"
+                f"bench {name}: there is no such part; use {', '.join(PARTS)}; a clone of the project has more: run "
+                "`python benchmarks/run.py --help` there"
             )
     if args.repeat < 1:
-        raise ClauseError(f"--repeat {args.repeat}: take a number of at least 1")
+        raise ClauseError(f"--repeat {args.repeat}: use a number of at least 1")
     # In the order of the table, whatever the order of the arguments.
     wanted = [name for name in PARTS if name in (args.part or PARTS)]
     found = {name: PARTS[name](args, _QUICK[name] if args.quick else {}) for name in wanted}
@@ -76,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     shows = console()
     shows.print(", ".join(f"{name} {value}" for name, value in _machine().items()) + ".")
-    shows.print(f"Medians of {args.repeat} turns (lowest to highest).\n")
+    shows.print(f"Medians of {args.repeat} repetitions (lowest to highest).\n")
     for finding in (one for findings in found.values() for one in findings):
         shows.print(table_of(finding))
     return 0
@@ -105,7 +111,7 @@ def _on_device(name: str, args: argparse.Namespace, sizes: Mapping[str, int]) ->
 
     with open_runtime(args.devices, os.environ):
         if not omp.get_num_devices():
-            raise ClauseError(f"bench {name} measures a device, and there is none; name one with --devices")
+            raise ClauseError(f"bench {name} measures a device, but there is none; choose one with --devices")
         measure: Callable[..., list[Finding]] = getattr(device, f"measure_{name}")
         return measure(args.repeat, **sizes)
 

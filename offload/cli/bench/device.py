@@ -121,8 +121,8 @@ def measure_launch(repeat: int, n_calls: int = _N_CALLS, n_chained: int = _N_CHA
     samples = in_turn(calls, repeat)
     omp.target_free(x)
     note = (
-        "Expect 10 to 40 µs for a device task of a chain on CUDA, and 30 to 100 for each row that waits. Far more "
-        "means that the processors are busy or save power."
+        "Expect 10 to 40 µs for a device task of a chain on CUDA, and 30 to 100 µs for each row that waits. Much "
+        "higher values mean that the processors are busy or in a power-saving mode."
     )
     rows = {name: {"": one} for name, one in samples.items()}
     return [Finding(f"Single constructs on {omp.device(0).name}, µs", rows, note)]
@@ -172,8 +172,8 @@ def measure_overlap(repeat: int, block_nbytes: int | None = None) -> list[Findin
     rows = {name: {"": one} for name, one in samples.items()} | {f"{BLOCKING} / {DEFERRED}": {"": gained}}
     note = (
         f"{_N_BLOCKS} blocks of {block_nbytes >> 10:,} KB in {memory} memory, {passes} passes over each. Expect a "
-        "ratio of 1.3 and more: copies and kernels of several blocks are under way at once. About 1 means that they "
-        "are not."
+        "ratio of at least 1.3, because copies and kernels of several blocks run at the same time. A ratio of about 1 "
+        "means that they do not overlap."
     )
     return [Finding(f"Copies and kernels on {omp.device(0).name}, ms", rows, note)]
 

@@ -44,5 +44,5 @@ def _load(name: str, *places: Path) -> ModuleType:
                     sys.path.remove(str(path.parent))
                 return module
     raise UnsupportedError(
-        f"{name}.py is not here: looked for {' and '.join(map(str, places))}; use a clone of the project"
+        f"cannot find {name}.py; looked for {' and '.join(map(str, places))}; run the command in a clone of the project"
     )

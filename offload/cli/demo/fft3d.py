@@ -40,33 +40,57 @@ _REPEATS_OF_PEER = 7
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (
-        "Transform a 3-D field in host memory, piece by piece, on a device that need not hold it: synchronously, then "
-        "in asynchronous tasks. The output is what numpy.fft.fftn gives."
+        "Transform a 3-D field in host memory piece by piece, on a device whose memory may be smaller than the field: "
+        "first synchronously, then in asynchronous tasks. The output equals the result of numpy.fft.fftn."
     )
     add = parser.add_argument
-    add("--input", metavar="FIELD.npy", help="3-D floats or complex numbers (default: a Taylor-Green vortex)")
-    add("--output", metavar="OUT.npy", help="the transform: complex64, or complex128 for 64-bit input")
-    add("--shape", metavar="NZ,NY,NX", help=f"of the generated field (default: {','.join(map(str, SHAPE))})")
+    add(
+        "--input",
+        metavar="FIELD.npy",
+        help="file with 3-D floats or complex numbers (default: generate a Taylor-Green vortex)",
+    )
+    add("--output", metavar="OUT.npy", help="file for the transform: complex64, or complex128 for 64-bit input")
+    add("--shape", metavar="NZ,NY,NX", help=f"shape of the generated field (default: {','.join(map(str, SHAPE))})")
     pieces = parser.add_mutually_exclusive_group().add_argument
     pieces(
-        "--pencils", metavar="K", type=int, help="cut the pass along z into K pencils along x; --mpi: K pieces a rank"
+        "--pencils",
+        metavar="K",
+        type=int,
+        help="cut the pass along z into K pencils along x; with --mpi: K pieces per rank",
     )
-    pieces("--planes", metavar="K", type=int, help="groups of K planes (default: up to 32 MB); --mpi: K pieces a rank")
-    add("--buffers", metavar="B", type=int, default=3, help="device buffers in turn (default: 3)")
-    add("--device-memory", metavar="BYTES", help="limit the device's memory; takes K, M, G, T (of 1024)")
-    add("--devices", metavar="SPEC", help="cuda, cuda:1, sim (default: CUDA, else sim)")
+    pieces(
+        "--planes",
+        metavar="K",
+        type=int,
+        help="work in groups of K planes (default: up to 32 MB); with --mpi: K pieces per rank",
+    )
+    add("--buffers", metavar="B", type=int, default=3, help="number of device buffers, used in turn (default: 3)")
+    add("--device-memory", metavar="BYTES", help="limit the device's memory; suffixes K, M, G, T are powers of 1024")
+    add("--devices", metavar="SPEC", help="device to use: cuda, cuda:1, sim (default: CUDA, else sim)")
     add("--graph", metavar="F", help="write the task graph to F (.svg or .dot), or show it (-)")
     add(
         "--verify",
         action="store_true",
-        help="compare with scipy.fft or NumPy, and direct sums; exit 1 if it differs",
+        help="compare with scipy.fft (or NumPy) and with direct sums; exit with status 1 if the result differs",
     )
-    add("--repeat", metavar="N", type=int, help="runs of each form (default: 3, large fields 1)")
-    add("--mpi", action="store_true", help="over the ranks of an MPI job, each with a part of the field")
-    add("--grid", metavar="R,C", help="with --mpi: R x C ranks, each with a pencil of the field (default: slabs)")
-    add("--inverse", action="store_true", help="with --mpi: the inverse transform, divided by the number of elements")
+    add("--repeat", metavar="N", type=int, help="runs of each form (default: 3; for large fields: 1)")
+    add("--mpi", action="store_true", help="run on all ranks of an MPI job; each rank holds a part of the field")
+    add(
+        "--grid",
+        metavar="R,C",
+        help="with --mpi: use R x C ranks; each rank holds a pencil of the field (default: slabs)",
+    )
+    add(
+        "--inverse",
+        action="store_true",
+        help="with --mpi: compute the inverse transform, divided by the number of elements",
+    )
     add("--json", action="store_true", help="print one JSON object and nothing else")
-    add("--peer", action="store_true", help="also time CUDA streams by hand (in a checkout); --mpi: mpi4py-fft")
+    add(
+        "--peer",
+        action="store_true",
+        help="also time a version with hand-written CUDA streams (in a checkout); with --mpi: time mpi4py-fft",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -94,8 +118,8 @@ def run(args: argparse.Namespace) -> int:
         if not runtime.places:
             asked = f"--devices {args.devices}" if args.devices else "OFFLOAD_DEVICES"
             raise ClauseError(
-                f"the pipeline needs a device, and {asked} gives none, or OMP_TARGET_OFFLOAD is DISABLED; "
-                "take --devices sim, the simulated one"
+                f"the pipeline needs a device, but {asked} gives none, or OMP_TARGET_OFFLOAD is DISABLED; use "
+                "--devices sim for the simulated device"
             )
         device = omp.devices()[0]
         if limit_nbytes and device.kind == "cuda":
@@ -132,7 +156,7 @@ class _Job:
         example = load_example("fft3d")
         peer = load_benchmark("gpu/fft3d_cupy") if args.peer and device.kind == "cuda" else None
         if args.peer and peer is None:
-            raise ClauseError("--peer: the form written by hand is CUDA's; take --devices cuda")
+            raise ClauseError("--peer: the hand-written version needs CUDA; use --devices cuda")
         shape = self.source.shape
         dtype = result_dtype(self.source.dtype, "the field")
         pieces = cut(shape, dtype.itemsize, device, buffers=args.buffers, planes=args.planes, pencils=args.pencils)
@@ -184,7 +208,7 @@ class _Job:
                 free_nbytes + sum(buffer.nbytes for buffer in buffers),
             )
             raise DeviceMemoryError(
-                f"cuFFT's work areas do not fit beside {len(buffers)} x {buffers[0].nbytes:,} bytes of buffers: "
+                f"cuFFT's work areas do not fit next to {len(buffers)} x {buffers[0].nbytes:,} bytes of buffers: "
                 f"{free_nbytes:,} of {total_nbytes:,} bytes are free; {advice}"
             ) from error
 
@@ -223,9 +247,10 @@ class _Job:
             report.reference = f"{library()} + {N_SUMS} sums"
         if not all(map(math.isfinite, report.errors.values())):
             report.remark = (
-                f"the transform holds NaN or infinite values: the field's are too large for {report.dtype}; scale them"
+                f"the transform contains NaN or infinite values: the field's values are too large for {report.dtype}; "
+                "scale them"
                 if is_finite
-                else "the field holds NaN or infinite values, so its transform has no values to compare; replace them"
+                else "the field contains NaN or infinite values, so its transform cannot be compared; replace them"
             )
 
 

@@ -84,9 +84,9 @@ def _run(args: argparse.Namespace, comm: MPI.Comm, stack: ExitStack) -> int:
         check(args)
         grid = _grid(args, comm.size)
         if args.graph:
-            raise ClauseError("--graph is for one process: leave --mpi out")
+            raise ClauseError("--graph works with one process only; leave --mpi out")
         if args.peer and find_spec("mpi4py_fft") is None:
-            raise ClauseError("--peer: mpi4py-fft is not here; install it, or leave --peer out")
+            raise ClauseError("--peer: mpi4py-fft is not installed; install it, or leave --peer out")
         limit_nbytes = size_option("--device-memory", args.device_memory)
         if limit_nbytes:
             env["OFFLOAD_SIM_MEMORY"] = str(limit_nbytes)
@@ -96,7 +96,10 @@ def _run(args: argparse.Namespace, comm: MPI.Comm, stack: ExitStack) -> int:
     with _agreed(comm):
         fields = comm.allgather((source.shape, str(source.dtype)))
         if fields[0] != fields[comm.rank]:
-            raise ClauseError(f"--input {args.input} is {fields[comm.rank]} here and {fields[0]} on rank 0; give one")
+            raise ClauseError(
+                f"--input {args.input} is {fields[comm.rank]} here but {fields[0]} on rank 0; give the same file to "
+                "all ranks"
+            )
     output = None
     part, offset = "", 0
     with _agreed(comm):
@@ -107,7 +110,7 @@ def _run(args: argparse.Namespace, comm: MPI.Comm, stack: ExitStack) -> int:
     with _agreed(comm):
         runtime = stack.enter_context(open_runtime(args.devices, env))
         if not runtime.places:
-            raise ClauseError("the pipeline needs a device; take --devices sim, the simulated one")
+            raise ClauseError("the pipeline needs a device; use --devices sim for the simulated device")
     device = _device(comm)
     job = None
     try:
@@ -142,8 +145,8 @@ def _grid(args: argparse.Namespace, n_ranks: int) -> tuple[int, int]:
         raise ClauseError(f"--grid {args.grid}: write two numbers of at least 1, as in --grid 2,3")
     if n_rows * n_columns != n_ranks:
         raise ClauseError(
-            f"--grid {args.grid} is for {n_rows * n_columns} ranks, and there are {n_ranks}; "
-            f"give two numbers whose product is {n_ranks}, or start as many ranks"
+            f"--grid {args.grid} needs {n_rows * n_columns} ranks, but there are {n_ranks}; give two numbers whose "
+            f"product is {n_ranks}, or start more or fewer ranks"
         )
     return n_rows, n_columns
 
@@ -251,7 +254,7 @@ class _Job:
             one = plan(schedule, 1)
             most = self.comm.allreduce(max(int(np.diff(way.ends[way.along]).max()) for way in one.exchanges), MPI.MAX)
             if asked is not None and not 1 <= asked <= most:
-                raise ClauseError(f"--{schedule} {asked}: a rank has {most} of them at most; take 1 to {most} pieces")
+                raise ClauseError(f"--{schedule} {asked}: a rank has at most {most} of them; use 1 to {most} pieces")
             n_local = self.comm.allreduce(one.n_local, MPI.MAX)  # all ranks have as many pieces
             suits = max(2 * args.buffers, n_local * self.dtype.itemsize // PIECE_NBYTES)
             pieces = asked or min(suits, most)
@@ -266,7 +269,7 @@ class _Job:
                 pieces = min(2 * pieces, most)
         raise DeviceMemoryError(
             f"the buffers need {needed:,} bytes on {self.device.name}, {free_nbytes:,} of {total_nbytes:,} are free; "
-            "take more pieces or ranks, fewer --buffers, or leave --planes and --pencils out",
+            "use more pieces or ranks, fewer --buffers, or leave --planes and --pencils out",
             int(needed),
             free_nbytes,
         )
@@ -296,7 +299,7 @@ class _Job:
         if checked is not None:
             report.reference = checked.name
             if not all(map(math.isfinite, report.errors.values())):
-                report.remark = "the field or its transform holds NaN or infinite values, which have nothing to compare"
+                report.remark = "the field or its transform contains NaN or infinite values, which cannot be compared"
 
     def _ours(self, *, bulk: bool) -> Any:
         return lambda: self.example.fft3d(self.job, bulk=bulk)

@@ -27,15 +27,17 @@ def check(args: argparse.Namespace) -> None:
     for name, low in (("buffers", 1), ("repeat", 1)):
         value = getattr(args, name)
         if value is not None and value < low:
-            raise ClauseError(f"--{name} {value}: take a number of at least {low}")
+            raise ClauseError(f"--{name} {value}: use a number of at least {low}")
     if not args.mpi and (args.grid or args.inverse):
-        raise ClauseError(f"{'--grid' if args.grid else '--inverse'} is for the transform over ranks: add --mpi")
+        raise ClauseError(
+            f"{'--grid' if args.grid else '--inverse'} applies only to the transform over ranks; add --mpi"
+        )
     if args.graph == "-" and args.json:
-        raise ClauseError("--graph - and --json both want the standard output; give --graph a file name")
+        raise ClauseError("--graph - and --json both write to standard output; give --graph a file name")
     if args.graph and args.graph != "-":
         path = Path(args.graph)
         if path.suffix.lower() not in (".svg", ".dot"):
-            raise ClauseError(f"--graph {args.graph}: pictures are .svg or .dot, or - for the terminal")
+            raise ClauseError(f"--graph {args.graph}: use a file name ending in .svg or .dot, or - for the terminal")
         if (why := unwritable(Path(os.path.realpath(path)))) is not None:
             raise ClauseError(f"--graph {args.graph} {why}")
 

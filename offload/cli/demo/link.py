@@ -37,7 +37,7 @@ def host_slab(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     except MemoryError as error:
         raise ClauseError(
             f"the field takes {nbytes:,} bytes of host memory as {dtype}{list(shape)}; this machine has "
-            f"{physical_nbytes:,}: transform a smaller one"
+            f"{physical_nbytes:,}: transform a smaller field"
         ) from error
 
 

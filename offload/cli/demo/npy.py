@@ -52,12 +52,12 @@ def open_field(path: str) -> Array:
     if any(length < 0 for length in shape):
         raise ClauseError(f"{where}: its header is damaged (shape {shape}); copy or write it again")
     if 0 in shape:
-        raise ClauseError(f"{where} has shape {shape}, which is no element at all; give a field with at least one")
+        raise ClauseError(f"{where} has shape {shape}, which has no elements; give a field with at least one element")
     nbytes = math.prod(shape) * dtype.itemsize
     if size < offset + nbytes:
         raise ClauseError(
-            f"{where} is truncated: its header promises {nbytes:,} bytes of {dtype}{list(shape)}, "
-            f"{size - offset:,} are there; copy or write it again"
+            f"{where} is truncated: its header promises {nbytes:,} bytes of {dtype}{list(shape)}, but the file has "
+            f"{size - offset:,}; copy or write it again"
         )
     return np.memmap(path, dtype, "r", offset, shape, "F" if fortran_order else "C")
 
@@ -184,7 +184,7 @@ def unwritable(target: Path) -> str | None:
     if target.exists() and not os.access(target, os.W_OK):
         return "is read-only; name another file, or make it writable"
     if not parent.is_dir():
-        return f"cannot be written: {str(parent)!r} is no directory; make it, or name a file elsewhere"
+        return f"cannot be written: {str(parent)!r} is not a directory; create it, or name a file elsewhere"
     if not os.access(parent, os.W_OK | os.X_OK):
         return f"cannot be written: {str(parent)!r} is read-only; name a file elsewhere"
     return None
@@ -213,7 +213,7 @@ def reserve_output(path: str, nbytes: int) -> Iterator[Output]:
             free_nbytes = shutil.disk_usage(target.parent).free
             if free_nbytes < nbytes:
                 raise ClauseError(
-                    f"{where} needs {nbytes:,} bytes, {free_nbytes:,} are free in {str(target.parent)!r}; "
+                    f"{where} needs {nbytes:,} bytes, but only {free_nbytes:,} are free in {str(target.parent)!r}; "
                     "name a file elsewhere"
                 )
             yield Output(where, target, part, file)

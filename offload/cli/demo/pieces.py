@@ -57,11 +57,11 @@ def cut(
     free_nbytes, total_nbytes = device.memory_info()
     if pencils is not None:
         if not 1 <= pencils <= nx:
-            raise ClauseError(f"--pencils {pencils}: the field has {nx} columns along x; take 1 to {nx} pencils")
+            raise ClauseError(f"--pencils {pencils}: the field has {nx} columns along x; use 1 to {nx} pencils")
         pieces = _in_pencils(shape, pencils)
     elif planes is not None:
         if not 1 <= planes <= nz:
-            raise ClauseError(f"--planes {planes}: the field has {nz} planes along z; take groups of 1 to {nz}")
+            raise ClauseError(f"--planes {planes}: the field has {nz} planes along z; use groups of 1 to {nz}")
         pieces = _in_planes(shape, planes)
     else:
         most_nbytes = free_nbytes // (buffers * _parts(device))
@@ -71,7 +71,7 @@ def cut(
     if needed_nbytes > free_nbytes:
         raise DeviceMemoryError(
             f"{_buffers(buffers)} of {pieces.largest * itemsize:,} bytes need {needed_nbytes:,} bytes of memory on "
-            f"{device.name}, {free_nbytes:,} of {total_nbytes:,} are free; "
+            f"{device.name}, but {free_nbytes:,} of {total_nbytes:,} are free; "
             f"{advise(shape, itemsize, device, buffers, free_nbytes)}",
             needed_nbytes,
             free_nbytes,
@@ -96,7 +96,7 @@ def advise(shape: tuple[int, int, int], itemsize: int, device: Device, buffers: 
     return (
         f"the smallest piece ({smallest[1]}) takes {needs:,} bytes, so {_buffers(buffers)} "
         f"{'needs' if buffers == 1 else 'need'} {buffers * needs * _parts(device):,}, and --buffers 1 "
-        f"{needs * _parts(device):,}: take a device with so much memory (or a higher --device-memory)"
+        f"{needs * _parts(device):,}: use a device with that much memory (or a higher --device-memory)"
     )
 
 

@@ -146,8 +146,8 @@ class Binding:
                 continue
             elif hasattr(value, "__dask_graph__") and not isinstance(value, type):
                 warn(
-                    f"argument {slot} is a Dask collection ({type(value).__name__}), which is not mapped: the body "
-                    "would compute on the host; pass its .compute()",
+                    f"argument {slot} is a Dask collection ({type(value).__name__}), which is not mapped, so the body "
+                    "would compute on the host; pass the result of its .compute()",
                     DirectiveWarning,
                 )
             elif parts_of(value) is not None:
@@ -196,9 +196,9 @@ class Binding:
                 on_host = part
         if on_host is not None and not is_named:
             warn(
-                f"argument {slot}, a {type(value).__name__}, holds {label(on_host):.60} of the host, which is not "
-                "mapped: the body gets it as it is, and would compute on the host; pass arrays as arguments, or give "
-                "the class of an object that holds them a mapper (declare_mapper)",
+                f"argument {slot}, a {type(value).__name__}, holds the host array {label(on_host):.60}; arrays inside "
+                "other objects are not mapped, so the body would compute on the host; pass each array as an argument "
+                "of its own, or give the class of the object a mapper (declare_mapper)",
                 DirectiveWarning,
             )
 

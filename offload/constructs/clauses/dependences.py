@@ -76,7 +76,7 @@ class Dependence:
                     raise _temporary(type_, item)
             keys.append(key)
         if names_all and self.joins is not None:
-            raise DependError(f"depend({type_.value}): all_memory can only be written; use out or inout")
+            raise DependError(f"depend({type_.value}): all_memory is only allowed in out and inout; use one of them")
         # the storage locations, none while ``is_late``; None stands for `all_memory`
         self.keys: Sequence[Hashable] | None = ()
         if not self.is_late:
@@ -100,7 +100,9 @@ class Dependence:
                 items.append(Token(value))
             elif isinstance(value, (Task, Event)):
                 if all_memory in self.items:
-                    raise DependError(f"depend: {label(value)} beside all_memory; name it in a clause of its own")
+                    raise DependError(
+                        f"depend: {label(value)} is listed together with all_memory; put it in a clause of its own"
+                    )
                 items += keys_of(value)
             elif mapper_of(value) is not None:
                 items += _mapped_by(value)
@@ -140,8 +142,8 @@ def _has_own_data(array: Any) -> bool:
 
 def _temporary(type_: DependType, array: Any, name: str = "") -> ClauseError:
     return ClauseError(
-        f"depend({type_.value}): {name}{label(array)} is a temporary array, whose storage no other task can name; name "
-        "the array that it was computed from, or keep it in a variable that other tasks name too"
+        f"depend({type_.value}): {name}{label(array)} is a temporary array, so no other task can name its storage; "
+        "name the array that it was computed from, or keep it in a variable that other tasks can name too"
     )
 
 
@@ -154,7 +156,7 @@ def _key_of(item: Any) -> Hashable:
         kind = type(item).__name__
         warn(
             f"depend: a {kind} object is a location of its own, so tasks that name the arrays which it holds are not "
-            f"ordered with this one; name the arrays, or declare_mapper({kind}, …)",
+            f"ordered with this task; name the arrays, or use declare_mapper({kind}, …)",
             DirectiveWarning,
         )
     return key
@@ -382,7 +384,7 @@ class DepObj:
 
     def _own(self) -> Dependence:
         if self._dependence is None:
-            raise DependError("the depobj has been destroyed; make another with depobj(…)")
+            raise DependError("the depobj has been destroyed; create another with depobj(…)")
         return self._dependence
 
     def __repr__(self) -> str:
@@ -425,7 +427,10 @@ def depobj(dependence: Dependence) -> DepObj:
             f"depobj: {type(dependence).__name__} {dependence!r:.60} is no dependence; write for example inout(x)"
         )
     if dependence.is_symbolic:
-        raise DependError(f"depobj: {dependence!r:.60} has a string, which names a parameter; name the array itself")
+        raise DependError(
+            f"depobj: {dependence!r:.60} contains a string, but there is no parameter that it could name; pass the "
+            "array itself"
+        )
     return DepObj(dependence)
 
 
@@ -435,8 +440,8 @@ def check_depend(value: Any) -> tuple[Dependence | DepObj, ...]:
     for dependence in dependences:
         if type(dependence) is not Dependence and not isinstance(dependence, DepObj):
             raise DependError(
-                f"depend: {type(dependence).__name__} {dependence!r:.60} is no dependence; "
-                "write in_(…), out(…), inout(…), mutexinoutset(…), inoutset(…) or a depobj"
+                f"depend: {type(dependence).__name__} {dependence!r:.60} is no dependence; write in_(…), out(…), "
+                "inout(…), mutexinoutset(…), inoutset(…) or a depobj"
             )
     return dependences
 
@@ -456,6 +461,8 @@ def check_depend_now(construct: str, value: Any) -> tuple[Dependence, ...]:
     found: list[Dependence] = []
     for dependence in check_depend(value):
         if dependence.is_symbolic:
-            raise ClauseError(f"{construct}: list items written as strings belong to decorators; name the array itself")
+            raise ClauseError(
+                f"{construct}: strings are allowed as list items only in decorators; pass the array itself"
+            )
         found.append(dependence.resolved({}))
     return tuple(found)

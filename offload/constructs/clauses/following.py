@@ -118,11 +118,14 @@ def keys_of(what: Any) -> tuple[Token, FollowedItem]:
     is_known = recorder is not None and task is not None and recorder.knows(task)
     if recorder is not None and recorder.runs_again and not is_known:
         raise UnsupportedError(
-            f"depend: {_name_of(what)} is no task of the graph that is being recorded, nor an event of one, so that "
-            "the graph could not wait for it when it runs; wait for it before the graph, or name storage"
+            f"depend: {_name_of(what)} is neither a task of the graph being recorded nor an event of such a task, so "
+            "the graph could not wait for it when it runs; wait for it before you record, or name storage instead"
         )
     if not is_known and isinstance(what, Task) and what.state_ is TaskState.RECORDED:
-        raise UsageError(f"depend: {what.key} was only recorded, it has not run; compute the graph, or name it there")
+        raise UsageError(
+            f"depend: {what.key} was only recorded and has not run; compute the graph first, or name the task while "
+            "you record the same graph"
+        )
     return Token(_Name(what)), FollowedItem(what)
 
 

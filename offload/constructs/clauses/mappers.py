@@ -97,11 +97,13 @@ def declare_mapper(cls: type, fn: Callable[[Any], Any], name: str = "default") -
     given: Any = cls
     if not isinstance(given, type) or given is object or issubclass(given, _OWN_MEANING):
         raise ClauseError(
-            f"declare_mapper: {cls!r:.60} cannot have a mapper; name a class of your own, "
-            "since arrays, numbers and strings have a meaning already"
+            f"declare_mapper: {cls!r:.60} cannot have a mapper, because arrays, numbers and strings already have a "
+            "meaning; use a class of your own"
         )
     if not callable(fn):
-        raise ClauseError(f"declare_mapper: {fn!r:.60} is not callable; give a function from an object to map clauses")
+        raise ClauseError(
+            f"declare_mapper: {fn!r:.60} is not callable; pass a function that takes an object and yields map clauses"
+        )
     if type(name) is not str or not name:
         raise ClauseError(f"declare_mapper: name={name!r:.60} is not a name; use a string, or leave it out")
     MAPPERS[cls, name] = fn
@@ -139,7 +141,7 @@ def expand_object(
     function = mapper_of(item, mapper)
     if function is None:
         raise ClauseError(
-            f"{type(item).__name__} {item!r:.60} has no mapper {mapper or 'default'!r}; declare_mapper declares one"
+            f"{type(item).__name__} {item!r:.60} has no mapper {mapper or 'default'!r}; declare one with declare_mapper"
         )
     expansion = Expansion(item, function)
     for clause in _given(function, item):
@@ -148,7 +150,7 @@ def expand_object(
         effective = DECAY[map_type].get(inner_type)
         if effective is None:
             raise ClauseError(
-                f"the mapper of {type(item).__name__} gives map({inner_type.word}: …); a mapper's items are "
+                f"the mapper of {type(item).__name__} gives map({inner_type.word}: …); in a mapper, use "
                 f"{', '.join(one.word for one in types_of(MapConstruct.DECLARE_MAPPER))}"
             )
         united = modifiers
@@ -180,8 +182,8 @@ def _given(function: Callable[[Any], Any], item: Any) -> Iterable[Any]:
 def _no_item(part: Any, item: Any) -> str:
     what = "device array" if is_device_array(part) else type(part).__name__
     return (
-        f"the mapper of {type(item).__name__} gives {what} {label(part):.60}, which is no map item; "
-        "give to(…), from_(…), tofrom(…) or alloc(…) of host arrays and of objects that have a mapper"
+        f"the mapper of {type(item).__name__} gives {what} {label(part):.60}, which is no map item; use to(…), "
+        "from_(…), tofrom(…) or alloc(…) of host arrays and of objects that have a mapper"
     )
 
 
@@ -397,9 +399,9 @@ class _Finder:
             if not any(_holds(section, other) or _holds(other, section) for other in nested):
                 owner = type(self._expansion.item).__name__
                 raise MapError(
-                    f"the mapper of {owner} maps {label(leaf.array)}, which no attribute of the {owner} holds, so that "
-                    "the body cannot reach it; map arrays of attributes, or of lists, tuples and dictionaries in them, "
-                    "and give a nested object's class a mapper of its own"
+                    f"the mapper of {owner} maps {label(leaf.array)}, but no attribute of the {owner} holds it, so the "
+                    "body cannot reach it; map arrays of attributes, or of lists, tuples and dictionaries in them, and "
+                    "give a nested object's class a mapper of its own"
                 )
 
     def find(self, value: Any, name: str) -> _Place | None:

@@ -110,11 +110,11 @@ def expansion_of(
         is_worded = clause is not None and clause.word
         what = f"{clause.word}({text})" if is_worded else f"map({map_type.word}: {text})"  # type: ignore[union-attr]  # it is one
         if is_device_array(value):
-            raise MapError(f"{what} is a device array already; pass it as an argument, without a map")
+            raise MapError(f"{what} is already a device array; pass it as an argument, without a map")
         if isinstance(value, Number):
             raise MapError(
                 f"{what} is a number, {type(value).__name__} {value!r:.40}, which is passed by value; name it in "
-                "firstprivate or in no clause, or pass an array without dimensions, whose value can come back"
+                "firstprivate or in no clause, or, to get a value back, pass an array without dimensions"
             )
         raise MapError(
             f"{what} is of type {type(value).__name__}, not an array; map arrays, views, "

@@ -80,7 +80,7 @@ def check_map_item(item: Any, what: str, mapper: str | None = None, *, word: str
             f"declare_mapper({type(item).__name__}, fn, {mapper!r}) declares one"
         )
     if is_device_array(item):
-        raise ClauseError(f"{clause}: {label(item)} is a device array already; pass it as an argument, without a map")
+        raise ClauseError(f"{clause}: {label(item)} is already a device array; pass it as an argument, without a map")
     if not isinstance(item, np.ndarray):
         raise ClauseError(
             f"{clause}: {type(item).__name__} {item!r:.60} is not an array; map arrays, views, "
@@ -88,7 +88,8 @@ def check_map_item(item: Any, what: str, mapper: str | None = None, *, word: str
         )
     if item.dtype.hasobject:
         raise ClauseError(
-            f"{clause}: an array of dtype {item.dtype} holds Python objects, which mean nothing on a device"
+            f"{clause}: an array of dtype {item.dtype} holds Python objects, which a device cannot use; use a numeric "
+            "or structured dtype"
         )
 
 
@@ -284,7 +285,7 @@ def check_count(clause: str, value: Any) -> int | None:
 def check_name(value: Any) -> str | None:
     """Return a label for graphs and errors."""
     if value is not None and not isinstance(value, str):
-        raise ClauseError(f"name: {value!r} is not a string")
+        raise ClauseError(f"name: {value!r} is not a string; pass a str")
     return value
 
 

@@ -23,7 +23,7 @@ from offload.arrays.items import SCALARS, _slice_of
 from offload.interrupts.shields import pass_on
 from offload.runtime.keywords import meant
 
-_GRAMMAR = "write name, name[i], name[lower:length:stride] or name.member, or give the array itself by .options(…)"
+_GRAMMAR = "write name, name[i], name[lower:length:stride] or name.member, or give the array itself with .options(…)"
 
 
 # How an item goes on from a value: a member, an index, or (lower, length, stride).
@@ -63,7 +63,7 @@ class SymbolicItem(NamedTuple):
         if self.steps and type(value) in SCALARS:
             raise ClauseError(
                 f"list item {self.text!r}: it is {type(value).__name__} {value!r:.60}, a value without storage; name "
-                "an array, or order by a value of your own, such as a tuple, given by .options(…)"
+                "an array, or pass a value of your own, such as a tuple, with .options(…)"
             )
         return value
 
@@ -73,20 +73,20 @@ class SymbolicItem(NamedTuple):
         except Exception as error:
             pass_on(error)
             raise ClauseError(
-                f"list item {self.text!r}: {type(value).__name__} {value!r:.60} has no member {name!r} ({error}); "
-                "name one that it has, or give the array itself by .options(…)"
+                f"list item {self.text!r}: {type(value).__name__} {value!r:.60} has no member {name!r} ({error}); name "
+                "one that it has, or pass the array itself with .options(…)"
             ) from error
 
     def _element(self, value: Any, step: Any, names: Mapping[str, Any]) -> Any:
         if not isinstance(value, (list, tuple)):
             raise ClauseError(
-                f"list item {self.text!r}: {type(value).__name__} {value!r:.60} has neither dimensions nor elements by "
-                "number; an index is for an array, a list or a tuple; give the array itself by .options(…)"
+                f"list item {self.text!r}: {type(value).__name__} {value!r:.60} has neither dimensions nor numbered "
+                "elements; an index is for an array, a list or a tuple; pass the array itself with .options(…)"
             )
         if isinstance(step, tuple):
             raise ClauseError(
-                f"list item {self.text!r}: a section of a {type(value).__name__} is no storage; name its elements, "
-                "each by its number, or give them by .options(…)"
+                f"list item {self.text!r}: a section of a {type(value).__name__} has no storage; name each element by "
+                "its number, or pass the elements with .options(…)"
             )
         return value[self._index(step, len(value), f"the {type(value).__name__}", names)]
 
@@ -97,8 +97,8 @@ class SymbolicItem(NamedTuple):
     def _section(self, value: Any, dims: tuple[Any, ...], names: Mapping[str, Any]) -> Any:
         if len(dims) > len(value.shape):
             raise ClauseError(
-                f"list item {self.text!r}: it names {len(dims)} dimensions of an array that has {len(value.shape)}; "
-                "name at most those"
+                f"list item {self.text!r}: it has {len(dims)} dimensions, but the array has {len(value.shape)}; give "
+                "at most that many"
             )
         index: list[int | slice] = []
         for axis, (dim, size) in enumerate(zip(dims, value.shape, strict=False)):
@@ -131,9 +131,9 @@ class SymbolicItem(NamedTuple):
 def unseen(name: str, names: Iterable[str] = ()) -> str:
     """Return the text of messages about a name in a string that a call, which sees ``names``, does not see."""
     return (
-        f"there is no parameter or visible name {name!r}{meant(name, names)}; a string sees parameters, globals, and "
-        "those variables of enclosing functions that the body mentions: mention it there, make it a parameter, or give "
-        "the array itself by .options(…)"
+        f"there is no parameter or visible name {name!r}{meant(name, names)}; a string can name parameters, globals, "
+        "and variables of enclosing functions that the body mentions: mention it there, make it a parameter, or pass "
+        "the array itself with .options(…)"
     )
 
 

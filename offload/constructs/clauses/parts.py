@@ -56,8 +56,8 @@ def enter_parts(binding: Binding, clauses: Iterable[Any], visible: VisibleNames,
     for slot in found:
         if len(texts[slot]) > 1:
             raise ClauseError(
-                f"map: {' and '.join(map(repr, texts[slot]))} are different sections of one argument, and the body "
-                "receives one array; name one section, or all of the array as well"
+                f"map: {' and '.join(map(repr, texts[slot]))} are different sections of one argument, but the body "
+                "receives one array; name one section, or also name the whole array"
             )
     binding.sections.update(found)
 
@@ -70,7 +70,7 @@ def _check_held(item: SymbolicItem, holder: Any, array: Any, passed: Iterable[An
         return
     kind = type(holder).__name__
     raise ClauseError(
-        f"map: list item {item.text!r} is held by {item.name!r}, a {kind}, which the body receives as it is, with the "
-        f"host's array in it; pass {item.text} as an argument of its own"
+        f"map: list item {item.text!r} is held by {item.name!r}, a {kind}, which the body receives unchanged, with the "
+        f"host array in it; pass {item.text} as an argument of its own"
         + ("" if isinstance(holder, (list, tuple)) else f", or declare_mapper({kind}, …)")
     )

@@ -69,15 +69,15 @@ def check_item(clause: str, operator: Operator, item: Any) -> None:
     """Raise `ClauseError` unless ``item`` is an array that the operator can reduce."""
     if not isinstance(item, np.ndarray):
         raise ClauseError(
-            f"{clause}: {type(item).__name__} {item!r:.60} is not a NumPy array, whose elements tasks could update; "
-            "for a number use an array without dimensions: np.zeros(())"
+            f"{clause}: {type(item).__name__} {item!r:.60} is not a NumPy array, so tasks could not update it; for a "
+            "number, use an array without dimensions: np.zeros(())"
         )
     if item.dtype.hasobject:
         raise ClauseError(f"{clause}: an array of dtype {item.dtype} holds Python objects; use a numeric dtype")
     if operator.kinds and item.dtype.kind not in operator.kinds:
         raise ClauseError(
-            f"{clause}: operator {operator.name!r} has no meaning for {label(item)}; "
-            "use another, or declare_reduction for this dtype"
+            f"{clause}: operator {operator.name!r} is not defined for {label(item)}; use another, or declare_reduction "
+            "for this dtype"
         )
 
 
@@ -101,10 +101,12 @@ def reductions_of(clause: str, items: Sequence[ReductionItem]) -> tuple[Reductio
     found: list[Reduction] = []
     for name, item in items:
         if isinstance(item, str):
-            raise ClauseError(f"{clause}: list items written as strings belong to decorators; name the array itself")
+            raise ClauseError(f"{clause}: strings are allowed as list items only in decorators; pass the array itself")
         section = array_section(item)
         if not item.flags.writeable:
-            raise ClauseError(f"{clause}: {label(item)} is read-only; name an array that the result can be stored in")
+            raise ClauseError(
+                f"{clause}: {label(item)} is read-only; name a writeable array, so that the result can be stored in it"
+            )
         if section.nbytes < item.nbytes:
             raise ClauseError(
                 f"{clause}: {label(item)} with strides {item.strides} has elements that share memory; "
@@ -269,8 +271,8 @@ def parts_of(
         )
         if not part.positions and not part.keywords:
             raise ClauseError(
-                f"{what}: in_reduction names {_named(given)}, which is none of the arguments, so that the body could "
-                "not receive its private array; pass it"
+                f"{what}: in_reduction names {_named(given)}, which is none of the arguments, so the body could not "
+                "receive its private array; pass it"
             )
         for other in parts:
             if other.reduction is reduction or {*other.positions, *other.keywords} & {*part.positions, *part.keywords}:

@@ -124,16 +124,16 @@ class ArgumentRules:
                 value = values[slot]
                 if rest.reaches_into(value):
                     raise ClauseError(
-                        f"{self._word(clause)}: {item!r} is no argument, but held by {rest.name!r}, which the body "
-                        f"receives as it is; pass {item} as an argument of its own, and name its parameter"
+                        f"{self._word(clause)}: {item!r} is no argument of its own, but held by {rest.name!r}, which "
+                        f"the body receives unchanged; pass {item} as an argument of its own, and name its parameter"
                     )
                 yield slot, value if not rest.steps else rest.resolve({**names, rest.name: value})
             return
         slots = [slot for slot, value in values.items() if _is_same(value, item)]
         if not slots:
             raise ClauseError(
-                f"{self._word(clause)}: {label(item)} is no argument of this call; pass it, since a body reaches "
-                "nothing else on the device"
+                f"{self._word(clause)}: {label(item)} is no argument of this call; pass it, because on the device a "
+                "body can use only its arguments"
             )
         yield from ((slot, values[slot]) for slot in slots)  # as it was passed: the same storage, maybe transposed
 
@@ -143,9 +143,8 @@ class ArgumentRules:
         if clause in _DEVICE_CLAUSES:
             if not (is_on_device or (on_host and isinstance(value, np.ndarray))):
                 raise ClauseError(
-                    f"{self._word(clause)}: argument {self._label(slot)} is {type(value).__name__} "
-                    f"{label(value):.60}, not a "
-                    "device array; give what target_alloc or use_device_ptr returned, or map it"
+                    f"{self._word(clause)}: argument {self._label(slot)} is {type(value).__name__} {label(value):.60}, "
+                    "not a device array; pass an array from target_alloc or use_device_ptr, or map it"
                 )
         elif mapper_of(value) is not None:
             raise ClauseError(
@@ -264,12 +263,12 @@ def check_defaultmap(value: Any) -> dict[str, str]:
     given = dict(value) if isinstance(value, dict) else {"all": value}
     for category, behaviour in given.items():
         if category not in CATEGORIES:
-            raise ClauseError(f"defaultmap: no category {category!r}; there are {', '.join(CATEGORIES)}")
+            raise ClauseError(f"defaultmap: there is no category {category!r}; use {', '.join(CATEGORIES)}")
         if not isinstance(behaviour, str) or behaviour not in BEHAVIOURS:
-            raise ClauseError(f"defaultmap: no behaviour {behaviour!r:.60}; there are {', '.join(BEHAVIOURS)}")
+            raise ClauseError(f"defaultmap: there is no behaviour {behaviour!r:.60}; use {', '.join(BEHAVIOURS)}")
     if "all" in given and len(given) > 1:
         raise ClauseError(
-            f"defaultmap: 'all' beside {', '.join(repr(key) for key in given if key != 'all')} gives a category "
+            f"defaultmap: 'all' together with {', '.join(repr(key) for key in given if key != 'all')} gives a category "
             "two behaviours; name each category once"
         )
     return dict.fromkeys(CATEGORIES[:-1], given["all"]) if "all" in given else given

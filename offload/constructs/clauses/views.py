@@ -81,8 +81,8 @@ class Parts:
         if any(covers(part, section) for part in self._sections):
             if self.is_measured and section not in self._sections:
                 raise self.error(
-                    f"the body has asked for the shape of {self.name}, which is that of the section, while indices are "
-                    "those of the host's array"
+                    f"the body asked for the shape of {self.name}, which is the section's shape, but indices count in "
+                    "the host array"
                 )
             return self._corresponding(view)
         if any(overlaps(part, section) or not part.run_nbytes for part in self._sections):

@@ -63,9 +63,9 @@ def device_count() -> int:
 
 def _captures(stream: Any, name: str) -> UsageError:
     return UsageError(
-        f"the current stream of this thread, {stream!r:.60} of {name}, takes part in the capture of a CUDA graph, or "
-        "waits for a stream that does, so that no task can follow it; end the capture before the construct, or have "
-        "the tasks captured by taskgraph"
+        f"the current stream of this thread, {stream!r:.60} of {name}, is capturing a CUDA graph, or waits for a "
+        "stream that is, so no task can be ordered after it; end the capture before the construct, or let taskgraph "
+        "capture the tasks"
     )
 
 
@@ -134,8 +134,8 @@ class CudaDevice:
             captures = error.status in _CAPTURE_ERRORS  # other errors are those of whatever is put there
         if captures:
             raise EventError(
-                f"{stream!r:.60} of {self.name} is capturing a CUDA graph, so that what is put there does not run; "
-                "end the capture first, or name the stream that the graph is launched on, after the launch"
+                f"{stream!r:.60} of {self.name} is capturing a CUDA graph, so work enqueued there does not run; end "
+                "the capture first, or launch the graph and then use the stream of the launch"
             )
         return stream
 
@@ -274,7 +274,7 @@ class CudaDevice:
                 cupy.ndarray((0,), dtype)
         except ValueError as error:
             raise UnsupportedError(
-                f"{self.name}: CuPy makes no arrays of {dtype}; allocate the bytes, as dtype 'u1'"
+                f"{self.name}: CuPy does not support arrays of {dtype}; allocate bytes instead, with dtype 'u1'"
             ) from error
         self._dtypes.add(dtype)
 
@@ -282,7 +282,8 @@ class CudaDevice:
         asked_nbytes = math.prod(shape) * dtype.itemsize
         free_nbytes, total_nbytes = self.memory_info()
         return DeviceMemoryError(
-            f"{self.name} has no room for {asked_nbytes:,} bytes: {free_nbytes:,} of {total_nbytes:,} are free",
+            f"{self.name} cannot allocate {asked_nbytes:,} bytes: {free_nbytes:,} of {total_nbytes:,} bytes are free; "
+            "release device arrays or map less at a time",
             asked_nbytes,
             free_nbytes,
         )

@@ -78,7 +78,7 @@ class CudaKernels:
                 code = _code(program.source, options, self._capability)
             except nvrtc.NVRTCError as error:
                 said = "\n".join([str(error), *getattr(error, "__notes__", ())])
-                raise InternalError(f"{self._name}: NVRTC does not compile what was generated:\n{said}") from error
+                raise InternalError(f"{self._name}: NVRTC cannot compile the generated code:\n{said}") from error
             diskcache.store(where, key, "cubin", code)
         try:
             with cupy.cuda.Device(self._index):

@@ -442,8 +442,8 @@ def mixing_error(value: object) -> TypeError:
     """Return the error for host data in an operation on device arrays."""
     what = f"a host array of shape {value.shape}" if isinstance(value, np.ndarray) else f"a host {type(value).__name__}"
     return TypeError(
-        f"an operation mixes {what} with a device array; pass the array as an argument of the target function, "
-        f"which then receives the device array that corresponds to it; {_MAKE_HERE}"
+        f"an operation mixes {what} with a device array; pass the array as an argument of the target function, which "
+        f"then receives the corresponding device array; {_MAKE_HERE}"
     )
 
 

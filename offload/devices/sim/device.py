@@ -387,9 +387,9 @@ class SimDevice:
             self.fate.lose(DeviceLostError(f"{self.name} was closed while work was still enqueued"))
             left = _join(stuck, 1.0)
             warn(
-                f"{self.name} closed while {len(stuck)} of its threads still had work after {self.close_s} s; "
-                "it is dropped"
-                + (f"; {len(left)} of them are inside an operation that does not end" if left else "")
+                f"{self.name} closed while {len(stuck)} of its threads still had work after {self.close_s} s; the "
+                "device is abandoned"
+                + (f"; {len(left)} of them are in an operation that does not end" if left else "")
                 + "; fulfil or fire what the streams wait for before closing",
                 CleanupWarning,
             )

@@ -45,8 +45,8 @@ class Fate:
         """Return the error to raise for a lost device."""
         cause = self.error
         error = DeviceLostError(
-            f"device {self.name} is lost: work on it failed with {type(cause).__name__}: {cause}; "
-            "nothing enqueued there after it has run, nor will; correct that work and open a new runtime"
+            f"device {self.name} is lost: work on it failed with {type(cause).__name__}: {cause}; later work there "
+            "will not run; correct the failing work and open a new runtime"
         )
         error.__cause__ = cause
         return error

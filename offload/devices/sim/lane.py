@@ -60,7 +60,7 @@ class SimLane(ABC):
         if self.fate.error is not None:
             return
         if self.fate.closed:
-            raise RuntimeClosedError(f"device {self.fate.name} is closed; nothing can be enqueued there any more")
+            raise RuntimeClosedError(f"device {self.fate.name} is closed; no more work can be enqueued there")
         self.tail += 1  # first: an operation that looks must find its stream busy
         self._send((function, args))
         if late.is_due:
@@ -144,7 +144,7 @@ class ThreadLane(SimLane):
         with self.fate.lock:  # so that a close sees the thread, or the thread the close
             if self.fate.closed:
                 self.tail -= 1
-                raise RuntimeClosedError(f"device {self.fate.name} is closed; nothing can be enqueued there any more")
+                raise RuntimeClosedError(f"device {self.fate.name} is closed; no more work can be enqueued there")
             if self.thread is None:  # else another thread has just come first
                 name = f"offload-{self.fate.name}-stream-{self.number}"
                 thread = threading.Thread(target=Shield.around(self._serve), name=name, daemon=True)

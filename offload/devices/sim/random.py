@@ -111,7 +111,9 @@ class SimRandom:
         if name in _BIT_GENERATORS:
             return partial(self._bits, _BIT_GENERATORS[name])
         if name.startswith("_") or not callable(getattr(np.random, name, None)):
-            raise AttributeError(f"no {name!r} among the random numbers of a simulated device; see cupy.random")
+            raise AttributeError(
+                f"the random module of a simulated device has no {name!r}; it has the names of cupy.random"
+            )
         return getattr(self._state, {"ranf": "random_sample", "sample": "random_sample"}.get(name, name))
 
     def _bits(self, kind: Any, seed: Any = None) -> BitGenerator:

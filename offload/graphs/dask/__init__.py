@@ -47,8 +47,8 @@ def compute(graph: Any, scheduler: Any, kwargs: Mapping[str, Any]) -> dict[str, 
         values = scheduler(dask_graph(graph), keys, **kwargs)
     else:
         raise UnsupportedError(
-            f"compute: scheduler={scheduler!r:.60} is not in this process, where the graph's memory and events are; "
-            "use 'threads', 'synchronous' or a distributed.Client(processes=False)"
+            f"compute: scheduler={scheduler!r:.60} runs outside this process, but the graph's memory and events are in "
+            "this process; use 'threads', 'synchronous' or a distributed.Client(processes=False)"
         )
     return dict(zip(keys, values, strict=True))
 

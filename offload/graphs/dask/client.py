@@ -83,7 +83,7 @@ async def _run_node(reference: ClientRun | str, key: str, *_predecessors: object
     run = ClientRun.find(reference)
     if run is None:
         raise UnsupportedError(
-            f"{key} belongs to a computation of another process, where its memory and its events are"
+            f"{key} belongs to a computation of another process, which holds its memory and events; compute it there"
         )
     await run.run_node(key)
 
@@ -115,8 +115,8 @@ def get_on_client(graph: Any, keys: Sequence[str], client: Client, **kwargs: Any
 def _check(client: Client, run: ClientRun) -> None:
     if client.asynchronous:
         raise UsageError(
-            "compute: the client is asynchronous, and compute blocks; use a Client(processes=False) outside of its "
-            "loop, or scheduler='threads'"
+            "compute: the client is asynchronous, but compute blocks; use a Client(processes=False) outside its loop, "
+            "or scheduler='threads'"
         )
     try:
         is_here = client.run(_is_here, run)
@@ -128,9 +128,9 @@ def _check(client: Client, run: ClientRun) -> None:
         ) from error
     others = [address for address, here in is_here.items() if not here]
     if others or not is_here:
-        where = f"{others[0]} is in another process" if others else "it has none"
+        where = f"{others[0]} is in another process" if others else "it has no workers"
         raise UnsupportedError(
-            f"compute: the client's workers must be in this process, and {where}; use Client(processes=False), or "
+            f"compute: the client's workers must be in this process, but {where}; use Client(processes=False), or "
             "scheduler='threads'"
         )
 

@@ -172,7 +172,7 @@ def rebuild(dsk: Mapping[str, Any], finish: Any, extra: tuple[Any, ...], *, rena
     Raise `UnsupportedError` for ``rename``.
     """
     if rename:
-        raise UnsupportedError("a recorded graph cannot be renamed: its events and its memory are its own")
+        raise UnsupportedError("a recorded graph cannot be renamed, because its events and memory belong to it alone")
     key = f"offload-values-{uuid4().hex}"
     values = DaskTask(key, finish, List(*map(TaskRef, dsk)), *extra)
     return GraphValues(key, {**dsk, key: values})  # type: ignore[no-untyped-call]  # Dask has few types

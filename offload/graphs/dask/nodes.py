@@ -50,7 +50,7 @@ def run_node(reference: Round | str, key: str, *_predecessors: object) -> Any:
     round_ = Round.find(reference)
     if round_ is None:
         raise UnsupportedError(
-            f"{key} was recorded in another process, where its memory and its events are, or its graph is gone; "
+            f"{key} was recorded in another process, which holds its memory and events, or its graph no longer exists; "
             "use scheduler='threads', or a Client(processes=False)"
         )
     return round_.run(key)

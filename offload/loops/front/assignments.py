@@ -50,7 +50,7 @@ def assign(frame: Frame, node: ast.Assign) -> None:
         return
     if isinstance(node.targets[0], ast.Tuple):
         if len(node.targets) > 1:
-            raise frame.refusal(node, "assign", "a tuple is assigned once; write an assignment for each")
+            raise frame.refusal(node, "assign", "a tuple can have only one target; write an assignment for each")
         _assign_tuple(frame, node, node.targets[0], node.value)
         return
     value = frame.value(node.value)
@@ -78,9 +78,7 @@ def assign_in_place(frame: Frame, node: ast.AugAssign) -> None:
     if array.name in frame.lowering.atomics:
         word = _ATOMIC_WORDS.get(type(node.op))
         if word is None:
-            raise frame.refusal(
-                node, "atomic", f"`{operator}=` is no atomic update; there are + - * & | ^, min and max"
-            )
+            raise frame.refusal(node, "atomic", f"`{operator}=` is not an atomic update; use + - * & | ^, min or max")
         _append_atomic(frame, node, array, indices, word, before, value)
         return
     check_plain_use(frame, node, array)
@@ -105,11 +103,13 @@ def assign_annotated(frame: Frame, node: ast.AnnAssign) -> None:
     if kind is None:
         text = ast.unparse(node.annotation)
         raise frame.refusal(
-            node, "assign", f"`{text}` is no type of the subset; write np.float64, np.int32 and the like"
+            node, "assign", f"`{text}` is not a type that loops support; write np.float64, np.int32 and the like"
         )
     if node.value is None or not isinstance(node.target, ast.Name):
         raise frame.refusal(
-            node, "assign", "an annotation fixes the type of a variable where that is assigned; give a value"
+            node,
+            "assign",
+            "an annotation needs a value, because it sets the type of an assigned variable; write `name: type = value`",
         )
     store(frame, node.target, frame.value(node.value), kind)
 
@@ -139,10 +139,10 @@ def store(frame: Frame, target: ast.expr, value: ir.Expression, annotation: ir.T
 
 def _target_refusal(frame: Frame, target: ast.expr) -> LoopError:
     what = {
-        ast.Tuple: "a tuple in a tuple; assign flat ones",
-        ast.List: "a list; assign to a tuple of variables and elements",
-        ast.Starred: "a loop takes nothing apart by `*`; name each value",
-        ast.Attribute: "an attribute; a loop assigns variables and elements of arrays",
+        ast.Tuple: "a tuple cannot contain another tuple; assign flat tuples",
+        ast.List: "a list cannot be assigned to; assign to a tuple of variables and elements",
+        ast.Starred: "a loop cannot unpack with `*`; name each value",
+        ast.Attribute: "an attribute cannot be assigned in a loop; assign to variables and elements of arrays",
     }
     return frame.refusal(target, "assign", what.get(type(target), "assign to variables and elements of arrays"))
 
@@ -155,14 +155,16 @@ def _assignable(frame: Frame, node: ast.Name, name: str) -> str:
             if isinstance(binding, Parameter) and variable not in frame.lowering.items:
                 frame.use_as_number(binding, node)
         case LocalArray():
-            raise frame.refusal(node, "assign", f"{name} is an array that the iteration makes; assign its elements")
+            raise frame.refusal(node, "assign", f"{name} is a local array of the iteration; assign its elements")
         case _:
             if frame.loops or (frame.lowering.is_in_nest and not frame.is_inlined):
-                raise frame.refusal(node, "argument", f"{name} is None at this call; give it a value before the loop")
+                raise frame.refusal(node, "argument", f"{name} is None in this call; give it a value before the loop")
             variable = frame.lowering.fresh(name)
             frame.names[name] = Scalar(variable)
     if variable in frame.lowering.variables:
-        raise frame.refusal(node, "range", f"{name} counts the iterations; copy it to a variable, and change that")
+        raise frame.refusal(
+            node, "range", f"{name} counts the iterations; copy it to another variable, and change that variable"
+        )
     if variable in frame.lowering.items:
         raise item_refusal(frame, node, variable)
     return variable
@@ -177,8 +179,7 @@ def _assign_tuple(frame: Frame, node: ast.Assign, targets: ast.Tuple, value: ast
         raise frame.refusal(
             node,
             "assign",
-            f"{len(values)} values for {len(targets.elts)} targets; a tuple of scalars and elements is assigned one"
-            " by one",
+            f"{len(values)} values for {len(targets.elts)} targets; give one value for each target",
         )
     for number, one in enumerate(values):
         if _is_touched(frame, one, targets.elts[:number]):
@@ -206,7 +207,11 @@ def _tuple_values(frame: Frame, node: ast.Assign, value: ast.expr, n_targets: in
         case ast.Attribute(attr="shape", value=base):
             return _shape_values(frame, value, array_named(frame, base), n_targets)
         case _:
-            raise frame.refusal(node, "assign", "a tuple takes a tuple, divmod(a, b), or a function that returns one")
+            raise frame.refusal(
+                node,
+                "assign",
+                "a tuple can be assigned only from a tuple, divmod(a, b), or a function that returns a tuple",
+            )
 
 
 def _shape_values(frame: Frame, node: ast.AST, array: Parameter | LocalArray, n_targets: int) -> list[ir.Expression]:
@@ -236,25 +241,27 @@ def _local(frame: Frame, node: ast.Assign, call: ast.Call) -> None:
     target = node.targets[0]
     maker = known_name(frame, call.func) or ""
     if len(node.targets) != 1 or not isinstance(target, ast.Name):
-        raise frame.refusal(node, "local", "a local array is assigned to one name")
+        raise frame.refusal(node, "local", "a local array must be assigned to exactly one name")
     if not frame.lowering.is_in_nest:
-        raise frame.refusal(node, "local", "arrays are made in an iteration; make it there, or pass it as an argument")
+        raise frame.refusal(
+            node, "local", "local arrays are created in an iteration; create it there, or pass it as an argument"
+        )
     if target.id in frame.names:
-        raise frame.refusal(node, "local", f"{target.id} has another meaning before; give the array a name of its own")
+        raise frame.refusal(node, "local", f"{target.id} already has another meaning; give the array a name of its own")
     places = ("shape", "fill_value", "dtype") if maker == "numpy.full" else ("shape", "dtype")
     given = dict(zip(places, call.args, strict=False))
     given |= {keyword.arg or "**": keyword.value for keyword in call.keywords}
     if unknown := set(given) - {"shape", "fill_value", "dtype"}:
-        raise frame.refusal(node, "local", f"{', '.join(sorted(unknown))} has no place here; give shape and dtype")
+        raise frame.refusal(
+            node, "local", f"{', '.join(sorted(unknown))} is not allowed here; give shape and dtype only"
+        )
     shape = _shape(frame, node, given.get("shape"))
     fill = _MAKERS[maker]
     filled: ir.Expression | None = None if fill is None else ir.Constant(place=frame.place(node), value=fill)
     dtype: ir.Dtype = "float64"
     if maker == "numpy.full":
         if not {"fill_value", "dtype"} <= given.keys():
-            raise frame.refusal(
-                node, "local", "np.full takes its dtype from the value; give both, as np.full(3, 1.0, dtype)"
-            )
+            raise frame.refusal(node, "local", "np.full needs a value and a dtype here; write np.full(3, 1.0, dtype)")
         filled = frame.value(given["fill_value"])
     if "dtype" in given:
         dtype = _dtype(frame, node, given["dtype"])
@@ -272,7 +279,7 @@ def _shape(frame: Frame, node: ast.AST, shape: ast.expr | None) -> tuple[int, ..
         raise frame.refusal(
             node,
             "local",
-            "the shape of a local array is constant; give a constant, or index a larger array by iteration",
+            "the shape of a local array must be constant; give a constant, or index a larger array by iteration",
         )
     return known
 
@@ -282,7 +289,7 @@ def _dtype(frame: Frame, node: ast.AST, dtype: ast.expr) -> ir.Dtype:
     text = dtype.value if isinstance(dtype, ast.Constant) else named and named.dtype
     if text not in DTYPES:
         raise frame.refusal(
-            node, "local", f"`{ast.unparse(dtype)}` is no element type; it is one of np.float64, np.int32, …"
+            node, "local", f"`{ast.unparse(dtype)}` is not an element type; use np.float64, np.int32, …"
         )
     return cast("ir.Dtype", text)
 
@@ -296,8 +303,8 @@ def _count(frame: Frame, node: ast.AST, shape: tuple[int, ...], dtype: ir.Dtype)
         raise frame.refusal(
             node,
             "private",
-            f"the local arrays of an iteration have {frame.lowering.local_nbytes} bytes, and at most"
-            f" {ir.MOST_PRIVATE_NBYTES}; index a larger array by iteration",
+            f"the local arrays of an iteration have {frame.lowering.local_nbytes} bytes, but at most "
+            f"{ir.MOST_PRIVATE_NBYTES} are allowed; index a larger array by iteration",
         )
 
 
@@ -316,8 +323,8 @@ def is_update(frame: Frame, node: ast.stmt) -> bool:
         raise frame.refusal(
             node,
             "reduction",
-            f"this is an update by {update.operator!r}, and {update.name} is in"
-            f" reduction={{{item.operator!r}: [{update.name!r}]}}; use one operator",
+            f"this is an update by {update.operator!r}, but {update.name} is in reduction={{{item.operator!r}: "
+            f"[{update.name!r}]}}; use one operator",
         )
     if item.kind == "inner":
         del frame.lowering.items[update.name]
@@ -352,8 +359,8 @@ def _reduce(frame: Frame, node: ast.stmt, update: ItemUpdate, is_array: bool) ->
             raise frame.refusal(
                 node,
                 "reduction",
-                f"this gives the name {update.name} a new value, and leaves the array; write {update.name}[()] = …,"
-                f" or return {update.name}",
+                f"this gives the name {update.name} a new value and does not change the array; write "
+                f"{update.name}[()] = …, or return {update.name}",
             )
     elif not is_named:
         raise frame.refusal(

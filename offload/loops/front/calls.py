@@ -82,7 +82,9 @@ def value_of_call(frame: Frame, node: ast.Call) -> ir.Expression:
         raise frame.refusal(node, "call", "this function returns nothing; let the call stand alone, or return a number")
     if len(values) != 1:
         raise frame.refusal(
-            node, "assign", f"{len(values)} values for one; assign them one by one, as in `x, y = f(…)`"
+            node,
+            "assign",
+            f"the call returns {len(values)} values where one is needed; assign them one by one, as in `x, y = f(…)`",
         )
     return values[0]
 
@@ -117,7 +119,9 @@ def values_of_call(frame: Frame, node: ast.Call) -> tuple[ir.Expression, ...] | 
 def _check_recursion(frame: Frame, node: ast.Call) -> None:
     codes = [code.co_name for code in frame.lowering.callers]
     if isinstance(node.func, ast.Name) and node.func.id in codes:
-        raise frame.refusal(node, "call", f"{node.func.id} calls itself, and has no device form so; write a loop")
+        raise frame.refusal(
+            node, "call", f"{node.func.id} calls itself, and a recursive function has no device form; write a loop"
+        )
 
 
 def _call_refusal(frame: Frame, node: ast.Call, text: str) -> LoopError:
@@ -131,14 +135,14 @@ def _call_refusal(frame: Frame, node: ast.Call, text: str) -> LoopError:
 def _known_call(frame: Frame, node: ast.Call, name: str) -> ir.Expression:
     place = frame.place(node)
     if name == "print":
-        raise frame.refusal(node, "branch", "a loop prints nothing; store the values in an array and print that")
+        raise frame.refusal(node, "branch", "a loop cannot print; store the values in an array and print the array")
     if name in _ITERATORS:
         raise frame.refusal(node, "loop", f"`{name}` has no device form; count by range(…) and index the arrays")
     if name == "range" or name.endswith(".loop"):
-        raise frame.refusal(node, "loop", "what counts the trips of a loop stands in its `for`")
+        raise frame.refusal(node, "loop", "this is allowed only in the header of a `for`; write `for i in range(…)`")
     for argument in (*node.args, *node.keywords):
         if isinstance(argument, (ast.Starred, ast.keyword)):
-            raise frame.refusal(node, "call", f"`{name}` takes its numbers by position here, without * and keywords")
+            raise frame.refusal(node, "call", f"`{name}` takes its numbers by position here; leave out * and keywords")
     n_arguments = len(node.args)
     if name == "len" and n_arguments == 1:
         return extent_of(frame, node, node.args[0], 0)
@@ -155,14 +159,14 @@ def _known_call(frame: Frame, node: ast.Call, name: str) -> ir.Expression:
     if FUNCTIONS.get(name) == n_arguments:
         return ir.FunctionCall(place=place, function=name, arguments=tuple(frame.in_order(node.args)))
     if name == "divmod":
-        raise frame.refusal(node, "call", "divmod has two values; write `q, r = divmod(a, b)`")
+        raise frame.refusal(node, "call", "divmod returns two values; write `q, r = divmod(a, b)`")
     if name.startswith("numpy.") and name[6:].startswith(("float", "complex", "longdouble")):
         raise frame.refusal(
-            node, "types", f"{name} is no type of the subset; convert to one of {', '.join(sorted(DTYPES))}"
+            node, "types", f"{name} is not a type that loops support; convert to one of {', '.join(sorted(DTYPES))}"
         )
     if name in FUNCTIONS or name in _CASTS or name in ("len", "min", "max"):
         raise frame.refusal(
-            node, "call", f"`{name}` with {n_arguments} arguments has no device form; pass it numbers alone"
+            node, "call", f"`{name}` with {n_arguments} arguments has no device form; pass numbers only"
         )
     raise _call_refusal(frame, node, name)
 
@@ -204,5 +208,5 @@ def check_in_nest(frame: Frame, node: ast.AST, rule: str) -> None:
         raise frame.refusal(
             node,
             rule,
-            "elements of arrays are changed in the loop alone; write this into a loop, or before the call",
+            "elements of arrays can be changed only in the loop; move this into a loop, or before the call",
         )

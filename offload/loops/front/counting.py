@@ -60,10 +60,10 @@ def range_of(frame: Frame, node: ast.For, rule: str) -> Counted:
     if not isinstance(iterator, ast.Call) or known_name(frame, iterator.func) != "range":
         raise _iterator_refusal(frame, node, iterator, rule)
     if not isinstance(node.target, ast.Name):
-        raise frame.refusal(node, rule, "a range counts one variable; give it one")
+        raise frame.refusal(node, rule, "a range sets one variable; write one variable")
     if iterator.keywords or not 1 <= len(iterator.args) <= 3 or _has_starred(iterator.args):
         raise frame.refusal(
-            node, "range", "a range has one to three numbers, by position; write range(start, stop, step)"
+            node, "range", "range takes one to three numbers, by position; write range(start, stop, step)"
         )
     zero, one = (ast.copy_location(ast.Constant(value), iterator) for value in (0, 1))
     match iterator.args:
@@ -81,7 +81,9 @@ def _iterator_refusal(frame: Frame, node: ast.For, iterator: ast.expr, rule: str
     name = known_name(frame, iterator.func) if isinstance(iterator, ast.Call) else None
     if name in ("enumerate", "zip", "map", "filter", "reversed", "iter"):
         return frame.refusal(node, "loop", f"`{name}` has no device form; count by range(…) and index the arrays")
-    return frame.refusal(node, rule, "a loop counts by range(…); write `for i in range(len(a))` and index the array")
+    return frame.refusal(
+        node, rule, "a loop can iterate only over range(…); write `for i in range(len(a))` and index the array"
+    )
 
 
 def collapsed_loops(frame: Frame, node: ast.For, n_loops: int) -> list[ast.For]:
@@ -95,22 +97,22 @@ def collapsed_loops(frame: Frame, node: ast.For, n_loops: int) -> list[ast.For]:
                 raise frame.refusal(
                     first,
                     "collapse",
-                    f"collapse={n_loops} takes loops that stand in each other with nothing between; move this into"
-                    f" the innermost loop, or write collapse={len(loops)}",
+                    f"collapse={n_loops} needs loops that are nested with nothing between them; move this into the "
+                    f"innermost loop, or write collapse={len(loops)}",
                 )
             case []:
                 raise AssertionError
     variables = {loop.target.id for loop in loops if isinstance(loop.target, ast.Name)}
     for loop in loops[1:]:
         if isinstance(loop.iter, ast.Call) and known_name(frame, loop.iter.func) in _CLAUSES:
-            raise frame.refusal(loop.iter, "collapse", "what is collapsed is one loop; say this of the outermost one")
+            raise frame.refusal(loop.iter, "collapse", "collapsed loops are one loop; put this on the outermost loop")
         entering = variables & {part.id for part in ast.walk(loop.iter) if isinstance(part, ast.Name)}
         if entering:
             raise frame.refusal(
                 loop.iter,
                 "collapse",
-                f"{min(entering)} enters the bounds of a loop that is collapsed with its own; collapse={n_loops}"
-                " takes bounds that none of its variables enters: collapse fewer loops",
+                f"{min(entering)} is used in the bounds of a loop that is collapsed with its own; with "
+                f"collapse={n_loops}, bounds must not use the variables of the collapsed loops; collapse fewer loops",
             )
     return loops
 
@@ -122,7 +124,7 @@ def levels_in(frame: Frame, node: ast.For, said: str) -> tuple[str, ...]:
         raise frame.refusal(
             node,
             "loop",
-            f"a loop on {levels[0]} in one on {around[-1]}; levels become finer inwards: gang, worker, vector",
+            f"a {levels[0]} loop is inside a {around[-1]} loop; levels must become finer inwards: gang, worker, vector",
         )
     return (*around, *levels)
 
@@ -132,12 +134,12 @@ def levels_in(frame: Frame, node: ast.For, said: str) -> tuple[str, ...]:
 
 def _clauses(frame: Frame, call: ast.Call, construct: str) -> ir.LoopClauses:
     if len(call.args) != 1:
-        raise frame.refusal(call, "loop", "it takes one range, and clauses by keyword")
+        raise frame.refusal(call, "loop", "loop(…) takes one range, and clauses by keyword")
     said: dict[str, Any] = {}
     for keyword in call.keywords:
         if keyword.arg not in _CLAUSES[construct]:
             allowed = ", ".join(sorted(_CLAUSES[construct]))
-            raise frame.refusal(call, "loop", f"{keyword.arg}= is no clause of it; there are {allowed}")
+            raise frame.refusal(call, "loop", f"{keyword.arg}= is not a clause of loop(…); use {allowed}")
         said[keyword.arg] = _constant_value(frame, keyword.value)
     sizes = tuple((word, said[word]) for word in _LEVELS if type(said.get(word)) is int)
     _check_values(frame, call, said, sizes)
@@ -158,26 +160,28 @@ def _check_values(frame: Frame, call: ast.Call, said: dict[str, Any], sizes: tup
         value = said.get(word, False)
         if type(value) is not bool and (word in _ORDERS or type(value) is not int):
             also = "" if word in _ORDERS else ", or a size"
-            raise frame.refusal(call, "loop", f"{word} is True or False{also}, not {value!r}")
+            raise frame.refusal(call, "loop", f"{word} must be True or False{also}, not {value!r}")
     collapse, tile = said.get("collapse", 1), said.get("tile") or ()
     if not isinstance(tile, (tuple, list)):
-        raise frame.refusal(call, "loop", f"tile is a tuple of sizes, one a loop, such as (8, 32), not {tile!r}")
+        raise frame.refusal(call, "loop", f"tile must be a tuple of sizes, one per loop, such as (8, 32), not {tile!r}")
     if any(type(number) is not int or number < 1 for number in (collapse, *tile, *(size for _, size in sizes))):
-        raise frame.refusal(call, "loop", "collapse, tile and the sizes of levels are integers, 1 or more")
+        raise frame.refusal(call, "loop", "collapse, tile and the sizes of levels must be integers, 1 or more")
     if tile and collapse not in (1, len(tile)):
-        raise frame.refusal(call, "loop", f"collapse={collapse}, and tile has {len(tile)} sizes; leave one out")
+        raise frame.refusal(call, "loop", f"collapse={collapse}, but tile has {len(tile)} sizes; leave one out")
 
 
 def _level(frame: Frame, call: ast.Call, said: dict[str, Any]) -> tuple[str, _Order]:
     bind = said.get("bind")
     if bind not in _BINDINGS:
-        raise frame.refusal(call, "loop", f"bind is 'teams', 'parallel' or 'thread', not {bind!r}")
+        raise frame.refusal(call, "loop", f"bind must be 'teams', 'parallel' or 'thread', not {bind!r}")
     orders = [word for word in _ORDERS if said.get(word)]
     if len(orders) > 1:
-        raise frame.refusal(call, "loop", f"a loop is one of seq, independent and auto, not {' and '.join(orders)}")
+        raise frame.refusal(
+            call, "loop", f"a loop can be only one of seq, independent and auto, not {' and '.join(orders)}"
+        )
     level = " ".join(word for word in _LEVELS if said.get(word))
     if level and orders == ["seq"]:
-        raise frame.refusal(call, "loop", f"a loop that is seq has no {level}; leave one of them out")
+        raise frame.refusal(call, "loop", f"a seq loop cannot have {level}; leave one of them out")
     bound_level, bound_order = _BINDINGS[bind]
     return level or bound_level, orders[0] if orders else bound_order
 
@@ -186,7 +190,9 @@ def _items(frame: Frame, call: ast.Call, said: Any) -> tuple[ir.LoopReduction, .
     if not isinstance(said, dict) or not set(said) <= set(get_args(ir.ReductionOperator)):
         operators = " ".join(get_args(ir.ReductionOperator))
         raise frame.refusal(
-            call, "loop", f'reduction is a dict of operators to names, as {{"+": ["s"]}}, with {operators}'
+            call,
+            "loop",
+            f'reduction must be a dict of operators and names, such as {{"+": ["s"]}}, with the operators {operators}',
         )
     return tuple(
         ir.LoopReduction(operator, _scalar_named(frame, call, name))
@@ -199,7 +205,9 @@ def _scalar_named(frame: Frame, call: ast.Call, name: str) -> str:
     binding = frame.names.get(name)
     if not isinstance(binding, (Scalar, Parameter)):
         raise frame.refusal(
-            call, "reduction", f"{name} has no value before this loop; assign it the start, as `{name} = 0.0`"
+            call,
+            "reduction",
+            f"{name} has no value before this loop; assign its start value, for example `{name} = 0.0`",
         )
     return binding.name
 
@@ -214,10 +222,14 @@ def _variable_named(frame: Frame, name: str) -> str:
 def _names(frame: Frame, call: ast.Call, said: Any) -> tuple[str, ...]:
     names = (said,) if isinstance(said, str) else said
     if not isinstance(names, (tuple, list, set)):
-        raise frame.refusal(call, "loop", f"{said!r} is no list of names; write them as strings, as ['s']")
+        raise frame.refusal(
+            call, "loop", f"{said!r} is not a list of names; write the names as strings, for example ['s']"
+        )
     for name in names:
         if not isinstance(name, str) or not frame.is_local(name):
-            raise frame.refusal(call, "loop", f"{name!r} is no variable of this function; clauses name variables of it")
+            raise frame.refusal(
+                call, "loop", f"{name!r} is not a variable of this function; clauses can name only its variables"
+            )
     return tuple(names)
 
 
@@ -227,7 +239,9 @@ def _constant_value(frame: Frame, node: ast.expr) -> Any:
     try:
         return ast.literal_eval(node)
     except ValueError:
-        raise frame.refusal(node, "loop", "a clause in a body is read before it runs; write it as a constant") from None
+        raise frame.refusal(
+            node, "loop", "clauses in a body are read before it runs; write this clause as a constant"
+        ) from None
 
 
 def _has_starred(nodes: Sequence[ast.expr]) -> bool:

@@ -204,8 +204,8 @@ class Frame:
                 raise self.refusal(
                     node,
                     "call",
-                    "functions that are called are inlined, and those of this loop make more than"
-                    f" {MOST_INLINED:,} statements and expressions; call them less often, or write a loop",
+                    f"called functions are inlined, and this loop's functions give more than {MOST_INLINED:,} "
+                    "statements and expressions; call them less often, or write a loop",
                 )
         lowering.nesting += 1
         if lowering.nesting > MOST_NESTED:

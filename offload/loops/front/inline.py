@@ -24,7 +24,9 @@ Results: TypeAlias = "tuple[ir.Expression, ...] | None"
 def inlined(frame: Frame, function: FunctionType, node: ast.Call) -> Results:
     """Lower a call of a plain function, by its statements in the place of the call."""
     if function.__code__ in frame.lowering.callers:
-        raise frame.refusal(node, "call", f"{function.__name__} calls itself, and has no device form so; write a loop")
+        raise frame.refusal(
+            node, "call", f"{function.__name__} calls itself, and a recursive function has no device form; write a loop"
+        )
     try:
         source = FunctionSource.of(function)
     except LoopError as error:
@@ -69,8 +71,8 @@ def _branches(frame: Frame, node: ast.If) -> Results:
         raise frame.refusal(
             node,
             "call",
-            "each branch of a final `if` returns the same number of values, if one does; write the `else`, and"
-            " return there as well",
+            "if one branch of a final `if` returns, each branch must return the same number of values; write the "
+            "`else`, and return there as well",
         )
     place = frame.place(node)
     names = [frame.lowering.fresh(frame.source.definition.name) for _ in values or ()]
@@ -95,13 +97,15 @@ def _arguments(frame: Frame, source: FunctionSource, node: ast.Call) -> dict[str
     given = dict(zip(by_position, node.args, strict=False))
     for keyword in node.keywords:
         if keyword.arg is None or keyword.arg in given:
-            raise frame.refusal(node, "call", "a parameter is given once, by its place or its name, and nothing by **")
+            raise frame.refusal(node, "call", "pass each parameter once, by position or by name, and leave out **")
         given[keyword.arg] = keyword.value
     names = {parameter.arg for parameter in source.parameters}
     starred = any(isinstance(argument, ast.Starred) for argument in node.args)
     if len(node.args) > len(by_position) or not given.keys() <= names or starred:
         raise frame.refusal(
-            node, "call", f"the arguments are not those of {source.definition.name}; pass what it takes"
+            node,
+            "call",
+            f"the arguments do not match the parameters of {source.definition.name}; pass one argument for each",
         )
     bound = {name: _argument(frame, source, name, argument) for name, argument in given.items()}
     for name in names - bound.keys():
@@ -137,7 +141,9 @@ def _default(frame: Frame, source: FunctionSource, name: str, node: ast.Call) ->
         return Absent()
     scalar = meaning_of(values[name])
     if not isinstance(scalar, Frozen):
-        raise frame.refusal(node, "call", f"the default of {name} in {source.definition.name} is no number; pass one")
+        raise frame.refusal(
+            node, "call", f"the default of {name} in {source.definition.name} is not a number; pass one"
+        )
     value = constant_of(frame, node, scalar)
     return Scalar(frame.named(value, name).name) if name in source.assigned else PassedConstant(value)
 

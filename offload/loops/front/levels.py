@@ -146,19 +146,22 @@ class _Found:
         """Return why the trips of a loop that asks for a level run in order; nothing if they are shared."""
         said = node.clauses
         if not _LEVELS & set(said.level.split()):
-            return "the blocks have the iterations of the nest"
+            return "the blocks already share the iterations of the nest"
         if said.order == "seq":
             return "it is seq"
         if said.order == "auto" or (self._is_auto and not said.order):
-            return "nothing is proved of a loop in an iteration: say independent=True"
+            return "offload proves nothing about loops in an iteration: add independent=True"
         if self._has_rows(node) and (group == "row" or self._team.workers == 1):
-            return "there is one worker: say num_workers"
+            return "there is only one worker: set num_workers"
         if _is_broken(node.body):
             return "`break` ends it"
         if own := self._written_own(node):
-            return f"its trips write to {own}, of which the iteration has one, and each thread would have its own"
+            return (
+                f"its trips write to {own}, which belongs to the whole iteration, but each thread would have a copy "
+                "of its own"
+            )
         if name := self._read_behind(node):
-            return f"{name} is read behind it, as the last trip has left it"
+            return f"{name} is read after it, with the value of the last trip"
         return ""
 
     def _written_own(self, node: ir.For) -> str:

@@ -99,8 +99,8 @@ class LoopText:
             raise refusal(
                 place,
                 "unbound",
-                f"{name} is assigned by the loop at line {self._lost[name].place.line}, whose iterations keep it to"
-                " themselves; return it from a loop function of its own, or leave it in an array",
+                f"{name} is assigned by the loop at line {self._lost[name].place.line}, whose iterations have private "
+                "copies of it; return it from a loop function of its own, or store it in an array",
             )
         raise unbound([self._lowering.origins.get(name, name)], place)
 
@@ -154,13 +154,15 @@ class LoopText:
             raise self.frame.refusal(
                 node,
                 "collapse",
-                f"tile has {len(tile)} sizes, and collapse={collapse}; give a size for each loop that is collapsed",
+                f"tile has {len(tile)} sizes, but collapse={collapse}; give a size for each loop that is collapsed",
             )
         return len(tile) or collapse
 
     def _axis(self, node: ast.For) -> ir.LoopAxis:
         if node.orelse:
-            raise self.frame.refusal(node.orelse[0], "range", "`else` of a loop that no `break` ends; write it without")
+            raise self.frame.refusal(
+                node.orelse[0], "range", "the loop has an `else` but no `break`; write its statements after the loop"
+            )
         counted = range_of(self.frame, node, "range")
         assert isinstance(node.target, ast.Name)
         with self.frame.block() as before:
@@ -171,8 +173,8 @@ class LoopText:
                 raise self.frame.refusal(
                     node.iter,
                     "range",
-                    "the bounds of the iterations are known before they run, without elements of arrays; pass the"
-                    " number as an argument, or read it before the call",
+                    "the bounds must be known before the iterations run, so they cannot use elements of arrays; pass "
+                    "the number as an argument, or read it before the call",
                 )
         flow = Flow(self._unset, frozenset(), self._lowering.flags)
         flow.read([start, stop, step], flow.through(before, self._assigned))
@@ -243,8 +245,8 @@ class LoopText:
             raise self.frame.refusal(
                 self.frame.source.definition,
                 "reduction",
-                f"{listed(ignored)} {are} in reduction=, and {it} lost: add `return {', '.join(ignored)}`, or make"
-                f" {them} of one element",
+                f"{listed(ignored)} {are} in reduction=, but {it} lost: add `return {', '.join(ignored)}`, or make "
+                f"{them} of one element",
             )
 
     def _kind(self, name: str) -> Literal["scalar", "array"]:
@@ -284,8 +286,8 @@ class LoopText:
                     raise refusal(
                         nest.place,
                         "unbound",
-                        f"{name} is in lastprivate=, and some path through an iteration leaves it unassigned; assign it"
-                        " on each path",
+                        f"{name} is in lastprivate=, but some path through an iteration leaves it unassigned; assign "
+                        "it on each path",
                     )
         for node in walk(*nest.body):
             if isinstance(node, ir.For) and _is_shared(node.clauses):
@@ -338,8 +340,8 @@ class LoopText:
         raise refusal(
             next(iter(carried.values())),
             "carried",
-            f"an iteration reads {listed([*carried])} before it assigns {them}, so that {values} from another"
-            f" iteration; {'; '.join(remedies)}",
+            f"an iteration reads {listed([*carried])} before it assigns {them}, so {values} from another iteration; "
+            f"{'; '.join(remedies)}",
         )
 
     def _append(self, nest: ir.Nest) -> None:
@@ -352,8 +354,8 @@ class LoopText:
                 raise refusal(
                     load.place,
                     "range",
-                    f"{load.array} is read before the loop, and the loop writes it; read it in a function of its own,"
-                    " or pass the number as an argument",
+                    f"{load.array} is read before the loop, but the loop writes it; read it in a function of its own, "
+                    "or pass the number as an argument",
                 )
         for name in (*(one.name for one in nest.reductions), *nest.last):
             if name in self._sunk.assigned:
@@ -387,8 +389,8 @@ def _check_axes(nest: ir.Nest, assigned: set[str]) -> None:
             raise refusal(
                 axis.place,
                 "collapse",
-                f"{min(entering)} enters these bounds and is assigned in the loop; assign another variable, or collapse"
-                " fewer loops",
+                f"{min(entering)} is used in these bounds and is assigned in the loop; assign another variable, or "
+                "collapse fewer loops",
             )
 
 
@@ -403,6 +405,6 @@ def unbound(names: Sequence[str], place: ir.SourceLine) -> LoopError:
     return refusal(
         place,
         "unbound",
-        f"{listed(names)} {are} read here, and some path to here leaves {it} unassigned; assign {it} before, on each"
-        " path",
+        f"{listed(names)} {are} read here, but some path to this line leaves {it} unassigned; assign {it} before, on "
+        "each path",
     )

@@ -57,7 +57,7 @@ def _function(text: LoopText) -> ir.ParsedFunction:
     definition = text.frame.source.definition
     if definition.args.vararg or definition.args.kwarg:
         raise text.frame.refusal(
-            definition, "argument", "a loop function has no * and **; give it one parameter for each argument"
+            definition, "argument", "a loop function cannot have * or **; give it one parameter for each argument"
         )
     _check_names(text)
     statements = [*_flat(text, definition.body)]
@@ -68,7 +68,7 @@ def _function(text: LoopText) -> ir.ParsedFunction:
     for node in statements if returned is None else statements[:-1]:
         _part(text, node)
     if not any(isinstance(part, ir.Nest) for part in text.parts):
-        raise text.frame.refusal(definition, "range", "there is no loop in it; write `for i in range(…)`")
+        raise text.frame.refusal(definition, "range", "the function contains no loop; write `for i in range(…)`")
     if returned is not None:
         _check_returned(text, returned, names)
     return ir.ParsedFunction(
@@ -112,10 +112,17 @@ def _part(text: LoopText, node: ast.stmt) -> None:
     match node:
         case ast.For():
             if has_nest and not text.clauses.several:
-                raise text.frame.refusal(node, "range", "a second loop; there is one nest, or write acc.kernels_loop")
+                raise text.frame.refusal(
+                    node,
+                    "range",
+                    "a second loop is not allowed, because a loop function has one nest; for several, use "
+                    "acc.kernels_loop",
+                )
             text.nest(node)
         case ast.While():
-            raise text.frame.refusal(node, "range", "iterations are counted before they run; write `for i in range(…)`")
+            raise text.frame.refusal(
+                node, "range", "iterations must be countable before they run; write `for i in range(…)`"
+            )
         case ast.Return():
             raise return_refusal(text.frame, node)
         case ast.Expr(value=ast.Constant()) | ast.Pass():
@@ -124,12 +131,12 @@ def _part(text: LoopText, node: ast.stmt) -> None:
             raise text.frame.refusal(
                 node,
                 "return",
-                "behind the loop stands `return` alone, of scalars in reduction= or lastprivate=; do"
-                " this where it is called",
+                "after the loop, only `return` of scalars in reduction= or lastprivate= is allowed; do this in the "
+                "caller",
             )
         case ast.If() if _has_loops(node):
             raise text.frame.refusal(
-                node, "range", "a loop under a condition; let the `if` stand in the loop, or where it is called"
+                node, "range", "the loop is under a condition; move the `if` into the loop, or into the caller"
             )
         case _:
             text.on_host(node)
@@ -149,7 +156,8 @@ def _returned(text: LoopText, node: ast.Return | None) -> tuple[str, ...]:
         raise text.frame.refusal(
             node,
             "return",
-            "a loop returns scalars of reduction= and lastprivate= by their names; compute the rest where it is called",
+            "a loop can return only scalars of reduction= and lastprivate=, by their names; compute the rest in the "
+            "caller",
         )
     return tuple(names)
 
@@ -162,8 +170,8 @@ def _check_returned(text: LoopText, node: ast.Return, names: tuple[str, ...]) ->
         raise text.frame.refusal(
             node,
             "return",
-            f"{listed(missing)} {are} in no reduction= and no lastprivate=; add lastprivate={missing} if the last"
-            " iteration's value is meant, or a reduction",
+            f"{listed(missing)} {are} in no reduction= and no lastprivate=; add lastprivate={missing} if you mean the "
+            "last iteration's value, or a reduction",
         )
 
 

@@ -88,8 +88,8 @@ class FunctionSource:
         """
         if not isinstance(function, FunctionType):
             raise LoopError(
-                f"{function!r} is of type {type(function).__name__}: a loop is made of a plain function, one that"
-                " `def` makes; pass that",
+                f"{function!r} is of type {type(function).__name__}, but a loop must be a plain function; define it "
+                "with `def`",
                 rule="source",
             )
         key = _key(function.__code__)
@@ -364,15 +364,15 @@ def _definition(function: FunctionType) -> tuple[ast.FunctionDef, str, str]:
     text = _text_of(file, function)
     where = f"{file}:{line}, {code.co_name}"
     if code.co_name == "<lambda>":
-        raise LoopError(f"{where}: a lambda has no loops; write the function with `def`", file, line, "source")
+        raise LoopError(f"{where}: a lambda cannot contain loops; write the function with `def`", file, line, "source")
     if not text:
         found = _in_file_of_module(function)
         if found is not None:
             return found
         raise LoopError(
-            f"{where}: offload needs the text of this function, and cannot find it; `exec` made the function, or a"
-            " prompt that keeps no text, or cloudpickle sent a function that defines it; write it to a file, and"
-            " decorate it at the top level there",
+            f"{where}: offload needs the source code of this function and cannot find it (was it created by `exec`, "
+            "typed at a prompt, or defined in a function that cloudpickle sent?); write it to a file, and decorate it "
+            "at the top level there",
             file,
             line,
             "source",
@@ -381,8 +381,8 @@ def _definition(function: FunctionType) -> tuple[ast.FunctionDef, str, str]:
         node = _written(code, text)
     except RecursionError:
         raise LoopError(
-            f"{where}: Python reads no text in which an expression, or a chain of `elif`, is as long as one of this"
-            " file (some thousand terms), or its functions call each other too deep already here; take it apart",
+            f"{where}: Python cannot parse this file here: an expression or a chain of `elif` is too long (thousands "
+            "of terms), or the calls are already nested too deeply; split it into parts",
             file,
             line,
             "source",
@@ -390,8 +390,8 @@ def _definition(function: FunctionType) -> tuple[ast.FunctionDef, str, str]:
     if node is not None:
         return node, text, file
     raise LoopError(
-        f"{where}: the text there is not what this function was compiled from: the file was changed after its import,"
-        " or something rewrites it at import; start the program again, or leave the rewriting out",
+        f"{where}: the file does not hold the text from which this function was compiled: it was changed after its "
+        "import, or something rewrites it at import; restart the program, or turn the rewriting off",
         file,
         line,
         "source",

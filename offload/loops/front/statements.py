@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from offload.loops.front.frames import Frame
 
 _REFUSED: Final[dict[type[ast.stmt], tuple[str, str]]] = {
-    ast.With: ("branch", "`with` has no device form; enter it around the call"),
-    ast.AsyncWith: ("branch", "`with` has no device form; enter it around the call"),
-    ast.Try: ("branch", "nothing is caught in a loop; test the condition by `if`"),
-    ast.TryStar: ("branch", "nothing is caught in a loop; test the condition by `if`"),
+    ast.With: ("branch", "`with` has no device form; put it around the call"),
+    ast.AsyncWith: ("branch", "`with` has no device form; put it around the call"),
+    ast.Try: ("branch", "a loop cannot catch exceptions; test the condition with `if`"),
+    ast.TryStar: ("branch", "a loop cannot catch exceptions; test the condition with `if`"),
     ast.Match: ("branch", "`match` has no device form; write `if` and `elif`"),
-    ast.Raise: ("branch", "nothing is raised in a loop; store a mark in an array, or `assert`, which check=True keeps"),
+    ast.Raise: ("branch", "a loop cannot raise; store an error code in an array, or use `assert` with check=True"),
     ast.Delete: ("branch", "`del` has no device form; leave it out"),
     ast.Import: ("branch", "import at the top of the module"),
     ast.ImportFrom: ("branch", "import at the top of the module"),
-    ast.FunctionDef: ("branch", "define the function outside of the loop function"),
-    ast.AsyncFunctionDef: ("branch", "define the function outside of the loop function"),
-    ast.ClassDef: ("branch", "define the class outside of the loop function"),
-    ast.Global: ("name", "a loop assigns no variables of the module; pass an array, or return the value"),
-    ast.Nonlocal: ("name", "a loop assigns no variables of a closure; pass an array, or return the value"),
-    ast.AsyncFor: ("loop", "a loop counts by range(…)"),
+    ast.FunctionDef: ("branch", "define the function outside the loop function"),
+    ast.AsyncFunctionDef: ("branch", "define the function outside the loop function"),
+    ast.ClassDef: ("branch", "define the class outside the loop function"),
+    ast.Global: ("name", "a loop cannot assign variables of the module; pass an array, or return the value"),
+    ast.Nonlocal: ("name", "a loop cannot assign variables of a closure; pass an array, or return the value"),
+    ast.AsyncFor: ("loop", "a loop can iterate only over range(…); write `for i in range(…)`"),
 }
 
 
@@ -73,11 +73,11 @@ def return_refusal(frame: Frame, node: ast.Return) -> LoopError:
         return frame.refusal(
             node,
             "call",
-            "a function that a loop calls returns at its end, or at the end of each branch of a final `if`; assign"
-            " a variable here, put what follows into an `else`, and return at the end",
+            "a function that a loop calls must return at its end, or at the end of each branch of a final `if`; "
+            "assign a variable here, put what follows into an `else`, and return at the end",
         )
     return frame.refusal(
-        node, "range", "a loop runs to its end, and `return` stands after it; use `continue` for an iteration"
+        node, "range", "`return` cannot end a loop early; put it after the loop, or use `continue` for an iteration"
     )
 
 
@@ -92,7 +92,7 @@ def _expression(frame: Frame, node: ast.Expr) -> None:
         case value if isinstance(value, (ast.Yield, ast.YieldFrom, ast.Await, ast.NamedExpr, ast.ListComp)):
             frame.value(value)
         case _:
-            raise frame.refusal(node, "assign", "this has no effect; assign it, or leave it out")
+            raise frame.refusal(node, "assign", "this statement has no effect; assign it, or leave it out")
 
 
 def _assert(frame: Frame, node: ast.Assert) -> None:
@@ -102,7 +102,7 @@ def _assert(frame: Frame, node: ast.Assert) -> None:
         case ast.Constant(value=str(text)):
             pass
         case _:
-            raise frame.refusal(node, "branch", 'the text of an assertion is a constant: assert c, "text"')
+            raise frame.refusal(node, "branch", 'the text of an assertion must be a constant: assert c, "text"')
     with frame.block() as checking:
         condition = frame.value(node.test)
     if frame.lowering.checks:
@@ -131,7 +131,7 @@ def _for(frame: Frame, node: ast.For) -> None:
     collapsed_loops(frame, node, len(counted.clauses.tile) or counted.clauses.collapse)
     start, stop, step = frame.in_order([counted.start, counted.stop, counted.step])
     if isinstance(step, ir.Constant) and step.value == 0:
-        raise frame.refusal(node, "range", "the step is 0; give another")
+        raise frame.refusal(node, "range", "the step is 0; use another step")
     assert isinstance(node.target, ast.Name)
     name = node.target.id
     place = frame.place(node)
@@ -226,7 +226,7 @@ def _else(frame: Frame, node: ast.For | ast.While, flag: str | None) -> None:
 def _break(frame: Frame, node: ast.Break) -> None:
     if not frame.loops:
         raise frame.refusal(
-            node, "range", "the iterations of this loop run beside each other, and none ends it; use `continue`"
+            node, "range", "the iterations of this loop run in parallel, so none can end it; use `continue`"
         )
     place = frame.place(node)
     if frame.loops[-1] is not None:

@@ -146,22 +146,26 @@ class Expressions:
             raise refusal(
                 place,
                 "index",
-                f"{array} has {ndim} dimensions and {len(indices)} indices; give one integer for each, "
-                "and write the loop over the rest",
+                f"{array} has {ndim} dimensions but {len(indices)} indices; give one integer for each, and write the "
+                "loop over the rest",
             )
         return tuple(self._index(array, index) for index in indices)
 
     def _index(self, array: str, node: Expression) -> Expression:
         index = self.typed(node)
         if type_of(index).dtype == "bool":
-            raise refusal(node.place, "index", f"{array}[{text_of(node)}]: a truth value is no index; use an if")
+            raise refusal(
+                node.place, "index", f"{array}[{text_of(node)}]: a truth value cannot be an index; use an `if`"
+            )
         if type_of(index).dtype == "uint64":
             index = _below_half(index)
         return _as_integer(index, f"the index of {array}, {text_of(node)},", text_of(node))
 
     def _array(self, name: str, place: SourceLine) -> LoopArrayType:
         if name not in self.arrays:
-            raise refusal(place, "argument", f"{name} is used as an array, and the argument is none; pass an array")
+            raise refusal(
+                place, "argument", f"{name} is used as an array, but the argument is not an array; pass an array"
+            )
         return self.arrays[name]
 
     def _name(self, node: ir.Name) -> Expression:
@@ -185,8 +189,7 @@ class Expressions:
                     raise refusal(
                         node.place,
                         "index",
-                        f"{node.array}.shape has {ndim} values, and is assigned to {node.n_dimensions} targets; give"
-                        " one for each",
+                        f"{node.array}.shape has {ndim} values but {node.n_dimensions} targets; give one for each",
                     )
                 return self._extent(node.array, node.dimension % ndim, node.place)
             case ir.Size():
@@ -206,7 +209,9 @@ class Expressions:
         operand = self.typed(node.operand)
         result = unary_type(node.operator, type_of(operand))
         if result is None:
-            raise refusal(node.place, "types", f"{text_of(node)}: {node.operator} of {operand.type}; convert it first")
+            raise refusal(
+                node.place, "types", f"{text_of(node)}: {node.operator} does not take {operand.type}; convert it first"
+            )
         if isinstance(operand, ir.Constant) and type_of(operand).is_weak:
             value = operand.value
             folded = -value if node.operator == "-" else +value if node.operator == "+" else ~int(value)
@@ -245,7 +250,7 @@ class Expressions:
                 raise refusal(
                     node.place,
                     "branch",
-                    f"{text_of(node)}: {text_of(side)} is a number, so that the value is one of the two; "
+                    f"{text_of(node)}: {text_of(side)} is a number, so the result would be one of the two operands; "
                     f"compare it ({text_of(side)} != 0), or write a conditional expression",
                 )
         return _joined(node, left, right)
@@ -324,7 +329,8 @@ def _check_power(node: ir.Binary, exponent: Expression) -> None:
         raise refusal(
             node.place,
             "types",
-            f"{text_of(node)}: integers are raised to constants that are not negative; convert one side with float()",
+            f"{text_of(node)}: an integer can be raised only to a constant that is not negative; convert one side "
+            "with float()",
         )
 
 

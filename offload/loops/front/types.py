@@ -158,7 +158,7 @@ def _fixed(function: ParsedFunction) -> dict[str, Type]:
             raise refusal(
                 node.place,
                 "types",
-                f"{node.name} is annotated {fixed[node.name]} and {node.annotation}; a scalar has one type",
+                f"{node.name} is annotated {fixed[node.name]} and {node.annotation}; a scalar has only one type",
             )
     return fixed
 
@@ -270,7 +270,9 @@ class _Statements:
         self._check_operator(node, "-" if node.is_taken_away else node.operator, item, type_of(value))
         if is_array and is_float(type_of(value).dtype) and not is_float(item.dtype):
             raise refusal(
-                node.place, "types", f"{text_of(node)}: {node.name} holds {item}, the value is {value.type}; convert it"
+                node.place,
+                "types",
+                f"{text_of(node)}: {node.name} holds {item}, but the value is {value.type}; convert it",
             )
         value = convert(value, item, exact=True)
         if node.is_taken_away:
@@ -291,8 +293,8 @@ class _Statements:
                 raise refusal(
                     node.place,
                     "types",
-                    f"{text_of(node)}: {node.array} holds {item}, the value is {value.type}; "
-                    f"convert it, np.{item}({text_of(node.value)})",
+                    f"{text_of(node)}: {node.array} holds {item}, but the value is {value.type}; convert it, "
+                    f"np.{item}({text_of(node.value)})",
                 )
         value = convert(value, item, exact=node.operator not in ("exchange", "cas"))
         return replace(node, indices=indices, value=value, expected=expected)

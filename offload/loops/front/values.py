@@ -42,22 +42,22 @@ _RELATIONS: Final[dict[type[ast.cmpop], ir.Relation]] = {
 }
 
 _REFUSED: Final[dict[type[ast.expr], tuple[str, str]]] = {
-    ast.Lambda: ("branch", "a lambda; define the function with `def`, outside"),
-    ast.JoinedStr: ("branch", "there is no text in a loop"),
-    ast.NamedExpr: ("assign", "an assignment in an expression; let it be a statement before"),
-    ast.Starred: ("assign", "a loop takes nothing apart by `*`; name each value"),
-    ast.ListComp: ("loop", "a comprehension; write the loop"),
-    ast.SetComp: ("loop", "a comprehension; write the loop"),
-    ast.DictComp: ("loop", "a comprehension; write the loop"),
-    ast.GeneratorExp: ("loop", "a generator; write the loop"),
-    ast.Yield: ("loop", "a loop function is no generator; store the values in an array"),
-    ast.YieldFrom: ("loop", "a loop function is no generator; store the values in an array"),
-    ast.Await: ("call", "nothing is awaited in a loop; do it before"),
-    ast.Tuple: ("assign", "a tuple is no number; assign its values one by one, as in `x, y = y, x`"),
-    ast.List: ("types", "a list; make an array of constant shape, as `np.zeros(3)`"),
-    ast.Dict: ("types", "a dict; pass its numbers as arguments"),
-    ast.Set: ("types", "a set; pass its numbers as arguments"),
-    ast.Slice: ("index", "a slice; write the loop over it"),
+    ast.Lambda: ("branch", "a lambda is not allowed in a loop; define the function with `def`, outside"),
+    ast.JoinedStr: ("branch", "a loop cannot use strings; use numbers"),
+    ast.NamedExpr: ("assign", "an assignment in an expression is not allowed in a loop; assign in a statement before"),
+    ast.Starred: ("assign", "a loop cannot unpack with `*`; name each value"),
+    ast.ListComp: ("loop", "a comprehension is not allowed in a loop; write the loop out"),
+    ast.SetComp: ("loop", "a comprehension is not allowed in a loop; write the loop out"),
+    ast.DictComp: ("loop", "a comprehension is not allowed in a loop; write the loop out"),
+    ast.GeneratorExp: ("loop", "a generator is not allowed in a loop; write the loop out"),
+    ast.Yield: ("loop", "a loop function cannot be a generator; store the values in an array"),
+    ast.YieldFrom: ("loop", "a loop function cannot be a generator; store the values in an array"),
+    ast.Await: ("call", "a loop cannot await; await before the call"),
+    ast.Tuple: ("assign", "a tuple is not a number; assign its values one by one, as in `x, y = y, x`"),
+    ast.List: ("types", "a list is not allowed in a loop; create an array of constant shape, such as `np.zeros(3)`"),
+    ast.Dict: ("types", "a dict is not allowed in a loop; pass its numbers as arguments"),
+    ast.Set: ("types", "a set is not allowed in a loop; pass its numbers as arguments"),
+    ast.Slice: ("index", "a slice is not allowed in a loop; write the loop over it"),
 }
 
 
@@ -87,14 +87,16 @@ def expression(frame: Frame, node: ast.expr) -> ir.Expression:
             return _conditional(frame, node)
         case _:
             raise frame.refusal(
-                node, *_REFUSED.get(type(node), ("types", "this is no number; pass numbers as arguments"))
+                node, *_REFUSED.get(type(node), ("types", "this is not a number; pass numbers as arguments"))
             )
 
 
 def operator_of(frame: Frame, node: ast.AST, operator: ast.operator) -> ir.Operator:
     """Return the IR's operator."""
     if type(operator) not in OPERATORS:
-        raise frame.refusal(node, "operator", "`@` is of matrices; write the loops of the product")
+        raise frame.refusal(
+            node, "operator", "a loop cannot multiply matrices with `@`; write the loops of the product"
+        )
     return OPERATORS[type(operator)]
 
 
@@ -128,10 +130,10 @@ def _constant(frame: Frame, node: ast.Constant) -> ir.Expression:
         case bool() | int() | float():
             return ir.Constant(place=frame.place(node), value=node.value)
         case None:
-            raise frame.refusal(node, "operator", "None is no number; a default is asked for by `is None`")
+            raise frame.refusal(node, "operator", "None is not a number; test for a default with `is None`")
         case value:
             raise frame.refusal(
-                node, "types", f"{type(value).__name__} has no place in a loop; use bools, ints and floats"
+                node, "types", f"{type(value).__name__} is not allowed in a loop; use bools, ints and floats"
             )
 
 
@@ -157,7 +159,7 @@ def _name(frame: Frame, node: ast.Name) -> ir.Expression:
         case LocalArray():
             raise frame.refusal(node, "index", f"{node.id} is an array; give one index for every dimension")
         case Absent():
-            raise frame.refusal(node, "argument", f"{node.id} is None at this call; ask `{node.id} is None` before")
+            raise frame.refusal(node, "argument", f"{node.id} is None in this call; test `{node.id} is None` before")
 
 
 def item_refusal(frame: Frame, node: ast.AST, name: str) -> LoopError:
@@ -166,8 +168,8 @@ def item_refusal(frame: Frame, node: ast.AST, name: str) -> LoopError:
     return frame.refusal(
         node,
         "reduction",
-        f"{name} is in reduction={{{word!r}: [{name!r}]}}, and while the loop runs it is used in updates by"
-        f" {word!r} alone; use it after the loop, or another variable here",
+        f"{name} is in reduction={{{word!r}: [{name!r}]}}, so inside the loop it may be used only in updates by "
+        f"{word!r}; use it after the loop, or another variable here",
     )
 
 
@@ -179,19 +181,19 @@ def _outside(frame: Frame, node: ast.expr) -> ir.Expression:
         case Unfit() as unfit:
             raise _outside_refusal(frame, node, text, unfit)
         case KnownName() | Plain():
-            raise frame.refusal(node, "name", f"{text} is no number; call it, or pass a number as an argument")
+            raise frame.refusal(node, "name", f"{text} is not a number; call it, or pass a number as an argument")
         case None:
             owner = _owner(node)
             if owner is not node and isinstance(found := meaning_in(frame, owner), Unfit):
                 held = f"{text} belongs to {ast.unparse(owner)}, which is {found.what} and comes from outside"
-                raise frame.refusal(node, "name", f"{held} of the function; pass {text} itself as an argument")
+                raise frame.refusal(node, "name", f"{held} the function; pass {text} itself as an argument")
             _check_attribute(frame, node)
             if isinstance(owner, ast.Subscript):
                 raise frame.refusal(
                     node,
                     "index",
-                    f"{text} is an attribute of an element, which loops do not have; pass the array of these values"
-                    " as an argument, the field of a record array for example",
+                    f"{text} is an attribute of an element, which loops do not support; pass an array of these values "
+                    "as an argument, for example the field of a record array",
                 )
             undefined = [name for name in frame.source.free if frame.source.meaning(name) is None]
             names = undefined if text in undefined else [text]
@@ -209,7 +211,7 @@ def _outside_refusal(frame: Frame, node: ast.expr, text: str, found: Unfit) -> L
     are, come, them = ("is", "comes", "it as an argument")
     if text in names and len(names) > 1:
         text, are, come, them = listed(names), "are", "come", "them as arguments"
-    what = f"{text} {are} {found.what} and {come} from outside of the function; pass {them}"
+    what = f"{text} {are} {found.what} and {come} from outside the function; pass {them}"
     return frame.refusal(node, "name", what)
 
 
@@ -225,8 +227,8 @@ def _check_attribute(frame: Frame, node: ast.expr) -> None:
         raise frame.refusal(
             node,
             "index",
-            f"{text} is an attribute of the argument {owner.id}, and no array of the loop: of an argument there are"
-            f" elements, .shape[k], .size, .ndim and len; pass {text} as an argument of its own",
+            f"{text} is an attribute of the argument {owner.id}; a loop can use only the elements, .shape[k], .size, "
+            f".ndim and len of an argument; pass {text} as an argument of its own",
         )
 
 
@@ -234,13 +236,13 @@ def array_named(frame: Frame, node: ast.expr) -> Parameter | LocalArray:
     """Return the array that a name stands for."""
     if not isinstance(node, ast.Name):
         _check_attribute(frame, node)
-        raise frame.refusal(node, "index", "this is no array; index a parameter, or an array that the iteration makes")
+        raise frame.refusal(node, "index", "this is not an array; index a parameter, or a local array of the iteration")
     if not frame.is_local(node.id):
         match meaning_in(frame, node):
             case Unfit() as unfit:
                 raise _outside_refusal(frame, node, node.id, unfit)
             case _:
-                raise frame.refusal(node, "name", f"{node.id} is no array; pass one as an argument")
+                raise frame.refusal(node, "name", f"{node.id} is not an array; pass one as an argument")
     match frame.variable(node.id):
         case Parameter() as parameter:
             frame.use_as_array(parameter, node)
@@ -248,7 +250,7 @@ def array_named(frame: Frame, node: ast.expr) -> Parameter | LocalArray:
         case LocalArray() as local:
             return local
         case Absent():
-            raise frame.refusal(node, "argument", f"{node.id} is None at this call; ask `{node.id} is None` before")
+            raise frame.refusal(node, "argument", f"{node.id} is None in this call; test `{node.id} is None` before")
         case Scalar() | PassedConstant():
             raise frame.refusal(node, "index", f"{node.id} is a number, and has no elements; index an array")
 
@@ -274,7 +276,9 @@ def _attribute(frame: Frame, node: ast.Attribute) -> ir.Expression:
         case _:
             _check_attribute(frame, node)
             raise frame.refusal(
-                node, "index", f"of arrays there are elements, .shape[k], .size, .ndim and len, no .{node.attr}"
+                node,
+                "index",
+                f"a loop can use the elements, .shape[k], .size, .ndim and len of an array, but not .{node.attr}",
             )
 
 
@@ -293,7 +297,7 @@ def _subscript(frame: Frame, node: ast.Subscript) -> ir.Expression:
     if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
         dimension = constant_integer(frame, node.slice)
         if dimension is None:
-            raise frame.refusal(node, "index", "the dimension of a shape is an integer constant, as in a.shape[0]")
+            raise frame.refusal(node, "index", "the dimension of a shape must be an integer constant, as in a.shape[0]")
         return extent_of(frame, node, node.value.value, dimension)
     array, indices = element_of(frame, node)
     check_plain_use(frame, node, array)
@@ -318,12 +322,12 @@ def indices_of(
     for part in parts:
         match part:
             case ast.Slice():
-                raise frame.refusal(node, "index", "a slice; write the loop over it")
+                raise frame.refusal(node, "index", "a slice is not allowed in a loop; write the loop over it")
             case ast.Constant(value=value) if value is None or value is ... or isinstance(value, (bool, str)):
-                raise frame.refusal(node, "index", "an index is an integer; write the loop over the rest")
+                raise frame.refusal(node, "index", "an index must be an integer; write the loop over the rest")
             case ast.List() | ast.Tuple() | ast.Compare() | ast.Starred():
                 raise frame.refusal(
-                    node, "index", "an index is one integer, no mask or list; write the loop over the rest"
+                    node, "index", "an index must be one integer, not a mask or a list; write the loop over the rest"
                 )
             case _:
                 pass
@@ -331,7 +335,7 @@ def indices_of(
         raise frame.refusal(
             node,
             "index",
-            f"{len(parts)} indices for {len(array.shape)} dimensions; write the loop over the rest",
+            f"{len(parts)} indices for an array of {len(array.shape)} dimensions; write the loop over the rest",
         )
     return tuple(frame.in_order(parts))
 
@@ -343,16 +347,16 @@ def check_plain_use(frame: Frame, node: ast.AST, array: Parameter | LocalArray) 
         raise frame.refusal(
             node,
             "reduction",
-            f"{array.name} is in reduction={{{word!r}: [{array.name!r}]}}, which takes an array of one element"
-            f" only, and the loop may use it in updates by {word!r} alone; use atomic=[{array.name!r}] for an array"
-            " of several elements, or another array here",
+            f"{array.name} is in reduction={{{word!r}: [{array.name!r}]}}, which takes an array of one element only, "
+            f"and the loop may use it only in updates by {word!r}; use atomic=[{array.name!r}] for an array of "
+            "several elements, or another array here",
         )
     if array.name in frame.lowering.atomics:
         raise frame.refusal(
             node,
             "atomic",
-            f"{array.name} is in atomic=, and the loop uses its elements in updates alone, {array.name}[…] op= v by"
-            " + - * & | ^ and min and max; use another array for anything else, or omp.atomic and no clause",
+            f"{array.name} is in atomic=, so the loop may use its elements only in updates, {array.name}[…] op= v "
+            "with + - * & | ^, and min and max; for anything else use another array, or omp.atomic without the clause",
         )
 
 
@@ -395,7 +399,9 @@ def _compare(frame: Frame, node: ast.Compare) -> ir.Expression:
     for word in node.ops:
         if type(word) not in _RELATIONS:
             raise frame.refusal(
-                node, "operator", "`is` asks whether a default is None, and `in` nothing; compare by =="
+                node,
+                "operator",
+                "a loop can use `is` only to test a default for None, and cannot use `in`; compare with ==",
             )
     return _chained(frame, frame.value(node.left), node.ops, node.comparators)
 

@@ -161,8 +161,8 @@ class DependenceProfile:
             return _profile_of(facts)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ClauseError(
-                f"{os.fspath(path)} holds no profile of dependences ({type(error).__name__}: {error}); make it again"
-                " with profile_dependences, and save that"
+                f"{os.fspath(path)} holds no profile of dependences ({type(error).__name__}: {error}); "
+                "create it again with profile_dependences, and save it"
             ) from error
 
 

@@ -26,7 +26,7 @@ _UPDATES = frozenset({"+", "-", "*", "&", "|", "^"})
 def proved_text(verdict: Verdict) -> str:
     """Return the result of the test for independence, for a message."""
     if not verdict.dependences:
-        return "that iterations are independent is not proved"
+        return "it is not proved that iterations are independent"
     found = verdict.dependences[0]
     arrays = " and ".join(repr(name) for name in dict.fromkeys((found.source.array, found.sink.array)))
     distance = found.distance[0] if len(found.distance) == 1 else found.distance
@@ -52,9 +52,8 @@ def lost_text(updates: Sequence[LostUpdate]) -> str:
     elements = " and ".join(f"{element} (line {line})" for element, line in lines.items())
     arrays = ", ".join(f'"{name}"' for name in dict.fromkeys(one.array for one in stores))
     return (
-        f"several iterations may update {elements} at the same time, and updates are then lost; add atomic=[{arrays}],"
-        " reduction= if it is one element, check=True to look for such iterations, or independent=True if there are"
-        " none"
+        f"several iterations may update {elements} at the same time, and updates are then lost; add atomic=[{arrays}], "
+        "reduction= if it is one element, check=True to look for such iterations, or independent=True if there are none"
     )
 
 
@@ -119,5 +118,5 @@ def _updated(store: ir.Store) -> int | None:
 
 
 def _error(name: str, place: ir.SourceLine, text: str, remedy: str) -> LoopError:
-    message = f"{place.file}:{place.line}, {name}: {text}; iterations may not run beside each other: {remedy}"
+    message = f"{place.file}:{place.line}, {name}: {text}; iterations may not run in parallel: {remedy}"
     return LoopError(message, place.file, place.line, "dependence")

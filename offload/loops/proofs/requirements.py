@@ -39,8 +39,8 @@ def _check_private(function: str, nest: ir.Nest, launch: LaunchNumbers) -> None:
     if sum(nbytes.values()) > ir.MOST_PRIVATE_NBYTES:
         place = nest.place
         raise LoopError(
-            f"{place.file}:{place.line}, {function}: an iteration has {sum(nbytes.values()):,} bytes "
-            f"of its own, in {', '.join(sorted(nbytes))}; {ir.MOST_PRIVATE_NBYTES:,} are allowed: index a larger array "
+            f"{place.file}:{place.line}, {function}: an iteration has {sum(nbytes.values()):,} bytes of local arrays, "
+            f"in {', '.join(sorted(nbytes))}, but only {ir.MOST_PRIVATE_NBYTES:,} are allowed: index a larger array "
             "by iteration",
             place.file,
             place.line,
@@ -55,8 +55,8 @@ def _check_reduced(function: str, nest: ir.Nest, launch: LaunchNumbers) -> None:
         if view is not None and math.prod(view.extents) != 1:
             place = nest.place
             raise LoopError(
-                f"{place.file}:{place.line}, {function}: reduction={{{item.operator!r}: [{item.name!r}]}}: {item.name} "
-                f"has shape {view.extents}, and an array in reduction= has one element only; use "
+                f"{place.file}:{place.line}, {function}: reduction={{{item.operator!r}: [{item.name!r}]}}: "
+                f"{item.name} has shape {view.extents}, but an array in reduction= has one element only; use "
                 f"atomic=[{item.name!r}] for several elements, or pass the part that has one",
                 place.file,
                 place.line,
@@ -71,6 +71,6 @@ def _check_atomic(nest: ir.Nest, launch: LaunchNumbers) -> None:
         if view is not None and not view.is_aligned:
             assert isinstance(node, ir.Atomic)
             raise ClauseError(
-                f"{node.place.file}:{node.place.line}: the elements of {node.array!r}, of {view.itemsize} bytes, lie at"
-                " no multiples of that, and no processor updates such in one step; pass a copy"
+                f"{node.place.file}:{node.place.line}: the elements of {node.array!r}, of {view.itemsize} bytes, are "
+                "not aligned to their size, and no processor can update such elements atomically; pass a copy"
             )

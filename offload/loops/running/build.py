@@ -89,7 +89,7 @@ class Builder:
         """
         compiler = self.compiler
         if compiler is None:
-            raise InternalError("generated C cannot be compiled, there is no compiler; ask `compiler` first")
+            raise InternalError("generated C cannot be compiled, because there is no compiler; ask `compiler` first")
         try:
             library = self._library(replace(compiler, options=(*compiler.options, *options)), source)
         except compilers.HostFailure:
@@ -158,7 +158,7 @@ class Builder:
             said = str(error)
             if isinstance(error, _LoadError) and not any(word in said.lower() for word in _NOT_MAPPED):
                 raise compilers.CompilerFailure(
-                    f"what `{compiler}` wrote is no library that can be loaded: {said}"
+                    f"the library that `{compiler}` wrote cannot be loaded: {said}"
                 ) from error
             raise compilers.HostFailure(f"{_folder_of_compilers()}: {said}") from error
 
@@ -172,8 +172,8 @@ def pool_source() -> str:
 def of_obstacle(obstacle: str) -> str:
     """Return the text of a warning for a loop that cannot be compiled now."""
     return (
-        f"runs as Python, some hundred times slower: {obstacle}; make room there, name another folder in TMPDIR, or"
-        " free memory, and start the program again"
+        f"runs as Python, some hundred times slower: {obstacle}; free space there, name another folder in TMPDIR, or "
+        "free memory, and restart the program"
     )
 
 

@@ -125,7 +125,7 @@ def check_order(
     tile, collapse = clauses.get("tile") or (), clauses.get("collapse", 1)
     if tile and collapse not in (1, len(tile)):
         raise ClauseError(
-            f"{directive}: tile has {len(tile)} sizes, and collapse={collapse}; give a size for each loop that is "
+            f"{directive}: tile has {len(tile)} sizes, but collapse={collapse}; give a size for each loop that is "
             "collapsed"
         )
     return order[0] if order else "", levels
@@ -137,7 +137,9 @@ def _check_names(directive: str, clauses: Mapping[str, Any], known: set[str]) ->
     reduced = tuple([name for _, name in clauses.get("reduction", ())])
     for item in clauses.get("cache", ()):
         if parse_item(item).name not in known:
-            raise ClauseError(f"{directive} cache: {item!r} is no part of a parameter; it names what the loop indexes")
+            raise ClauseError(
+                f"{directive} cache: {item!r} is not part of a parameter; name the elements that the loop indexes"
+            )
     for clause, names in [("reduction", reduced), *((word, clauses.get(word, ())) for word in (*SHARING, "atomic"))]:
         for name in names:
             if name in seen:
@@ -148,9 +150,8 @@ def _check_names(directive: str, clauses: Mapping[str, Any], known: set[str]) ->
             seen[name] = clause
             if name not in known:
                 raise ClauseError(
-                    f"{directive} {clause}: {name!r} is no parameter and no variable of the function"
-                    f"{meant(name, known)}; it has "
-                    f"{', '.join(sorted(known)) or 'none'}"
+                    f"{directive} {clause}: {name!r} is neither a parameter nor a variable of the "
+                    f"function{meant(name, known)}; it has {', '.join(sorted(known)) or 'none'}"
                 )
 
 
@@ -170,7 +171,9 @@ def check_loop_reduction(value: Any) -> tuple[tuple[ReductionOperator, str], ...
     items = []
     for operator, names in value.items():
         if operator not in _OPERATORS:
-            raise ClauseError(f"reduction: {operator!r:.20} is no operator of loops; use one of {' '.join(_OPERATORS)}")
+            raise ClauseError(
+                f"reduction: {operator!r:.20} is not an operator of loops; use one of {' '.join(_OPERATORS)}"
+            )
         items += [(operator, name) for name in check_names("reduction", names)]
     return tuple(items)
 
@@ -192,8 +195,8 @@ def _check_schedule(value: Any) -> tuple[str, int | None] | None:
     kind, size = value if isinstance(value, tuple) and len(value) == 2 else (value, None)
     if kind not in _KINDS:
         raise ClauseError(
-            f'schedule: {value!r:.60} is not allowed; use "static", "dynamic" or "guided", or a tuple with the size of '
-            'a chunk, ("dynamic", 4)'
+            f'schedule: {value!r:.60} is not allowed; use "static", "dynamic" or "guided", or a tuple with the chunk '
+            'size, such as ("dynamic", 4)'
         )
     return kind, check_count("schedule", size)
 
@@ -209,7 +212,7 @@ def _check_tile(value: Any) -> tuple[int, ...]:
     if value is None:
         return ()
     if not isinstance(value, (tuple, list)) or not value:
-        raise ClauseError(f"tile: {value!r:.60} is not allowed; give a tuple of sizes, one a loop, such as (8, 32)")
+        raise ClauseError(f"tile: {value!r:.60} is not allowed; give a tuple of sizes, one per loop, such as (8, 32)")
     return tuple([check_count("tile", size) or 1 for size in value])
 
 
@@ -255,7 +258,7 @@ def _check_speculate(value: Any) -> bool | str | DependenceProfile | None:
     if isinstance(value, DependenceProfile) or (isinstance(value, str) and value == "always"):
         return value
     raise ClauseError(
-        f'speculate: {value!r:.60} is not allowed; use True, False, "always" or what profile_dependences returns'
+        f'speculate: {value!r:.60} is not allowed; use True, False, "always" or the result of profile_dependences'
     )
 
 

@@ -85,7 +85,7 @@ class Compiler:
             kind = HostFailure if status < 0 or any(word in said for word in _OF_HOST) else CompilerFailure
             raise kind(f"`{self}` ended with status {status}:\n{said.strip()}")
         if not library.is_file() or library.stat().st_size == 0:
-            raise CompilerFailure(f"`{self}` ended well, but wrote no library; it said: {said.strip()!r}")
+            raise CompilerFailure(f"`{self}` succeeded, but wrote no library; its output: {said.strip()!r}")
         return library
 
     def _options_for(self, source: str) -> tuple[str, ...]:
@@ -174,7 +174,7 @@ def _run(command: Sequence[str], limit_s: float, folder: Path | None = None) -> 
     except BaseException as error:
         _kill(process)
         if isinstance(error, subprocess.TimeoutExpired):
-            raise CompilerFailure(f"`{shlex.join(command)}` had not ended after {limit_s:g} s") from None
+            raise CompilerFailure(f"`{shlex.join(command)}` did not end within {limit_s:g} s") from None
         raise
     return process.returncode, said
 

@@ -195,8 +195,8 @@ def warn_of_python(spec: Specialisation) -> None:
         return
     if builder.obstacle is None:
         what = (
-            "there is no C compiler, so that the loop runs as Python, some hundred times slower; install gcc or clang,"
-            ' or pip install "offload[loops]", or name a compiler in OFFLOAD_CC'
+            "there is no C compiler, so the loop runs as Python, some hundred times slower; install gcc or clang, or "
+            'pip install "offload[loops]", or name a compiler in OFFLOAD_CC'
         )
     else:
         what = f"it {of_obstacle(builder.obstacle)}"
@@ -411,8 +411,8 @@ def _held(name: str, value: Any, kind: ir.Type) -> Any:
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
         what = str(value) if value.bit_length() < 256 else f"an int of {value.bit_length():,} bits"
         raise OverflowError(
-            f"argument {name!r} is {what}, and ints in loops have 64 bits; pass np.uint64({name}) where that holds it,"
-            f" or float({name})"
+            f"argument {name!r} is {what}, but ints in loops have 64 bits; pass np.uint64({name}) if the value fits, "
+            f"or float({name})"
         )
     return held(value, kind)
 

@@ -206,9 +206,9 @@ def _misplaced(device: Device | None, array: Any) -> UsageError | ClauseError:
     """Return the error for an array of another place."""
     what = f"{label(array):.60}"
     if device is None:
-        return UsageError(f"{what} is a device array, and the loop runs on the host; pass host arrays")
+        return UsageError(f"{what} is a device array, but the loop runs on the host; pass host arrays")
     return ClauseError(
-        f"{what} is no array of device {device.number}, where the loop runs; make it present there, or map it"
+        f"{what} is not an array of device {device.number}, where the loop runs; make it present there, or map it"
     )
 
 
@@ -245,6 +245,6 @@ def _refuse_unaligned(numbers: Numbers) -> None:
     for name, view in numbers.views.items():
         if not view.is_aligned:
             raise ClauseError(
-                f"argument {name!r}: its elements, of {view.itemsize} bytes, lie at no multiples of that, and a GPU"
-                " reads no others; pass a copy"
+                f"argument {name!r}: its elements, of {view.itemsize} bytes, are not aligned to their size, as a GPU "
+                "requires; pass a copy"
             )

@@ -200,7 +200,7 @@ class LoopProgram:
         if is_array or isinstance(value, np.generic):
             dtype = value.dtype
             if dtype.name not in _DTYPES or not dtype.isnative:
-                raise self._refusal("types", name, f"of dtype {dtype}, which loops do not have; convert it first")
+                raise self._refusal("types", name, f"of dtype {dtype}, which loops do not support; convert it first")
             return ir.LoopArrayType(dtype.name, len(value.shape)) if is_array else ir.Type(dtype.name)
         for base, kind in _WEAK.items():  # an enum's member is a number
             if isinstance(value, base):

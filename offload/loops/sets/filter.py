@@ -82,7 +82,7 @@ class _Filter:
         if why is not None:
             return self._whole("single", why)
         if self.storages is None:
-            return self._whole("duplicate", "arrays overlap otherwise than by whole elements, and one is written")
+            return self._whole("duplicate", "arrays overlap by parts of elements, and one of them is written")
         splits = self._splits(self.storages)
         ranges = {name: one.ranges for name, one in splits.items()} | {"": self.blocks}
         everywhere = {access.array for access in self.writes}
@@ -102,7 +102,7 @@ class _Filter:
         if self.accesses.nest.last or "lastprivate" in self.accesses.nest.privates.values():
             wanted.append(frozenset({self.block}))
         if self.count and all(one is None for one in wanted):
-            return self._whole("duplicate", "every device needs all that is written")
+            return self._whole("duplicate", "every device needs all written elements")
         devices = range(len(self.weights))
         exact = [{cutter.exactly(one, device) for one in wanted} for device in devices]
         is_cut = all(len(spans) == 1 and None not in spans for spans in exact) or not self.count
@@ -256,4 +256,4 @@ def _use_of(name: str, body: Sequence[ir.Statement]) -> str:
         for node in walk(*body)
         if isinstance(node, ir.Name) and node.name in names and id(node) not in values
     ]
-    return f"in line {lines[0]}" if lines else "behind the loop"
+    return f"in line {lines[0]}" if lines else "after the loop"

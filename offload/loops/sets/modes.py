@@ -203,7 +203,7 @@ class Chooser:
             words = [f"{' and '.join(self.candidates)} are being tried", *words]
         if self.least and self._alone_s < self.times["single"]:
             words.append(
-                f"the device took {self._alone_s * 1e6:.0f} µs of single's {self.times['single'] * 1e6:.0f} µs, and"
-                " other ways can shorten that part alone"
+                f"the device took {self._alone_s * 1e6:.0f} µs of single's {self.times['single'] * 1e6:.0f} µs, and "
+                "other strategies can shorten only that part"
             )
         return "; ".join(words)

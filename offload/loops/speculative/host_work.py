@@ -149,7 +149,7 @@ def on_own_arrays(
 def _why(record: CallRecord | None) -> str:
     if record is None:
         return "its iterations depend on each other"
-    return "no device is as quick" if history_of(record).winner is None else "the host keeps winning"
+    return "no device is as fast" if history_of(record).winner is None else "the host keeps winning"
 
 
 def stayed(

@@ -225,7 +225,7 @@ def profile_inputs(of: LoopProgram | Callable[..., Any], inputs: Sequence[Any]) 
     program = of if isinstance(of, LoopProgram) else LoopProgram(of, LoopWords(), "profile_dependences")
     if not inputs:
         raise UsageError(
-            f"profile_dependences({program.name}): no input is given; give the arguments of a call, as a tuple"
+            f"profile_dependences({program.name}): there is no input; give the arguments of a call, as a tuple"
         )
     return joined([profile_of(*_seen_in(program, one)) for one in inputs])
 
@@ -234,15 +234,15 @@ def _seen_in(program: LoopProgram, given: Any) -> tuple[Specialisation, Numbers,
     """Run the loop on copies of one input."""
     if not isinstance(given, (tuple, list, dict)):
         raise UsageError(
-            f"profile_dependences({program.name}): input {label(given):.60} is no tuple; give the arguments of one call"
-            " as a tuple, or as a dictionary by name"
+            f"profile_dependences({program.name}): input {label(given):.60} is not a tuple; give the arguments of one "
+            "call as a tuple, or as a dictionary by name"
         )
     values = program.bound((), given) if isinstance(given, dict) else program.bound(tuple(given), {})
     spec = program.specialise(values)
     numbers = numbers_of(spec, values, partial(view_at, None))
     if len(spec.typed.function.nests) > 1:
         raise UnsupportedError(
-            f"profile_dependences({program.name}): the function has several nests; profile one that has one of them"
+            f"profile_dependences({program.name}): the function has several nests; profile a function with one nest"
         )
     (plan,) = plans_of(spec, numbers)
     arrays = {name: values[name] for name in numbers.views}
@@ -280,12 +280,11 @@ def check_profile(program: LoopProgram, profile: DependenceProfile) -> None:
     """Raise `ClauseError` if a profile is another function's."""
     if profile.function != program.name:
         raise ClauseError(
-            f"speculate: the profile is of {profile.function!r}, and the loop is {program.name!r}; profile that"
+            f"speculate: the profile is of {profile.function!r}, but the loop is {program.name!r}; profile this loop"
         )
     if profile.source_sha256 != source_sha256(program):
         raise ClauseError(
-            f"speculate: {program.name!r} has another text than when it was profiled; profile it again, with"
-            " profile_dependences"
+            f"speculate: {program.name!r} was changed after it was profiled; profile it again, with profile_dependences"
         )
 
 

@@ -236,15 +236,18 @@ class _SpeculativeCall:
         if not self.is_first and "speculation" not in program.warned:
             program.warned.add("speculation")
             place = program.source.place
-            text = f"{program.directive} {program.name!r}: {self._text(found)}; results are right, and it runs in order"
+            text = (
+                f"{program.directive} {program.name!r}: {self._text(found)}; the results are correct, and it runs in "
+                "order"
+            )
             warn(f"{text} from now on", SpeculationWarning, f"{place.file}:{place.line}")
 
     def _text(self, found: Violation | Exception) -> str:
         """Return the finding as text, for a message."""
         if isinstance(found, Exception):
-            return f"run in parallel it would fail with {type(found).__name__}"
+            return f"in parallel, it would fail with {type(found).__name__}"
         if found.what == OUTSIDE:
-            return "an access would be outside of its array"
+            return "an access would be outside its array"
         if found.what == FUEL:
             return "a loop of an iteration did not end"
         element = ", ".join(map(str, found.element)) or "()"

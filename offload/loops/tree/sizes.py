@@ -20,11 +20,19 @@ def size_error(sizes: Iterable[tuple[str, int]]) -> str:
     lanes, workers = lanes_of(said), workers_of(said)
     clause = "vector_length" if "vector_length" in said else "vector"
     if lanes is not None and lanes % ROW:
-        return f"{clause}={lanes} is no multiple of {ROW}, which a row of threads has; use {-(-lanes // ROW) * ROW}"
+        return (
+            f"{clause}={lanes} is not a multiple of {ROW}, the number of threads in a row; use {-(-lanes // ROW) * ROW}"
+        )
     if lanes is not None and lanes > ROW and workers is not None and workers > 1:
-        return f"{clause}={lanes} with {workers} workers; more than {ROW} lanes have one worker: leave out one of them"
+        return (
+            f"{clause}={lanes} with {workers} workers; more than {ROW} lanes allow only one worker: leave out one of "
+            "them"
+        )
     if (lanes or ROW) * (workers or 1) > MOST_THREADS:
-        return f"{lanes or ROW} lanes times {workers or 1} workers are more than the {MOST_THREADS} threads of a block"
+        return (
+            f"{lanes or ROW} lanes times {workers or 1} workers are more than the {MOST_THREADS} threads of a block; "
+            "use fewer"
+        )
     return ""
 
 

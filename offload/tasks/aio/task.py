@@ -165,8 +165,8 @@ class CoroutineTask(Task):
 
     def _lost(self) -> BaseException:
         error = UsageError(
-            f"{self.key}: the event loop that was to run this async def body has ended; "
-            "`await` the task, or `await omp.taskwait()`, before the loop ends"
+            f"{self.key}: the event loop that should run this async def body has ended; `await` the task, or `await "
+            "omp.taskwait()`, before the loop ends"
         )
         note_task(error, self, "its event loop ended")
         return error

@@ -333,9 +333,9 @@ def read_only(n):
         ([memoryview(b"abcd")[::2], 2, MPI.BYTE], "read-only"),
         (np.zeros(3, object), "Python objects"),
         ([np.zeros(8, object)[::2], 4, MPI.BYTE], "Python objects"),
-        (np.zeros(3, "M8[s]"), "no such numbers"),
-        (np.zeros(3, ">f8"), "no such numbers"),
-        (np.zeros(6, [("x", "f8")])[::2], "no such numbers"),
+        (np.zeros(3, "M8[s]"), "no such number type"),
+        (np.zeros(3, ">f8"), "no such number type"),
+        (np.zeros(6, [("x", "f8")])[::2], "no such number type"),
     ],
 )
 def test_arrays_that_cannot_be_received(runtime, comm, left, right, buffer, why):
@@ -475,7 +475,7 @@ def test_types_of_arguments(construct, comm):
             getattr(mpi, construct)(*right.values(), *[0] * 8, comm=comm)
         with pytest.raises(omp.ClauseError, match=r"give .array, .counts, displacements., datatypes"):
             mpi.ialltoallw(np.zeros(3), [np.zeros(3), [MPI.DOUBLE]], comm=comm)
-        with pytest.raises(omp.ClauseError, match="cannot be called"):
+        with pytest.raises(omp.ClauseError, match="is not callable"):
             mpi.call(3)
         mpi.ibarrier(comm=comm).result()
         mpi.irecv(np.zeros(1), 0, 1, comm=comm)
@@ -513,7 +513,7 @@ def test_arguments_that_are_wrong(runtime, comm):
 
 def test_a_method_that_gives_no_request(runtime, comm):
     """It fails the task."""
-    with pytest.raises(omp.UsageError, match="returned 3, no request"):
+    with pytest.raises(omp.UsageError, match="returned 3"):
         mpi.call(lambda: 3, depend=[]).result()
 
 

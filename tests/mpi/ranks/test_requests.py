@@ -372,10 +372,10 @@ def test_a_request_belongs_to_one_event(runtime, comm, left, right):
     task, _ = completed(request)
     until(lambda: progress.n_open == 1)
     for again in (request, [request], [MPI.REQUEST_NULL, request]):
-        with pytest.raises(omp.EventError, match="open for an event already"):
+        with pytest.raises(omp.EventError, match="already used by an event"):
             second.fulfill_on(again)
     other = comm.Irecv(np.zeros(1), left, 2)
-    with pytest.raises(omp.EventError, match="open for an event already"):
+    with pytest.raises(omp.EventError, match="already used by an event"):
         second.fulfill_on([other, other])
     assert repr(second) == "<Event open>"
     second.fulfill_on(other)
@@ -390,7 +390,7 @@ def test_a_request_belongs_to_one_event(runtime, comm, left, right):
 def test_what_is_no_request(runtime, odd):
     """A list of which one is no request is refused, with a word on that one."""
     event = omp.Event()
-    with pytest.raises(omp.EventError, match="no request of MPI"):
+    with pytest.raises(omp.EventError, match="not an MPI request"):
         event.fulfill_on([MPI.REQUEST_NULL, odd])
     assert repr(event) == "<Event open>"
 
@@ -430,7 +430,7 @@ def test_a_forked_child_has_no_mpi(runtime, comm, left, right):
             os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as told:
-        assert told.read().count("from which this process was forked") == 2
+        assert told.read().count("this process was forked") == 2
     os.waitpid(child, 0)
     comm.Send(np.zeros(1), right, 1)
     task.result()
