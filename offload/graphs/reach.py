@@ -127,7 +127,9 @@ def _walk(todo: list[_Found]) -> Iterator[tuple[str, Any, Iterable[_Found] | Non
             continue
         seen[key] = value
         if len(seen) > _MOST:
-            raise NotCapturableError(f"it reaches more than {_MOST:,} objects; pass the objects that it uses as arguments")
+            raise NotCapturableError(
+                f"it reaches more than {_MOST:,} objects; pass the objects that it uses as arguments"
+            )
         parts = [] if value.__class__ in SCALARS else None if _is_kept(value) else _parts(value, mentioned)
         yield name, value, parts
         todo += parts or ()
