@@ -148,7 +148,7 @@ def test_verdicts_without_scalars_or_versions(monkeypatch, change):
 
     def without_versions(*args):
         found = verdict_key(*args)
-        return None if found is None else found[:2]
+        return None if found is None else found[:3]
 
     if change == "scalar":
         monkeypatch.setattr(Specialisation, "key", lambda *args: (call_key(*args)[0], ()))

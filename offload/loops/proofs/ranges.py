@@ -7,6 +7,7 @@ than the loop and rarely change. `offload.loops.running.looks` makes and remembe
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from offload.loops.proofs.bounds import Bounds
     from offload.loops.proofs.reach import NestAccesses
 
-# Iterations of a loop before which nothing is looked up: its checks take some 10 µs.
-LEAST_SIZE: Final = 10_000
-
 # Elements for each iteration that may be looked at: some 20 ns.
 MOST_ELEMENTS: Final = 64
 
@@ -30,6 +28,23 @@ MOST_CONTENTS: Final = 8
 
 # An index of an index takes two, one whose place comes from data a third.
 ROUNDS: Final = 3
+
+
+@dataclass(slots=True)
+class LookLimits:
+    """Bounds on the work before a loop runs. `LOOK_LIMITS` has those of the process; tests set others."""
+
+    # Iterations of a loop from which on index arrays are looked at: below, its checks take some 10 µs.
+    n_iterations: int = 10_000
+    # Of a first call that is observed: about a millisecond, compiled (`offload.loops.watched.profiling`).
+    steps: int = 1 << 16
+    # Arrays that a loop writes and that are copied to try the host: more takes longer to copy than to try.
+    copied_nbytes: int = 1 << 20
+    # Arrays on the device that are fetched for a profile: of more, the inspector or a race says what it would.
+    fetched_nbytes: int = 1 << 20
+
+
+LOOK_LIMITS: Final = LookLimits()
 
 
 class ArrayPart(NamedTuple):
@@ -63,7 +78,7 @@ def parts_wanted(accesses: NestAccesses, found: Mapping[int, Bounds]) -> tuple[A
 
 def is_worth_a_look(trips: tuple[int, ...]) -> bool:
     """Tell whether a loop of so many trips is long enough to look first."""
-    return prod(trips) >= LEAST_SIZE
+    return prod(trips) >= LOOK_LIMITS.n_iterations
 
 
 def _range(interval: Interval | None, extent: int) -> tuple[int, int]:

@@ -19,6 +19,9 @@ CallKey: TypeAlias = "tuple[tuple[Any, ...], tuple[Any, ...]]"
 # Entries of a memo: more than a program has sizes that take turns.
 MOST_CALLS: Final = 64
 
+# Facts about calls with equal numbers: more than the chunks of one loop, or verdicts that take turns.
+_MOST_FACTS: Final = 256
+
 
 class Memo(OrderedDict[KeyT, ValueT]):
     """A dictionary that keeps a limited number of entries, those that came last. Threads may share it."""
@@ -52,17 +55,15 @@ class Memo(OrderedDict[KeyT, ValueT]):
 class CallRecord:
     """The facts about calls with equal numbers. Threads change it under the lock of the specialisation."""
 
-    __slots__ = ("apart", "facts", "history", "known", "map_types", "prepared", "stays", "verdicts")
+    __slots__ = ("apart", "facts", "history", "known", "map_types", "stays")
 
     def __init__(self) -> None:
         # An `Apart`: whether arrays at given addresses share memory. None until a call has asked.
         self.apart: Any = None
-        # Plans, compiled nests and the like. A key begins with a word for the kind of fact.
-        self.facts: Memo[Any, Any] = Memo()
-        self.prepared: dict[Any, Any] = {}  # a `Prepared` for each `Where` that such calls have run
-        # True where iterations are known to be independent, by the contents of the arrays that this follows from. Each
-        # call with new contents has a new key, so verdicts must not push out facts, which take long to make.
-        self.verdicts: Memo[Any, bool] = Memo()
+        # Plans, blanks, logged loops and verdicts. A key begins with a word for the kind of fact, except that a `Where`
+        # is the key of its `Prepared`. Each call with new contents adds a verdict, so other facts are made again after
+        # some hundred such calls.
+        self.facts: Memo[Any, Any] = Memo(_MOST_FACTS)
         self.map_types: Any = None  # the map types of arrays in no clause, if arrays share no memory
         # of a speculative loop:
         self.known: Any = None  # a `VerdictBasis`: what its verdicts follow from, if arrays share no memory

@@ -87,7 +87,7 @@ class NestObserver:
             made = made._replace(numbers=tuple([of.originals[at] for at in made.numbers]))
         self._made, self._axes, self._words, self._most = made, axes, words, most
         self._is_shared = any(len(group) > 1 for group in groups_of(views))  # whether arrays share memory
-        self._forms: dict[Any, OrderedForm] = {}  # compiled, by variant: copies of arrays may be aligned otherwise
+        self._form: OrderedForm | None = None  # of the latest run; the next one's copies may be aligned otherwise
 
     def observe(self, scalars: Mapping[str, Any], arrays: Mapping[str, Any]) -> Findings:
         """Run the nest in order on host arrays, and return the findings. Its writes stay, even after a failure."""
@@ -145,19 +145,9 @@ class NestObserver:
         if made.steps is not None:
             given[made.steps] = np.zeros(1, np.int64)
         numbers = {name: np.int64(value) for name, value in watched.given.items()}
-        of = {**arrays, **given}
-        modes, is_shared = watched.modes, self._is_shared
-        run = _made_run(
-            watched.typed,
-            watched.nest,
-            modes,
-            {**scalars, **numbers},
-            of,
-            axes,
-            self._words,
-            is_shared=is_shared,
-            forms=self._forms,
-        )
+        of = watched.typed, watched.nest, watched.modes, {**scalars, **numbers}, {**arrays, **given}, axes
+        run = _made_run(*of, self._words, is_shared=self._is_shared, known=self._form)
+        self._form = run.form
         return run, given
 
     def _findings(
@@ -204,7 +194,7 @@ def advance(
 ) -> None:
     """Run a nest in order on arrays of the host; raise what it finds wrong."""
     is_shared = any(len(group) > 1 for group in groups_of(views))
-    run = _made_run(typed, nest, modes, scalars, arrays, axes, _WORDS, is_shared=is_shared, forms={})
+    run = _made_run(typed, nest, modes, scalars, arrays, axes, _WORDS, is_shared=is_shared)
     run.run_all()
     run.finish()
     failure = run.failure()
@@ -252,9 +242,9 @@ def _made_run(
     words: LoopWords,
     *,
     is_shared: bool,
-    forms: dict[Any, OrderedForm],
+    known: OrderedForm | None = None,
 ) -> OrderedRun:
-    """Return a run of a nest in order on arrays of the host; ``forms`` keeps what is made for it."""
+    """Return a run of a nest in order on arrays of the host, by a form that is known if that has the same variant."""
     views = {
         name: View(array.shape, array.strides, array.itemsize, address_of(array)) for name, array in arrays.items()
     }
@@ -265,9 +255,7 @@ def _made_run(
         unit_steps=tuple((number, axis.step) for number, axis in enumerate(axes) if abs(axis.step) == 1),
         is_ordered=True,
     )
-    form = forms.get(variant)
-    if form is None:
-        form = forms[variant] = OrderedForm(typed, nest, variant, words)
+    form = known if known is not None and known.variant == variant else OrderedForm(typed, nest, variant, words)
     fields = form.kernel.fields if form.is_compiled else ()
     blank = Blank(form, fields, scalars, (), views, axes)
     return OrderedRun(blank, arrays, {name: view.address for name, view in views.items()}, {})

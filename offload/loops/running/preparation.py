@@ -163,8 +163,8 @@ def prepared(
     # Addresses and elements of index arrays may differ between calls with one key. Both are asked for in each call.
     record = spec.calls.get(spec.key(values))
     found: Prepared[BlankT_co] | None = None
-    if record is not None and where in record.prepared:
-        found = record.prepared[where]
+    if record is not None and where in record.facts:
+        found = record.facts[where]
     if found is not None and found.apart.holds(addresses):
         blanks, steady = found.blanks(values, task)
         return blanks, addresses, steady
@@ -184,7 +184,7 @@ def prepared(
         return blanks, addresses, None
     made = Prepared(spec, numbers, where)
     blanks, steady = made.blanks(values, task)
-    numbers.record.prepared[where] = made
+    numbers.record.facts.keep(where, made)
     return blanks, addresses, steady
 
 

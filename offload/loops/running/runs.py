@@ -54,7 +54,7 @@ class NestForm:
         self.typed = typed
         self.is_compiled = builder.compiler is not None  # False: it runs as Python
         self.options: Sequence[str] = _FASTMATH[words.fastmath]  # of the compiler
-        self._variant = variant  # what the launch has decided
+        self.variant = variant  # what the launch has decided
         self._words = words  # for the size of chunks, and what the compiler may do to arithmetic
         self._trip_ns = _TRIP_NS  # of an iteration, on one thread
         self._guided: tuple[int, Any] = (-1, None)  # the bounds of chunks of so many trips
@@ -65,7 +65,7 @@ class NestForm:
     @cached_property
     def kernel(self) -> CKernel:
         """The nest as C."""
-        return emit(self.typed, self.nest, self._variant)
+        return emit(self.typed, self.nest, self.variant)
 
     @cached_property
     def entry(self) -> int:
@@ -78,7 +78,7 @@ class NestForm:
     @cached_property
     def python(self) -> Callable[..., None]:
         """The nest as Python."""
-        return python_form(self.typed, self.nest, dict(self._variant.modes))
+        return python_form(self.typed, self.nest, dict(self.variant.modes))
 
     def compile(self) -> None:
         """Make what `run` runs, if that has not been made: so that it is not made on a stream."""
@@ -97,7 +97,7 @@ class NestForm:
 
     def n_chunks(self, trips: int, *, shuffles: bool) -> int:
         """Return how many chunks a number of trips is cut into: one that is in order, many that are shuffled."""
-        if self._variant.is_ordered:
+        if self.variant.is_ordered:
             return min(trips, 1)
         return schedules.n_chunks(trips, self._rows(trips), self._words.schedule, shuffles=shuffles)
 
@@ -107,7 +107,7 @@ class NestForm:
     def _bounds(self, trips: int) -> Any:
         """Return where chunks begin, and the last one ends; None where they are of equal length."""
         kind, size = self._words.schedule or ("", None)
-        if kind != "guided" or self._variant.is_ordered or self._rows(trips) != trips:
+        if kind != "guided" or self.variant.is_ordered or self._rows(trips) != trips:
             return None
         known, bounds = self._guided
         if known != trips:
@@ -153,9 +153,9 @@ class OrderedForm(NestForm):
     @cached_property
     def kernel(self) -> CKernel:
         """The nest as C."""
-        return emit_exact(self.typed, self.nest, self._variant)
+        return emit_exact(self.typed, self.nest, self.variant)
 
     @cached_property
     def python(self) -> Callable[..., None]:
         """The nest as Python."""
-        return python_form(self.typed, self.nest, dict(self._variant.modes), goes_on=True)
+        return python_form(self.typed, self.nest, dict(self.variant.modes), goes_on=True)

@@ -39,8 +39,8 @@ def observe_each(
     if last < 0:
         return
     keys = [_key(number, plan, numbers, arrays, task) for number, plan in enumerate(plans[: last + 1])]
-    verdicts = numbers.record.verdicts
-    if all(verdicts.use(key) for key, plan in zip(keys, plans, strict=False) if plan.observed):
+    facts = numbers.record.facts
+    if all(facts.use(key) for key, plan in zip(keys, plans, strict=False) if plan.observed):
         return
     from offload.loops.proofs.remedies import seen_error
     from offload.loops.running.observe import advance, copies_of, observe  # few programs check
@@ -61,7 +61,7 @@ def observe_each(
                 found = observe(spec.typed, plan.nest, modes, plan.observed, scalars, copies, *given)
                 raise seen_error(spec.program.name, plan.nest, axes, found)
             if keys[number] is not None:
-                verdicts.keep(keys[number], value=True)
+                facts.keep(keys[number], value=True)
         elif number < last and all(axis.trips > 0 for axis in axes):
             advance(spec.typed, plan.nest, modes, scalars, copies, numbers.views, axes)
         fetched = copies
@@ -82,4 +82,4 @@ def _key(
             return None
         versions.append((contents.version, numbers.views[name].address))
     scalars = tuple([(name, value.tobytes()) for name, value in numbers.scalars[number].items()])
-    return number, numbers.lies, scalars, tuple(versions)
+    return "verdict", number, numbers.lies, scalars, tuple(versions)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from offload.loops.proofs.independence import Verdict
 from offload.loops.proofs.numbers import Trips, View
 from offload.loops.running.arguments import NestRun
 from offload.loops.running.cuda_runs import CudaRun
-from offload.loops.running.memo import CallRecord, Memo
+from offload.loops.running.memo import CallRecord
 from offload.loops.running.plan import NestPlan, Numbers, layout_of
 from offload.loops.running.specialise import Specialisation
 from offload.loops.running.where import kernels_of, n_threads_of, where_on
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from offload.loops.watched.needs import Needed
     from offload.loops.watched.watching import Watched
     from offload.runtime.launch import DeviceTask
-
-# Chunks of a logged loop for which blanks are kept.
-_MOST_BLANKS: Final = 256
 
 
 class Violation(NamedTuple):
@@ -97,8 +94,7 @@ class LoggedLoop:
         self._made = _made(plan, log.watched, {**numbers.views, **self._words}, plan.variant.unit_steps)
         zeros = dict.fromkeys(free, np.uint32(0))
         self._scalars = {**numbers.scalars[0], **_given(log.watched), **zeros}  # before the nest
-        self._chunks: Memo[Any, Any] = Memo(_MOST_BLANKS)  # blanks, by trips and place
-        self._record = CallRecord()  # of the nest with its log
+        self._record = CallRecord()  # of the nest with its log: blanks, by trips and place
         # over the words of each storage whose reads are logged
         self._passes = [self._pass(spec, storage) for storage in log.readers]
 
@@ -111,22 +107,24 @@ class LoggedLoop:
 
     def blank(self, begin: int, end: int, where: Any) -> Any:
         """Return what is to be filled in for the trips from one to before another of the outermost loop."""
-        key = begin, end, where
-        found = self._chunks.get(key)
+        key = "blanks", begin, end, where
+        facts = self._record.facts
+        found = facts.get(key)
         if found is None:
             first, *rest = self.numbers.axes[0]
             axes = (Trips(first.start + begin * first.step, first.step, end - begin), *rest)
             views = {**self.numbers.views, **self._words}
             numbers = Numbers((self._scalars,), (axes,), views, self._record)
-            found = self._chunks.keep(key, where.blank(self.spec, 0, self._made, numbers))
+            found = facts.keep(key, where.blank(self.spec, 0, self._made, numbers))
         return found
 
     def passes(self, where: Any) -> list[Any]:
         """Return what is to be filled in for each pass over words."""
-        found = self._chunks.get(where)
+        key = "passes", where
+        found = self._record.facts.get(key)
         if found is None:
             made = [where.blank(spec, 0, plan, numbers) for spec, numbers, plan in self._passes]
-            found = self._chunks.keep(where, made)
+            found = self._record.facts.keep(key, made)
         return list(found)
 
     def _pass(self, spec: Specialisation, storage: str) -> tuple[Specialisation, Numbers, NestPlan]:
@@ -166,10 +164,9 @@ class LoggedRun:
         spec = loop.spec
         self._kernels: Kernels = kernels_of(self._device, spec.program)  # compiles and launches
         self._where: Any = where_on(self._device, spec.program)
-        # All trips are to be one chunk.
-        # Iterations of one such trip.
-        # Of the outermost loop; chunks are ranges of it.
-        self.trips, self.n_inner, self.is_whole = loop.numbers.axes[0][0].trips, loop.n_inner, loop.is_whole
+        self.trips = loop.numbers.axes[0][0].trips  # of the outermost loop; chunks are ranges of it
+        self.n_inner = loop.n_inner  # iterations of one such trip
+        self.is_whole = loop.is_whole  # all trips are to be one chunk
         self._log = Log(loop.logged, values, loop.n_iterations, task)  # its words
         device, stream = self._device, self._stream
         self._flag = device.alloc((FLAG_WORDS,), np.dtype(np.int64), stream)  # on the device

@@ -88,7 +88,7 @@ class Log:
                     kept = entry.beside.setdefault((_KEY, self._of.n_cells[storage]), [])
                     if len(kept) < _MOST:
                         kept.append(words)
-        self._words = {}
+        self._words.clear()
 
     def _take(self, storage: str, n_cells: int, array: Any) -> None:
         plan = self._task.plan

@@ -7,11 +7,12 @@ import math
 import textwrap
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from offload.arrays.items import label
 from offload.errors import ClauseError, UnsupportedError, UsageError
 from offload.loops.proofs.dependences import DependenceExample, DependenceProfile, ProfiledDependence
+from offload.loops.proofs.ranges import LOOK_LIMITS
 from offload.loops.proofs.remedies import is_updated
 from offload.loops.running.clauses import LoopWords
 from offload.loops.running.looks import Looks
@@ -36,10 +37,6 @@ if TYPE_CHECKING:
     from offload.loops.proofs.numbers import Trips
     from offload.loops.running.plan import NestPlan, Numbers
     from offload.loops.running.specialise import Specialisation
-
-
-# Of a first call that is observed: about a millisecond, compiled (`offload.loops.watched.profiling`).
-STEPS: Final = 1 << 16
 
 
 def observed(
@@ -79,21 +76,22 @@ def is_inside(plan: NestPlan) -> bool:
 def begun(
     spec: Specialisation, numbers: Numbers, plan: NestPlan, arrays: Mapping[str, Any], *, is_slice: bool = False
 ) -> Findings:
-    """Run a nest from its beginning, on copies, until a dependence is seen or for `STEPS`; something is unknown of it.
+    """Run a nest from its beginning, on copies, until a dependence is seen or for `LookLimits.steps`.
 
-    Whether there is a dependence in what was run is all that the findings tell. A slice changes nothing.
+    Something is unknown of the nest. Whether there is a dependence in what was run is all that the findings tell. A
+    slice changes nothing.
     """
     watched = frozenset(_watched(plan))
-    observer = _observer(spec, numbers, plan, watched, is_quick=True, most=STEPS, is_slice=is_slice)
+    observer = _observer(spec, numbers, plan, watched, is_quick=True, most=LOOK_LIMITS.steps, is_slice=is_slice)
     return observer.begin(numbers.scalars[0], arrays)
 
 
 def is_short(numbers: Numbers, plan: NestPlan) -> bool:
-    """Tell whether it is certain that a nest takes no more than `STEPS`."""
+    """Tell whether it is certain that a nest takes no more than `LookLimits.steps`."""
     if any(isinstance(node, ir.For | ir.While) for node in walk(*plan.nest.body)):
         return False
     per_iteration = 1 + NOTE * sum(1 for _ in _watched(plan))
-    return math.prod(axis.trips for axis in numbers.axes[0]) * per_iteration <= STEPS
+    return math.prod(axis.trips for axis in numbers.axes[0]) * per_iteration <= LOOK_LIMITS.steps
 
 
 def _observer(

@@ -14,6 +14,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from offload.loops.proofs.ranges import LOOK_LIMITS
 from offload.loops.running.observe import copies_of
 from offload.loops.running.ordered_runs import ordered_runs
 from offload.loops.speculative.attempts import note_time
@@ -33,9 +34,6 @@ _SAMPLE_S: Final = 1e-3
 # Of what is tried at a time.
 _GROWTH: Final = 4
 
-# Of what a loop writes: more takes longer to copy than to try.
-_LARGE_NBYTES: Final = 1 << 20
-
 _LEAST_S: Final = 200e-6
 # A call on a device that maps its arrays takes no less: on an H100 one of 10,000 iterations took a millisecond, and
 # memory that is not page-locked is copied at less than half of that rate.
@@ -52,7 +50,8 @@ def tried(
     """
     given = {name: values[name] for name in spec.given}
     written_nbytes = sum(values[name].nbytes for name in spec.changed)
-    memory, is_large, is_slice = memory_of(spec), written_nbytes > _LARGE_NBYTES, has_slice(spec, numbers, plan)
+    memory, is_slice = memory_of(spec), has_slice(spec, numbers, plan)
+    is_large = written_nbytes > LOOK_LIMITS.copied_nbytes
     if is_large and not is_slice:
         if not is_first:
             return None if is_short(numbers, plan) else History()

@@ -59,7 +59,7 @@ def remembered(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask
     if spec.program.words.speculate == "always" or memory.is_sequential:
         return None
     contents = contents_of(known, values, task)
-    verdict = record.verdicts.use(key_from(None, known, values, addresses, contents))
+    verdict = record.facts.use(key_from(None, known, values, addresses, contents))
     return _told(task, Remembered(memory, None if known.floats else contents, REMEMBERED)) if verdict else None
 
 
@@ -93,7 +93,7 @@ def key_from(
     if contents is None:
         return None
     versions = tuple([(one.version, addresses[name]) for name, one in contents.items()])
-    return lies, tuple([float(values[name]).hex() for name in known.floats]), versions
+    return "verdict", lies, tuple([float(values[name]).hex() for name in known.floats]), versions
 
 
 def tell(task: DeviceTask, memory: Memory, where: Literal["device", "host"], text: str) -> None:
