@@ -10,7 +10,7 @@ import pytest
 import offload as omp
 from offload import to
 from offload.devices.sim.device import SimDevice
-from offload.loops.proofs.ranges import LOOK_LIMITS
+from offload.loops.proofs.bounds import LOOK_LIMITS
 from offload.loops.running.cuda_runs import CudaBlank
 from offload.loops.running.looks import DeviceLooks, Looks
 from tests.conftest import checked

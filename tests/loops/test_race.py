@@ -20,10 +20,10 @@ from offload.loops.running.ordered_runs import ordered_runs
 from offload.loops.running.plan import numbers_of
 from offload.loops.running.preparation import view_at
 from offload.loops.speculative import race as racing
-from offload.loops.speculative.attempts import Attempt
 from offload.loops.speculative.competitor import Competitor, running
 from offload.loops.speculative.contest import History
 from offload.loops.speculative.race import race
+from offload.loops.speculative.verdict_memory import Attempt
 from offload.runtime.current import here
 from tests.conftest import checked
 from tests.loops.test_competitor import n_threads

@@ -13,7 +13,7 @@ import pytest
 
 import offload as omp
 from offload import tofrom
-from offload.loops.proofs.ranges import LOOK_LIMITS
+from offload.loops.proofs.bounds import LOOK_LIMITS
 from offload.loops.speculative import race as racing
 from offload.loops.speculative.chunks import DeviceChunks
 from offload.loops.speculative.competitor import running

@@ -8,7 +8,7 @@ import pytest
 import offload as omp
 from offload import acc, in_, inout, to, tofrom
 from offload.errors import LoopError
-from offload.loops.proofs.ranges import LOOK_LIMITS
+from offload.loops.proofs.bounds import LOOK_LIMITS
 from offload.loops.settled_calls import SettledCall
 from offload.loops.speculative.speculation import forget
 from tests.loops.cuda_form import GXX

@@ -6,9 +6,14 @@ from. These are its `CallKey`. Everything that calls of this key have found out 
 
 from __future__ import annotations
 
+import struct
 import threading
 from collections import OrderedDict
 from typing import Any, Final, TypeAlias, TypeVar
+
+import numpy as np
+
+from offload.arrays.items import SCALARS
 
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
@@ -33,11 +38,11 @@ class Memo(OrderedDict[KeyT, ValueT]):
         self._lock = threading.Lock()  # for `keep`
 
     def keep(self, key: KeyT, value: ValueT) -> ValueT:
-        """Enter a value as the last one, in place of the first if there are many; return it."""
+        """Enter a value as the last one, in place of the first ones if there are many; return it."""
         with self._lock:
             self[key] = value
             self.move_to_end(key)
-            if len(self) > self._most:
+            while len(self) > self._most:
                 self.popitem(last=False)
         return value
 
@@ -69,3 +74,31 @@ class CallRecord:
         self.known: Any = None  # a `VerdictBasis`: what its verdicts follow from, if arrays share no memory
         self.history: Any = None  # a `History` of its races
         self.stays = False  # a call has run on the program's own arrays
+
+
+# -- the name of a call by position -------------------------------------------------------------------
+#
+# Calls of one name lead to the same, except for addresses and floats.
+
+
+FLOATS: Final = frozenset(
+    {float, *(kind for kind in SCALARS if isinstance(kind, type) and issubclass(kind, np.floating))}
+)
+# What tells floats apart: a division tells 0.0 from -0.0, and NaN equals nothing.
+float_bits: Final = struct.Struct("d").pack
+
+
+def name_of(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Return what names a call by position with scalars and device arrays; None of anything else."""
+    name: list[Any] = []
+    for value in args:
+        kind = value.__class__
+        name.append(kind)
+        if kind not in SCALARS:
+            try:
+                name += value.dtype, value.shape, value.strides
+            except AttributeError:
+                return None
+        elif kind not in FLOATS:
+            name.append(value)
+    return tuple(name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, get_args
 
 import numpy as np
@@ -18,14 +19,12 @@ from offload.arrays.items import SCALARS, array_section, is_device_array, is_for
 from offload.constructs.clauses.names import bound_by
 from offload.errors import LoopError
 from offload.loops.emit.python_form import host_parts
-from offload.loops.front.accesses import ArrayUse, accesses
 from offload.loops.front.parse import NestClauses, parse
 from offload.loops.front.source import FunctionSource
 from offload.loops.front.types import infer
-from offload.loops.running.memo import CallKey, CallRecord, Memo
+from offload.loops.running.memo import FLOATS, CallKey, CallRecord, Memo, float_bits, name_of
 from offload.loops.tree import ir
-from offload.loops.tree.naming import FLOATS, float_bits, name_of
-from offload.loops.tree.uses import deciding_names
+from offload.loops.tree.uses import ArrayUse, accesses, deciding_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -41,8 +40,8 @@ Parts: TypeAlias = "tuple[Callable[[dict[str, Any], Mapping[str, Any]], tuple[Ax
 
 FormT = TypeVar("FormT")
 
-# Functions with types, and compiled nests, that are kept of one function.
-_MOST_MADE: Final = 256
+# Functions with types, and compiled nests, that are kept of one function: some hundred values of outside names.
+_MOST_MADE: Final = 1024
 
 _DTYPES: Final = frozenset(get_args(ir.Dtype))
 _WEAK: Final[Mapping[type, ir.Type]] = {
@@ -166,7 +165,7 @@ class LoopProgram:
             outlook = self.source.outlook()
             outside = self.source.key()
             if outlook.holds():  # else another thread has changed a name in between
-                return Seen(outlook, self.made.use(outside) or self.made.keep(outside, object()), Memo())
+                return Seen(outlook, self.made.use(outside) or self.made.setdefault(outside, object()), Memo())
 
     def _specialisation(self, outside: object, values: Mapping[str, Any], kinds: tuple[Kind, ...]) -> Specialisation:
         named = dict(zip(values, kinds, strict=True))
@@ -216,24 +215,6 @@ class LoopProgram:
 
 class Specialisation:
     """A program with the types of arguments, and the forms and records made of it."""
-
-    __slots__ = (
-        "_parts",
-        "calls",
-        "changed",
-        "free",
-        "given",
-        "lock",
-        "n_contents",
-        "n_looks",
-        "own",
-        "program",
-        "speculation",
-        "tells_floats",
-        "told",
-        "typed",
-        "uses",
-    )
 
     def __init__(self, program: LoopProgram, typed: ir.Typed) -> None:
         self.program = program  # the function, with its clauses
@@ -307,17 +288,7 @@ def program_of(function: Callable[..., Any], words: LoopWords, directive: str, s
 
 
 def _nest_clauses(words: LoopWords) -> NestClauses:
-    return NestClauses(
-        collapse=words.collapse,
-        reductions=tuple(ir.LoopReduction(operator, name) for operator, name in words.reductions),
-        private=words.private,
-        firstprivate=words.firstprivate,
-        lastprivate=words.lastprivate,
-        atomic=words.atomic,
-        level=words.level,
-        sizes=words.sizes,
-        order=words.order,
-        tile=words.tile,
-        several=words.several,
-        checks=words.checks,
-    )
+    """Return the clauses that the parser needs."""
+    said = {one.name: getattr(words, one.name) for one in fields(NestClauses)}
+    said["reductions"] = tuple(ir.LoopReduction(operator, name) for operator, name in words.reductions)
+    return NestClauses(**said)

@@ -13,28 +13,28 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from offload.errors import DeviceMemoryError, SpeculationWarning
 from offload.interrupts.frames import warn
-from offload.loops.proofs.ranges import LOOK_LIMITS
-from offload.loops.proofs.reports import iteration
+from offload.loops.proofs.bounds import LOOK_LIMITS
+from offload.loops.proofs.reports import iteration, trips_at
 from offload.loops.running.ordered_runs import run_in_order
 from offload.loops.running.plan import check, numbers_of, ranged
-from offload.loops.running.preparation import apart_of, view_at
-from offload.loops.running.where import where_on
-from offload.loops.speculative.attempts import Attempt, note_time
-from offload.loops.speculative.first_calls import keep_profile, looked, memory_of
+from offload.loops.running.preparation import apart_of, view_at, where_on
 from offload.loops.speculative.hostside import HostSide
 from offload.loops.speculative.log_runs import LoggedRun, Violation, logged_loop
+from offload.loops.speculative.profiles import keep_profile, looked, memory_of
 from offload.loops.speculative.race import race
 from offload.loops.speculative.verdict_memory import (
     PROVED,
     REMEMBERED,
+    Attempt,
     Remembered,
     VerdictBasis,
     contents_of,
     key_from,
+    note_time,
     remembered,
     tell,
 )
-from offload.loops.watched.flagging import FUEL, OUTSIDE
+from offload.loops.watched.exchange_log import FUEL, OUTSIDE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -253,11 +253,7 @@ class _SpeculativeCall:
     def _iteration(self, number: int) -> str:
         """Return an iteration by its variables, of its number in a serial loop."""
         axes = self.numbers.axes[0]
-        trips: list[int] = []
-        for axis in reversed(axes):
-            number, trip = divmod(number, axis.trips)
-            trips.insert(0, trip)
-        return iteration(self.plan.nest, axes, trips)
+        return iteration(self.plan.nest, axes, trips_at(number, [axis.trips for axis in axes]))
 
     def _note(self, where: Literal["device", "host"], text: str) -> None:
         tell(self.task, self.memory, where, text)
