@@ -108,7 +108,7 @@ class HostSide:
                 for name in names:
                     given[name] = self._shared(name, fetched)
                 continue
-            memory = self._together(names)
+            memory = arrays_like(names, self._views, self._values)  # they share memory as the device's do
             for name in sorted(names, key=self._changed.__contains__):  # those last that say what may be damaged
                 given[name] = memory[name]
                 source = self._source(name)
@@ -133,10 +133,6 @@ class HostSide:
         if name in self._mapped:
             return self._mapped[name][0]
         return self._saved.get(name, self._values[name])
-
-    def _together(self, names: Iterable[str]) -> dict[str, np.ndarray[Any, Any]]:
-        """Return new arrays that share memory as the device's do."""
-        return arrays_like(names, self._views, self._values)
 
     # -- copies ------------------------------------------------------------------------------------------
 
