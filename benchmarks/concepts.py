@@ -29,7 +29,9 @@ can be compared. ``--list NAME`` prints where the counted things stand. The rule
     they read an attribute of the region and one of what its tasks inherit, or the region's ``mode``.
 *stores of loop calls*
     Attributes of objects of ``loops/running`` and ``loops/speculative`` that begin as an empty dictionary, or as an
-    object of a class named *Memo*.
+    object of a class named *Memo*, and fields of such a class. A dictionary whose keys are annotated as ``str`` does
+    not count. It maps the names of a run's arrays or scalars to values, or C sources to libraries. No call is found by
+    a name: keys of calls are tuples of layouts and numbers.
 *class names in several files*
     Names of classes, wherever they are defined, that are defined in more than one file.
 *layers*
@@ -58,6 +60,7 @@ from functools import cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+NAMED = re.compile(r"(dict|Mapping)\[str, ")  # annotations of dictionaries by name
 DIRECTIVE = re.compile(r"#\s*(noqa|type:|pragma|fmt:|mypy:)")
 
 
@@ -443,15 +446,24 @@ def is_region(node):
 
 
 def begun_empty(node):
-    """Yield the attributes that a class's methods assign an empty dictionary, or a memo."""
+    """Yield the attributes that a class's methods assign an empty dictionary, or a memo, and its fields of memos.
+
+    Attributes whose annotation says that their keys are strings are left out.
+    """
     for one in ast.walk(node):
+        annotation = ""
         match one:
             case ast.AnnAssign(target=ast.Attribute(value=ast.Name(id="self"), attr=name), value=value):
-                pass
+                annotation = ast.unparse(one.annotation)
             case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=value):
                 pass
+            case ast.AnnAssign(target=ast.Name(id=name), value=None) if ast.unparse(one.annotation).startswith("Memo["):
+                yield name
+                continue
             case _:
                 continue
+        if NAMED.match(annotation):
+            continue
         is_memo = isinstance(value, ast.Call) and "Memo" in (called_name(value) or "")
         if is_memo or (isinstance(value, ast.Dict) and not value.keys):
             yield name

@@ -180,21 +180,21 @@ def _kernels(repeat: int, scale: float, peers: ModuleType) -> Section:
 def _whole(case: Case) -> Callable[[], None]:
     """Return what starts, in a body, the kernel that the first of two devices has where the other owns nothing."""
     from offload.loops.running.cuda_runs import CudaRun
-    from offload.loops.sets import set_kinds
+    from offload.loops.sets import device_runs
 
     program = case.loop._program  # noqa: SLF001  # no program has a way to this
     values = program.bound(case.arguments, {})
     spec = program.specialise(values)
     device = omp.current_runtime().places[0].device
     kernels: Any = device.kernels
-    before = set_kinds.weights_of
-    set_kinds.weights_of = lambda n_devices: (1, *[0] * (n_devices - 1))
+    before = device_runs.weights_of
+    device_runs.weights_of = lambda n_devices: (1, *[0] * (n_devices - 1))
     try:
-        divided = set_kinds.on_devices(spec, values, device, 2)
+        divided = device_runs.on_devices(spec, values, device, 2)
         (nest,) = divided.nests(None)
         blank = nest.taken("split").blanks[0]
     finally:
-        set_kinds.weights_of = before
+        device_runs.weights_of = before
     addresses = {name: device.address(values[name]) or 0 for name in spec.given}
 
     def call() -> None:

@@ -38,10 +38,11 @@ def run(args: argparse.Namespace) -> int:
             ],
             "initial_device": runtime.initial_device,
             "default_device": omp.get_default_device(),
+            # What is missing is told as None, never as an error: this is the command for machines where things fail.
             "cupy": cupy_version(),
             "cuda_driver": driver_version(),
             "compiler": compiler(),
-            "env": runtime.settings.variables,
+            "env": runtime.settings.variables,  # those that offload reads, set or not
         }
     if args.json:
         write(json.dumps(facts) + "\n")
@@ -70,6 +71,7 @@ def _show(facts: dict[str, Any]) -> None:
 
 def cupy_version() -> str | None:
     """Return the package that CuPy comes from and its version; None if CuPy is not installed. Do not import it."""
+    # The package is named after the CUDA version that it is for: cupy-cuda12x.
     for name in metadata.packages_distributions().get("cupy", ()):
         return f"{name} {metadata.version(name)}"
     return None
@@ -79,11 +81,11 @@ def driver_version() -> str | None:
     """Return the version of CUDA that the driver has; None if there is no driver."""
     try:
         return CudaKind().driver_version()
-    except (OSError, AttributeError):
+    except (OSError, AttributeError):  # no library of the driver, or one without this function
         return None
 
 
 def compiler() -> str | None:
     """Return the command of the C compiler for loops and its version; None if none works."""
-    found = builder.compiler
+    found = builder.compiler  # compiles the loop threads, if nobody has yet
     return None if found is None else f"{found} ({found.identity.partition(chr(10))[0].strip()})"

@@ -98,7 +98,7 @@ class LoopFunction(DirectiveFunction):
         values, spread = self._program.bound(args, kwargs), self._spread(device)
         compile_for(self._program, values, self._device_of(device))
         if spread is not None and len(spread[1]) > 1:
-            from offload.loops.sets.set_kinds import compile_ways  # few loops are on several devices
+            from offload.loops.sets.device_runs import compile_ways  # few loops are on several devices
 
             compile_ways(self._program.specialise(values), values, *spread)
 
@@ -132,7 +132,7 @@ class LoopFunction(DirectiveFunction):
 
         values, spread = self._program.bound(args, kwargs), self._spread(device)
         if spread is not None and len(spread[1]) > 1:
-            from offload.loops.sets.set_kinds import sources  # as above
+            from offload.loops.sets.device_runs import sources  # as above
 
             return "\n".join(sources(self._program.specialise(values), values, *spread))
         forms = forms_for(self._program, values, self._device_of(device))

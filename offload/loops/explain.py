@@ -14,7 +14,7 @@ from offload.loops.running.cuda_runs import shaped
 from offload.loops.running.looks import Looks
 from offload.loops.running.plan import numbers_of, ranged
 from offload.loops.running.preparation import described
-from offload.loops.speculative.attempts import Memory
+from offload.loops.speculative.verdict_memory import Memory
 from offload.loops.tree.uses import numbered
 from offload.loops.watched.inspecting import can_be_inspected
 from offload.loops.watched.needs import needed
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from offload.devices.base import Device
     from offload.loops.emit.grids import Grid
-    from offload.loops.front.accesses import ArrayUse
     from offload.loops.front.levels import Levels
     from offload.loops.running.clauses import SetWords
     from offload.loops.running.plan import NestPlan, Numbers
     from offload.loops.running.specialise import LoopProgram, Specialisation
     from offload.loops.tree import ir
+    from offload.loops.tree.uses import ArrayUse
 
 _BOUNDS: Final = ("launch", "range", "kernel")
 _TILE_LEFT: Final = "tile is left out: blocks have whole rows of 32 threads, at most 1024, along two loops"
@@ -132,7 +132,7 @@ def _filter(
     if any(not isinstance(values[name], np.ndarray) for name in spec.given if name in values):
         why = "it receives device arrays, which are on one device"
         return {"mode": "single", "why": why, "devices": devices, "sent_nbytes": 0, "arrays": {}, "predicates": []}
-    from offload.loops.sets.set_kinds import on_devices  # few loops are on several devices
+    from offload.loops.sets.device_runs import on_devices  # few loops are on several devices
 
     words, first = spread[0], spread[1][0]
     divided = on_devices(spec, values, first, len(devices))

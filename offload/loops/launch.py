@@ -9,19 +9,18 @@ the stream, and only errors stay with the task. `offload.loops.running.plan` dec
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
 from offload.arrays.items import is_device_array, label
 from offload.errors import ClauseError, UsageError
-from offload.loops.running.arguments import NestRun, on_host
+from offload.loops.running.arguments import NestRun, on_host, results_of
 from offload.loops.running.cuda_runs import ON_CUDA, CudaRun, shaped
 from offload.loops.running.looks import Looks, after, change
 from offload.loops.running.plan import form_of, numbers_of, plans_of, ranged
-from offload.loops.running.preparation import described, prepared, view_at
+from offload.loops.running.preparation import ALONE, ON_HOST, described, kernels_of, n_threads_of, prepared, view_at
 from offload.loops.running.runs import NestForm
-from offload.loops.running.where import ALONE, ON_HOST, kernels_of, n_threads_of
 from offload.loops.settled_calls import keep_settled
 from offload.runtime.current import here
 
@@ -30,25 +29,17 @@ if TYPE_CHECKING:
 
     from offload.devices.base import Device, Kernels
     from offload.loops.running.cuda_runs import CudaForm
+    from offload.loops.running.preparation import OnHost
     from offload.loops.running.specialise import LoopProgram, Specialisation
-    from offload.loops.running.where import OnHost
     from offload.loops.settled_calls import SettledCall
     from offload.loops.speculative.verdict_memory import Remembered
     from offload.runtime.launch import DeviceTask
 
+# A run of a nest, whose results and failure are there once the stream has passed it.
+FinishedRun: TypeAlias = NestRun | CudaRun
+
 _NO_OUTPUTS: Final[Mapping[str, Any]] = {}
 _NO_NAMES: Final[Mapping[str, Any]] = {}
-
-
-class FinishedRun(Protocol):
-    """A run of a nest, once the stream has passed it."""
-
-    @property
-    def results(self) -> Mapping[str, Any]:
-        """The scalars that come out."""
-
-    def failure(self) -> Exception | None:
-        """Return the error that the kernel has found."""
 
 
 class Launcher:
@@ -367,7 +358,7 @@ def _raise_failure(runs: Sequence[FinishedRun]) -> None:
 def outcome_of(spec: Specialisation, runs: Sequence[FinishedRun]) -> Any:
     """Return the function's result after its runs, or raise their error."""
     _raise_failure(runs)
-    return outcome(spec, _results(runs))
+    return outcome(spec, results_of(runs))
 
 
 def outcome(spec: Specialisation, found: Mapping[str, Any]) -> Any:
@@ -381,13 +372,6 @@ def outcome(spec: Specialisation, found: Mapping[str, Any]) -> Any:
     return _shaped(spec, returned)
 
 
-def _results(runs: Sequence[FinishedRun]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for run in runs:
-        found |= run.results
-    return found
-
-
 def _shaped(spec: Specialisation, returned: Mapping[str, Any]) -> Any:
     """Return values as the function's ``return`` has them."""
     function = spec.typed.function
@@ -399,7 +383,7 @@ def _shaped(spec: Specialisation, returned: Mapping[str, Any]) -> Any:
 
 def _write(runs: Sequence[NestRun], outputs: Mapping[str, Any]) -> None:
     """Write results to device arrays, in the order of the stream; an array without a result keeps its contents."""
-    found = _results(runs)
+    found = results_of(runs)
     for name, array in outputs.items():
         if name in found:
             on_host(array)[...] = found[name]

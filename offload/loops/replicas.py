@@ -22,11 +22,11 @@ from offload.data.replicas import locked
 from offload.devices.streams import using
 from offload.errors import ClauseError
 from offload.loops.launch import Launcher, outcome
+from offload.loops.running.arguments import results_of
 from offload.loops.running.looks import Looks
-from offload.loops.running.verdicts import observe_each
-from offload.loops.running.where import where_on
+from offload.loops.running.preparation import observe_each, where_on
+from offload.loops.sets.device_runs import joint_run, on_devices
 from offload.loops.sets.divisions import MODES, Lie
-from offload.loops.sets.set_kinds import joint_run, on_devices
 from offload.runtime.current import here
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from offload.data.boxes import State
     from offload.data.replicas import ReplicaSet
     from offload.devices.streams import Lane
-    from offload.loops.proofs.ranges import ArrayPart
+    from offload.loops.proofs.bounds import ArrayPart
     from offload.loops.running.clauses import SetWords
     from offload.loops.running.specialise import Specialisation
     from offload.loops.sets.device_runs import JointRun
     from offload.loops.sets.divisions import Asked, Divided, DividedNest, Taken
+    from offload.loops.sets.filter import FilterMode
     from offload.loops.sets.modes import Chooser
-    from offload.loops.sets.nest_division import FilterMode
     from offload.runtime.launch import DeviceTask
     from offload.runtime.place import DevicePlace
 
@@ -351,10 +351,7 @@ class _JointCall:
 
     def _outcome(self, runs: Sequence[JointRun]) -> Any:
         self._raise_failure(runs)
-        found: dict[str, Any] = {}
-        for run in runs:
-            found |= run.results
-        return outcome(self.spec, found)
+        return outcome(self.spec, results_of(runs))
 
     def _note_time(
         self,

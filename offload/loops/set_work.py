@@ -12,7 +12,7 @@ from offload.constructs.target_work import Known, TargetWork, put
 from offload.data.sets import DeviceSet
 from offload.errors import MapError
 from offload.loops.replicas import Replicated, SetLauncher
-from offload.loops.sets.set_kinds import on_devices
+from offload.loops.sets.device_runs import on_devices
 from offload.runtime.works import present_items
 
 if TYPE_CHECKING:

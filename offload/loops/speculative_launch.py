@@ -17,17 +17,16 @@ from offload.loops.launch import Launcher, check_writeable, enqueue, outcome, ou
 from offload.loops.running.ordered_runs import run_in_order
 from offload.loops.running.plan import numbers_of, plans_of
 from offload.loops.running.preparation import described
-from offload.loops.speculative.attempts import history_of
 from offload.loops.speculative.host_work import SpeculativeWork, on_own_arrays, stayed
 from offload.loops.speculative.speculation import PLAIN, decided
-from offload.loops.speculative.verdict_memory import Remembered
+from offload.loops.speculative.verdict_memory import Remembered, history_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from offload.loops.running.memo import CallRecord
     from offload.loops.running.specialise import LoopProgram, Specialisation
-    from offload.loops.speculative.attempts import Memory
+    from offload.loops.speculative.verdict_memory import Memory
     from offload.runtime.launch import DeviceTask
     from offload.runtime.place import DevicePlace
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # Of NumPy's types those that are MPI's as well, where their bytes are in this machine's order.
 _NUMBERS = "?bhilqBHILQefdgFDG"
 
+# Methods whose buffers have a datatype for each rank: an array alone says too little.
 _OF_LISTS = frozenset({"Ialltoallw", "Ineighbor_alltoallw"})
 # Of the buffers of a call with two messages, the argument that says with whom.
 _PEERS = {"sendbuf": ("dest",), "recvbuf": ("source",)}
@@ -42,7 +43,7 @@ def check_arguments(operation: Operation) -> None:
     known, named = operation.known, operation.named
     if known is None:
         return
-    n_given = len(operation.args) + len(operation.kwargs)
+    n_given = len(operation.args) + len(operation.kwargs)  # more than are named: one was given twice, or has no place
     if n_given != len(named) or not known.required <= named.keys() or not named.keys() <= known.all_names:
         _check_names(operation)
     for parameter, value in named.items():
@@ -103,7 +104,7 @@ def array_of(operation: Operation, parameter: str, *, has_depend: bool) -> Any:
     value = operation.named.get(parameter)
     if isinstance(value, np.ndarray) or is_device_array(value):
         return value
-    if parameter == "obj":
+    if parameter == "obj":  # is pickled: how its memory lies does not matter
         return None
     what = f"MPI {operation.name}: {parameter}"
     if isinstance(value, (list, tuple)):
@@ -116,7 +117,7 @@ def array_of(operation: Operation, parameter: str, *, has_depend: bool) -> Any:
         return None
     if isinstance(value, np.ndarray) or is_device_array(value):
         return value
-    try:
+    try:  # bytes, array.array and whatever else has the buffer protocol
         return np.asarray(memoryview(value))
     except TypeError:
         if has_depend and hasattr(value, "__dlpack__"):
@@ -155,7 +156,7 @@ def is_used(operation: Operation, parameter: str) -> bool:
         return any(named.get(peer) != MPI.PROC_NULL for peer in peers if peer in known.all_names)
     if operation.name not in ROOTED:
         return True
-    root = named.get("root", 0)
+    root = named.get("root", 0)  # between two groups: `MPI.ROOT`, `MPI.PROC_NULL`, or a rank of the other group
     if comm.is_inter and root == MPI.PROC_NULL:
         return False
     return parameter != ROOTED[operation.name] or is_root(operation)
@@ -189,6 +190,7 @@ def _may_be_none(operation: Operation, parameter: str) -> bool:
         return False
     if comm.is_inter or operation.name.startswith("Ineighbor"):
         return True  # mpi4py says it
+    # `MPI.IN_PLACE` takes the place of the root's receive buffer in a scatter, of the send buffer elsewhere.
     in_place = "recvbuf" if operation.name.startswith("Iscatter") else "sendbuf"
     return parameter == in_place and (operation.name not in ROOTED or is_root(operation))
 
@@ -213,6 +215,7 @@ def check_array(operation: Operation, parameter: str, array: Any, access: Buffer
     """Raise `ClauseError` if a call cannot take an array of the host, or could not write it."""
     dtype, flags = array.dtype, array.flags
     is_number = dtype.char in _NUMBERS and dtype.isnative
+    # The usual case ends here.
     if (is_number and flags.c_contiguous and flags.writeable) or parameter == "obj":
         return
     what = f"MPI {operation.name}: {parameter} is {label(array)}"

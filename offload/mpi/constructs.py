@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from offload.runtime.runtime import Runtime
     from offload.tasks.task import Task
 
-    Buffers = Sequence[tuple[str, Any, BufferAccess]]
+    Buffers = Sequence[tuple[str, Any, BufferAccess]]  # the parameter, its array, and what the call does with it
 
 
 @for_finalizers

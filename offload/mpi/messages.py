@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from offload.tasks.task import Task
 
 
+# They run in one process, which sends to itself, so that they can be tested without a launcher.
 _EXAMPLES = {
     "Isend": """
 >>> x, y = np.arange(3.0), np.zeros(3)
@@ -141,6 +142,7 @@ def _construct(method: str) -> Callable[..., Task]:
         priority: int = 0,
         **kwargs: Any,
     ) -> Task:
+        # The method is looked up at each call: a program may have its own kind of communicator.
         return generate(Operation(getattr(communicator(method, comm), method), args, kwargs), depend, name, priority)
 
     parameters = ", ".join(METHODS[method].parameters)
@@ -168,9 +170,11 @@ def _construct(method: str) -> Callable[..., Task]:
     return for_finalizers(construct)
 
 
+# Point to point.
 isend = _construct("Isend")
 issend = _construct("Issend")
 irecv = _construct("Irecv")
+# Collective: every rank calls them in the same order.
 ibarrier = _construct("Ibarrier")
 ibcast = _construct("Ibcast")
 igather = _construct("Igather")

@@ -63,7 +63,7 @@ class BufferCopies:
     __slots__ = ("_after", "_gate", "_staging", "arrays")
 
     def __init__(self, staging: BufferStaging, gate: Gate) -> None:
-        self._staging = staging
+        self._staging = staging  # the buffers of the call, and the device that they are on
         self._gate = gate  # finds out when the copies have passed
         place = staging.place
         self._after = place.device.caller_event() if place is not None else None  # the caller's stream may fill them

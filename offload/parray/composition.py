@@ -37,7 +37,7 @@ class _Levels:
     """The levels of a type: how far digits move on each, and from where."""
 
     def __init__(self, base: int, levels: tuple[Digit, ...], given_base: int) -> None:
-        self.levels = levels
+        self.levels = levels  # the digits of the type, outermost first
         self.sizes: list[int] = []  # of one step of each level, in elements
         size = 1
         for count, *_ in reversed(levels):
@@ -78,7 +78,7 @@ class _Levels:
         count, step, cuts = digit
         if count == 1 or not (step or cuts):
             return ((count, 0, ()),)
-        before = list(self.low), list(self.high), list(self.moved)
+        before = list(self.low), list(self.high), list(self.moved)  # an attempt that fails changes nothing
         found = self.on_one_level(digit) if cuts else self.apart(digit, start)
         if found is None:
             self.low, self.high, self.moved = before
@@ -139,7 +139,7 @@ class _Levels:
     def move(self, count: int, moves: list[int]) -> tuple[Digit, ...] | None:
         """Return the digit that moves so far on each level at each of its steps."""
         step = 0
-        cuts: dict[int, int] = {}
+        cuts: dict[int, int] = {}  # where a level with cuts is passed: the jump, by the value of the digit
         for k, move in enumerate(moves):
             if not move:
                 continue

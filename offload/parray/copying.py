@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from offload.tasks.site import Site
     from offload.tasks.task import Task
 
-    Stores = dict[int | None, Storage]
+    Stores = dict[int | None, Storage]  # by thread number; by None, of a side that is not distributed
 
 
 @for_finalizers
@@ -97,7 +97,7 @@ def copy(
     array([0, 2, 4, 1, 3, 5])
     """
     target_type, target = _pair(to)
-    made = plan(source_type, target_type)
+    made = plan(source_type, target_type)  # the same pair of types finds it in a cache
     team = target_type.threads or source_type.threads
     if team is not None and team.comm is not None:
         from offload.parray import exchanges  # needs mpi4py
@@ -106,6 +106,7 @@ def copy(
     label = check_name(name)
     scope = here()
     site = call_site(COPY, scope.runtime, 1)
+    # Threads without elements need no array.
     pieces: Sequence[Any] = made.boxes if made.kind != "indexed" else indexed.tables_of(source_type, target_type)
     sources = _stores(source_type, source, [piece[0] for piece in pieces], "the source", is_written=False)
     targets = _stores(target_type, target, [piece[1] for piece in pieces], "the target", is_written=True)
@@ -134,7 +135,7 @@ def _stores(side: ArrayType, x: Any, threads: Sequence[int | None], role: str, *
             f"{COPY}: {role} is a {type(x).__name__}; {abridged(str(side))} is distributed over "
             f"{side.threads.size} threads: give a list of arrays by thread number"
         )
-    found: Stores = {}
+    found: Stores = {}  # checked once for each thread, whatever number of boxes it has
     for thread in dict.fromkeys(threads):
         assert thread is not None
         array = x[thread] if thread < len(x) else None
@@ -155,14 +156,14 @@ def _recipe(
     Raise `ClauseError` if item sizes differ, and `UnsupportedError` if arrays are on devices of two kinds.
     """
     every = [*targets.values(), *sources.values()]
-    if not every:
+    if not every:  # a task all the same: dependences may name it
         return Recipe(site)
     dtype = common_dtype([storage.array for storage in every])
     if made.kind == "empty" or not dtype.itemsize:
         return Recipe(site)
     if made.boxes and len(made.boxes) == 1:
         return _one_box(site, made.boxes[0], sources, targets, dtype)
-    shared = clashing(targets.values(), sources.values())
+    shared = clashing(targets.values(), sources.values())  # ids of arrays whose memory is read and written
     if made.kind == "indexed":
         return _indexed(site, source_type, target_type, sources, targets, dtype, shares=bool(shared))
     pairs = [(box, targets[box.target_thread], sources[box.source_thread]) for box in made.boxes]
@@ -170,6 +171,7 @@ def _recipe(
     if not shared:
         return moves.recipe_of(site, found)
     ends = {id(storage.array) for storage in every if id(storage.array) in shared}
+    # Only boxes of these arrays can meet; others need no comparison.
     close = [i for i, (_, to, at) in enumerate(pairs) if {id(to.array), id(at.array)} & ends]
     first = read_first([found[i] for i in close])
     return moves.recipe_of(site, found, frozenset([close[i] for i in first]))
@@ -180,7 +182,7 @@ def _one_box(site: Site, box: Box, sources: Stores, targets: Stores, dtype: np.d
     move = move_of(box, to, at, dtype)
     if to.place is at.place:
         (low, high), (other_low, other_high) = to.extent, at.extent
-        if low < other_high and other_low < high:
+        if low < other_high and other_low < high:  # the runs of bytes meet; their elements may not
             return moves.recipe_of(site, [move], read_first([move]))
     return moves.recipe_of(site, [move])
 
@@ -210,13 +212,13 @@ def _indexed(
     made = []
     for i, table in enumerate(indexed.tables_of(source_type, target_type)):
         to, at = targets[table.target_thread], sources[table.source_thread]
-        sides: list[tuple[Any, Any]] = []
+        sides: list[tuple[Any, Any]] = []  # of target and source: a view, and a table of offsets in it or None
         for storage, offsets in ((to, table.to), (at, table.at)):
-            if isinstance(offsets, int):
+            if isinstance(offsets, int):  # one run: no table
                 sides.append((storage.view(offsets, (table.size,), (1,), dtype), None))
             else:
                 sides.append((storage.flat(dtype), offsets))
         (dst, into), (src, out_of) = sides
-        key = source_type, target_type, i
+        key = source_type, target_type, i  # names the tables where devices keep them
         made.append(indexed.IndexedMove(dst, src, to.place, at.place, table.size, into, out_of, key))
     return indexed.recipe_of(site, made, shares=shares)

@@ -97,7 +97,7 @@ def settled(digit: Digit) -> tuple[Digit, ...]:
     if count % first or any(start % first for start, _ in cuts) or count // first > 2 * len(cuts) + 1:
         return ((count, step, cuts),)  # a nest breaks its runs at every second multiple of the first, at least
     heads = [part_of((count, step, cuts), at) for at in range(0, count, first)]
-    loops: list[Digit] = []
+    loops: list[Digit] = []  # around the runs, outermost first
     while len(heads) > 1:
         gap = heads[1] - heads[0]
         run = 1
@@ -114,7 +114,7 @@ def settled(digit: Digit) -> tuple[Digit, ...]:
 def wrapped(base: int, digits: Digits, n: int) -> tuple[int, Groups] | None:
     """Take digits modulo ``n``."""
     groups: Groups = []
-    for digit in digits:
+    for digit in digits:  # a digit of whole periods adds nothing; one that fills periods is split into two
         count, step, cuts = digit
         cuts = tuple(cut for cut in cuts if cut[1] % n)
         size = abs(step)
@@ -163,7 +163,7 @@ def _cut(digit: Digit, rest: tuple[int, int], n: int) -> tuple[int, Digit] | Non
             if place != -((high + jump - multiple * n) // step):
                 return None
             quotients.append((place, multiple))
-    jumps = dict(cuts)
+    jumps = dict(cuts)  # those of the digit, and one more for each period that begins
     for (_, before), (start, after) in pairwise(quotients):
         jumps[start] = jumps.get(start, 0) - (after - before) * n
     return quotients[0][1], (count, step, tuple(sorted(jumps.items())))

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from offload.parray.types import ArrayType
     from offload.tasks.task import Task
 
-    Kept = list[tuple[Piece, Piece]]
-    Told = Callable[[BaseException | None], None]
+    Kept = list[tuple[Piece, Piece]]  # of a rank that sends to itself: out of its array, and into it
+    Told = Callable[[BaseException | None], None]  # is called once: with None when all is done, or with the failure
 
 _ROOT = 0  # The rank that a side belongs to which is not distributed
 
@@ -90,7 +90,7 @@ def copy(
     task = generate(scope, frame, recipe, dependences, wait=not nowait)
     if nowait:
         return task
-    if task.state_ is not TaskState.RECORDED:
+    if task.state_ is not TaskState.RECORDED:  # a recorded task runs later
         task.result()
     return None
 
@@ -101,8 +101,9 @@ def _parts(
     """Return the two ends of this rank's messages, and the pieces that it keeps."""
     rank, n_ranks = comm.Get_rank(), comm.Get_size()
     every: Sequence[Any] = indexed.tables_of(*types) if made.kind == "indexed" else made.boxes
+    # Of each box or table, the rank that has the source, and the rank that has the target.
     owners = [tuple([_ROOT if thread is None else thread for thread in one[:2]]) for one in every]
-    storages = []
+    storages = []  # of the source and the target; None where this rank has no elements
     for k, role in enumerate(("the source", "the target")):
         is_needed = any(pair[k] == rank for pair in owners)
         storages.append(
@@ -114,7 +115,8 @@ def _parts(
             f"{COPY}: the two arrays of rank {rank} are on two devices; over ranks, pass arrays of one device, or of "
             "the host"
         )
-    dtype = common_dtype([storage.array for storage in found]) if found else np.dtype(np.uint8)
+    dtype = common_dtype([storage.array for storage in found]) if found else np.dtype(np.uint8)  # has nothing to move
+    # Every rank goes through boxes in the same order, so pieces of a pair of ranks match by their order.
     sent: list[Piece] = []
     received: list[Piece] = []
     kept: Kept = []
@@ -127,7 +129,7 @@ def _parts(
             sent += [out] if out is not None else []
             received += [into] if into is not None else []
     clashes = _clash(storages, [*sent, *[out for out, _ in kept]], [*received, *[into for _, into in kept]])
-    if clashes:
+    if clashes:  # all that is read is packed before anything is written: what the rank keeps goes through MPI too
         sent += [out for out, _ in kept]
         received += [into for _, into in kept]
         kept = []
@@ -168,6 +170,7 @@ def _clash(storages: Sequence[Storage | None], sources: Sequence[Piece], targets
     (low, high), (other_low, other_high) = source.extent, target.extent
     if high <= other_low or other_high <= low:
         return False
+    # Which elements a table names is known to it alone.
     if any(piece.offsets is not None for piece in (*sources, *targets)):
         return True
     written = [section_at(target.place, piece.view) for piece in targets]
@@ -201,8 +204,8 @@ class Packing(BufferCopies):
     __slots__ = ("_ends", "_kept", "_place")
 
     def __init__(self, ends: tuple[End, End], kept: Kept, gate: Gate) -> None:
-        self._ends = ends
-        self._kept = kept
+        self._ends = ends  # the sending and the receiving one
+        self._kept = kept  # pieces that need no message
         self._place = ends[0].place or ends[1].place
         super().__init__(BufferStaging(self._place, ()), gate)
         self.arrays: dict[Any, Any]  # by the end, the memory in which it is packed

@@ -34,8 +34,8 @@ class Place(NamedTuple):
     Place(thread=1, offset=1)
     """
 
-    thread: Any
-    offset: Any
+    thread: Any  # int, or an array of int64
+    offset: Any  # of the same shape
 
 
 def checked(array_type: Any, index: Any) -> Index:
@@ -48,7 +48,7 @@ def checked(array_type: Any, index: Any) -> Index:
                 f"an index of {abridged(str(array_type))} is {index!r}, {type(index).__name__}; it must be an integer "
                 "or an array of integers"
             ) from None
-        low, high = (int(index.min()), int(index.max())) if index.size else (0, -1)
+        low, high = (int(index.min()), int(index.max())) if index.size else (0, -1)  # none is out of range
         at = index.astype(seams.namespace.int64)
     else:
         low = high = at
@@ -68,7 +68,7 @@ def number_of(array_type: Any, indices: tuple[Any, ...]) -> Index:
         raise IndexError(f"{abridged(str(array_type))} takes {wanted}; these are {len(indices)}: {indices}")
     if not dims:
         return checked(array_type, indices[0])
-    number: Any = 0
+    number: Any = 0  # Horner's rule, from the outermost on
     for sub, given in zip(dims, indices, strict=True):
         at = number_of(sub, given if sub.dims else (given,)) if isinstance(given, tuple) else checked(sub, given)
         number = number * sub.size + (at if isinstance(at, int) or not array_type.size >> 63 else at.astype(object))

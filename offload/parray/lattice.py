@@ -30,9 +30,11 @@ def has_solution(unknowns: Sequence[Unknown], target: int) -> bool:
     unknowns = [unknown for unknown in unknowns if unknown.low < unknown.high]
     if not unknowns:
         return not target
+    # One solution whatever the bounds, and the differences between solutions.
     start, kernel = _solutions([unknown.step for unknown in unknowns], target)
     if start is None:
         return False
+    # Coordinates are scaled so that all bounds are about as wide: the points within lie in one ball.
     bits = max(unknown.high - unknown.low for unknown in unknowns).bit_length() + 8
     scales = [(1 << bits) // (unknown.high - unknown.low) for unknown in unknowns]
     # From the middle of the bounds, twice, so that it is an integer.
@@ -150,7 +152,7 @@ class _Reduced:
         if k < 0:
             yield point
             return
-        square = Fraction(self.d[k + 1], self.d[k])
+        square = Fraction(self.d[k + 1], self.d[k])  # the squared length of the orthogonal vector k
         limit = left / square
         reach = isqrt(limit.numerator // limit.denominator) + 1
         middle = round(-places[k])

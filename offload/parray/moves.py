@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 class Move(NamedTuple):
     """A copy between two views of one shape and dtype; places are None for the host."""
 
-    dst: Any
-    src: Any
+    dst: Any  # a view
+    src: Any  # a view of the same shape and dtype
     place: DevicePlace | None  # of ``dst``
     other: DevicePlace | None  # of ``src``
 
@@ -50,7 +50,7 @@ def clashing(targets: Iterable[Storage], sources: Iterable[Storage]) -> set[int]
 
     Raise `ClauseError` if two targets share memory.
     """
-    spans = []
+    spans = []  # space, first and last address, whether it is a target, id of the array
     for is_target, side in ((True, targets), (False, sources)):
         for storage in side:
             low, high = storage.extent
@@ -58,6 +58,7 @@ def clashing(targets: Iterable[Storage], sources: Iterable[Storage]) -> set[int]
             spans.append((-1 if space is None else space, low, high, is_target, id(storage.array)))
     spans.sort()
     found: set[int] = set()
+    # Sorted by space and address, so a span meets those alone that begin before it ends.
     for i, (space, _, high, is_target, key) in enumerate(spans):
         for other_space, other_low, _, other_is_target, other_key in spans[i + 1 :]:
             if other_space != space or other_low >= high:
@@ -86,6 +87,7 @@ def recipe_of(site: Site, moves: Sequence[Move], first: frozenset[int] = frozens
     """Return the recipe of the task that makes some moves, ``first`` of which go through temporaries."""
     if len(moves) == 1 and not first:
         return copy_recipe(site, *moves[0], is_checked=True)
+    # One device's work is one device task, host copies are one host task; others need a task for each device.
     places = {place for move in moves for place in (move.place, move.other)}
     if places <= {None}:
         return Recipe(site, copy_on_host, (moves, first))
@@ -98,7 +100,7 @@ def recipe_of(site: Site, moves: Sequence[Move], first: frozenset[int] = frozens
 
 def copy_on_host(moves: Sequence[Move], first: frozenset[int]) -> None:
     """Make moves of the host."""
-    read = {i: moves[i].src.copy() for i in first}
+    read = {i: moves[i].src.copy() for i in first}  # temporaries, all made before anything is written
     for i, move in enumerate(moves):
         copyto(move.dst, read.get(i, move.src))
 
@@ -108,7 +110,7 @@ def grouped(site: Site, moves: Sequence[Move]) -> list[list[Move]]:
 
     Raise `UnsupportedError` if arrays are on devices of two kinds.
     """
-    groups: dict[Any, list[Move]] = {}
+    groups: dict[Any, list[Move]] = {}  # by the device, or the pair of devices
     for move in moves:
         if move.place is None or move.other is None or move.place is move.other:
             key: Any = move.place or move.other
@@ -175,7 +177,7 @@ class MovesWork(Work):
     takes_device_arrays = True
 
     def __init__(self, moves: Sequence[Move], first: frozenset[int] = frozenset()) -> None:
-        self._moves = moves
+        self._moves = moves  # in the order of the boxes
         self._first = first  # those that read into temporaries
         place, other = moves[0].place, moves[0].other
         self.second = other.device if place is not None and other is not None and other is not place else None
@@ -186,17 +188,19 @@ class MovesWork(Work):
             for array, at in ((move.dst, move.place), (move.src, move.other)):
                 if at is place and device.retired(array) is not None:  # freed since the call
                     refuse_retired(device, array)
-        if self.second is not None and launch.other_after is not None:
+        if (
+            self.second is not None and launch.other_after is not None
+        ):  # what the caller has enqueued on the other device
             device.wait_event(lane.stream, launch.other_after)
         self._touch(launch, place, lane)
-        read = {}
+        read = {}  # temporaries on the device, by the number of the move
         for i in self._first:
             src = self._moves[i].src
             read[i] = device.alloc(src.shape, src.dtype, lane.stream)
             place.copy(read[i], src, lane, staged)
         for i, move in enumerate(self._moves):
             place.copy(move.dst, read.get(i, move.src), lane, staged)
-        if read:
+        if read:  # the stream still uses them when this returns
             launch.held = [*read.values()]
 
     def _touch(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:

@@ -87,10 +87,10 @@ class _Parser:
     """Reads one text."""
 
     def __init__(self, text: str, names: dict[str, Any]) -> None:
-        self.text = text
+        self.text = text  # for messages
         self.names = names  # values of the names in the text
         self.level = 0  # of brackets
-        self.tokens: list[_Token] = []
+        self.tokens: list[_Token] = []  # the last one is the end, so there always is a next one
         self.at = 0  # the next token
         column = 0
         end = len(text.rstrip())
@@ -188,7 +188,7 @@ class _Parser:
             made = [self.made(column, lambda: func(self.names[name]))]
         elif word == "dim":
             inner = self.type(self.token.column)
-            made = [self.made(column, lambda: wrap(inner.size)), inner]
+            made = [self.made(column, lambda: wrap(inner.size)), inner]  # PARRAY's dim takes any index, modulo the size
         else:
             number = self.expression()
             made = [self.made(column, lambda: disp(number) if word == "disp" else wrap(number))]
@@ -204,7 +204,7 @@ class _Parser:
 
     def named(self, word: str, column: int) -> ArrayType:
         """Return the type, or the sub-dimension of one, that a name means: the longest one given that fits."""
-        for end in range(len(word), 0, -1):
+        for end in range(len(word), 0, -1):  # `A_1` may be a name, or sub-dimension 1 of `A`
             if word[:end] in self.names and _PATH.fullmatch(word, end):
                 found = self.names[word[:end]]
                 if not isinstance(found, ArrayType):
@@ -241,7 +241,7 @@ class _Parser:
 
     def atom(self) -> int:
         """Read a literal, a name, or an expression in brackets."""
-        sign = 1
+        sign = 1  # of all signs before the number
         while self.token.text in {"+", "-"}:
             sign = -sign if self.token.text == "-" else sign
             self.at += 1

@@ -68,11 +68,11 @@ class Box(NamedTuple):
     (((3, 2, 1), (2, 1, 3)), 6)
     """
 
-    source_thread: int | None
+    source_thread: int | None  # None: the source is not distributed
     target_thread: int | None
-    source_offset: int
+    source_offset: int  # in elements, in the memory of the thread
     target_offset: int
-    digits: tuple[tuple[int, int, int], ...]
+    digits: tuple[tuple[int, int, int], ...]  # no count is 1, and no loop continues the next one on both sides
 
     @property
     def size(self) -> int:
@@ -107,7 +107,7 @@ class Plan:
 
     kind: PlanKind
     size: int
-    boxes: tuple[Box, ...]
+    boxes: tuple[Box, ...]  # disjoint on the target's side, since targets are injective
 
     def __str__(self) -> str:
         if self.kind == "empty":
@@ -241,11 +241,12 @@ def refined(source: Sequence[Digit], target: Sequence[Digit]) -> list[Loop] | No
     """Return one list of digits for both sides, outermost first; None if there is none, or with too many pieces."""
     # Both sides are canonical and have as many elements.
     sides = list(source), list(target)
-    loops: list[Loop] = []
-    while sides[0]:
+    loops: list[Loop] = []  # from the innermost on
+    while sides[0]:  # both sides end together
         digits = sides[0].pop(), sides[1].pop()
         if digits[0][0] != digits[1][0]:
             k = int(digits[0][0] < digits[1][0])  # the side of the longer digit
+            # The longer digit is split where the shorter one ends; what is left of it goes on with the next one.
             halves_of_it = split(digits[k], digits[1 - k][0])
             if halves_of_it is None:
                 joint = _joint(sides, digits)
@@ -321,6 +322,7 @@ def _unrolled(
     plain = [(digit[0], digit[1], other[1]) for digit, other in loops if not (digit[2] or other[2])]
     if len(plain) == len(loops) and not any(is_both):
         return (Box(None, None, source_base, target_base, _merged(plain)),)
+    # Starts count threads in units of `UNIT` until `halves` tells both parts.
     boxes = []
     for pieces in itertools.product(*map(_pieces, loops)):
         starts, kept = [(source_base, target_base)], []
@@ -335,6 +337,7 @@ def _unrolled(
             source_thread, source_offset = halves(a) if is_both[0] else (None, a)
             target_thread, target_offset = halves(b) if is_both[1] else (None, b)
             boxes.append(Box(source_thread, target_thread, source_offset, target_offset, digits))
+    # The order is that of elements: pieces of outer loops come first.
     return tuple(boxes)
 
 

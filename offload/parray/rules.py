@@ -41,7 +41,7 @@ def parts(body: Body, weight: int, index: Index) -> tuple[Index, Index, Index]:
     regular: Any = 0
     memory: Any = 0
     thread: Any = 0
-    for j in range(len(body) - 1, -1, -1):
+    for j in range(len(body) - 1, -1, -1):  # from the innermost on: the rest of the index belongs to those around
         sub = body[j]
         size = sub.size
         if j:
@@ -55,7 +55,7 @@ def parts(body: Body, weight: int, index: Index) -> tuple[Index, Index, Index]:
                 more, offset, number = parts(sub.body, weight, at)
                 regular = regular + more
         except Leaves as leaves:
-            leaves.path.append(j)
+            leaves.path.append(j)  # the path is made on the way out, for the message
             raise
         memory, thread = memory + offset, thread + number
         weight *= size
@@ -74,7 +74,7 @@ def place(body: Body, weight: int, references: tuple[Reference, ...], chain: int
         return regular + memory, thread
     if isinstance(regular, int) and not isinstance(index, int):  # nothing in it is regular
         regular = 0 * index
-    if chain == MEMORY | THREADS:
+    if chain == MEMORY | THREADS:  # the last reference is a distributed type, and gives both parts
         for reference in references[:-1]:
             regular = reference.reach(regular)
         offset, number = references[-1].places(regular)  # type: ignore[attr-defined]  # a distributed type
@@ -106,7 +106,7 @@ def _composed(
     size: int, body: Body, weight: int, references: tuple[Reference, ...], chain: int, *, in_units: bool
 ) -> Form | None:
     """Return the form as references make it of the body's, one after the other."""
-    items: list[tuple[bool, Digit]] = []
+    items: list[tuple[bool, Digit]] = []  # whether the digit is regular, and the digit, outermost first
     base = _walk(size, body, weight, items, in_units=in_units)
     if base is None:
         return None

@@ -56,7 +56,7 @@ def ranks(tree: object, comm: Any = None) -> ArrayType:
         raise UnsupportedError(
             f"ranks(…) needs offload.mpi, which cannot be imported here ({error}); pip install 'offload[mpi]'"
         ) from error
-    found = exchanges.communicator(comm)
+    found = exchanges.communicator(comm)  # None: none of mpi4py, null, or between two groups
     if found is None:
         raise ClauseError(f"ranks: comm={comm!r:.60} is not an intracommunicator of mpi4py; pass one that is not null")
     made = thread_array(tree, found)
@@ -118,7 +118,7 @@ def for_each(
     >>> parray.for_each(P, lambda thread: thread * thread)
     [0, 1, 4, 9]
     """
-    team: object = P
+    team: object = P  # anything that a program passes
     if not isinstance(team, ArrayType) or team.kind != "threads":
         raise LayoutError(f"for_each over {P!r:.60}, which is not a thread array; create one with threads(…)")
     if P.comm is not None:

@@ -78,21 +78,21 @@ class ArrayType(Reference):
     _tree: Dimension  # the root
     _path: tuple[int, ...]  # the sub-dimension of the root
     _body: Body  # this and the next three are as in `offload.parray.rules.place`
-    _weight: int
-    _references: tuple[Reference, ...]
-    _chain: int
+    _weight: int  # what an index adds to the regular part
+    _references: tuple[Reference, ...]  # they act on the regular part, from left to right
+    _chain: int  # the unit of what the references give, as bits; 0 without references
     size: int  # number of elements
     counts: int  # the units of offsets, as bits
-    _teams: tuple[Reference, ...]
+    _teams: tuple[Reference, ...]  # the thread array that it is distributed over; at most one
     _comm: object  # the communicator of an array of ranks
     _is_team: bool  # whether it is a thread array
     # What follows from these; all but the hash is found when it is asked for, and kept.
-    _hash: int
-    _form: Form | None
-    _nest: Nest | None
-    _injective: bool
-    _bounds: tuple[tuple[int, int], tuple[int, int]]
-    _dims: tuple[ArrayType, ...]
+    _hash: int  # of the tree, the path and whether it is a team; found at once
+    _form: Form | None  # all offsets as digits; None: digits do not decide
+    _nest: Nest | None  # the smallest loop nest; None: there is none
+    _injective: bool  # whether all elements have different places
+    _bounds: tuple[tuple[int, int], tuple[int, int]]  # least and greatest thread number, then offset
+    _dims: tuple[ArrayType, ...]  # the sub-dimensions, each by itself
 
     def __init__(self, tree: object) -> None:
         root = dimension_of(tree)
@@ -119,12 +119,12 @@ class ArrayType(Reference):
 
     # -- what it is as a value, and as a reference ------------------------------------------------
     def __eq__(self, other: object) -> bool:
-        if self is other:
+        if self is other:  # the usual case: plans and tables are found by the same objects
             return True
         if not isinstance(other, ArrayType):
             return NotImplemented
         return (
-            self._hash == other._hash
+            self._hash == other._hash  # first, since trees are compared node by node
             and self._path == other._path
             and self._is_team == other._is_team
             and self._tree == other._tree
@@ -240,7 +240,7 @@ class ArrayType(Reference):
         form = self.form
         if form is None or self.counts != BOTH:
             return form if form is None else ((form, (0, ())) if self.counts == THREADS else ((0, ()), form))
-        base, digits = form
+        base, digits = form  # each step and jump counts threads in units of `rules.UNIT`
         halves = [
             (rules.halves(step), [(start, rules.halves(jump)) for start, jump in cuts]) for _, step, cuts in digits
         ]
@@ -357,7 +357,7 @@ class ArrayType(Reference):
         counts: int,
         teams: tuple[Reference, ...],
     ) -> ArrayType:
-        if self._is_team:
+        if self._is_team:  # a part of a thread array is one, over the whole array
             counts, teams = THREADS, self.teams
         elif not counts & THREADS:
             teams = ()
@@ -398,7 +398,7 @@ class ArrayType(Reference):
             memory, thread = indexing.one_by_one(self, index)
         else:
             memory, thread = self.places(index)
-            memory, thread = memory + 0 * index, thread + 0 * index
+            memory, thread = memory + 0 * index, thread + 0 * index  # a part that is one number becomes an array
         return Place(thread, memory) if self.counts == BOTH else memory + thread
 
     def ravel(self, *indices: Any) -> Any:
@@ -439,7 +439,7 @@ class ArrayType(Reference):
         array([0, 1, 2])
         """
         halves = self.split_form()
-        if halves is None:
+        if halves is None:  # no digits: each element by itself
             return self(seams.namespace.arange(self.size, dtype=seams.namespace.int64))
         threads, memory = halves
         try:
@@ -584,7 +584,7 @@ class ArrayType(Reference):
         if self.size < 2:
             return 1
         nest = self.nest
-        return nest[1][0][1] if nest is not None and len(nest[1]) == 1 else 0
+        return nest[1][0][1] if nest is not None and len(nest[1]) == 1 else 0  # one loop: one step
 
     @property
     def is_contiguous(self) -> bool:
@@ -628,7 +628,7 @@ class ArrayType(Reference):
         except AttributeError:
             form = self.form
             found = None if form is None else injective.is_injective(form[1], self.size) if self.size else True
-            if found is None:
+            if found is None:  # digits do not decide: compare all places
                 places = self.offsets()
                 found = elements.all_different(*places) if self.counts == BOTH else elements.all_different(places)
             _set_slot(self, "_injective", found)

@@ -64,8 +64,8 @@ _FONT = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace
 
 
 class _Point(NamedTuple):
-    x: float
-    y: float
+    x: float  # pixels from the left
+    y: float  # pixels from the top
 
 
 def to_svg(graph: Graph) -> str:
@@ -94,7 +94,7 @@ def to_svg(graph: Graph) -> str:
 
 def _nets(edges: list[Edge]) -> list[tuple[Net, str]]:
     targets: dict[tuple[int, str], dict[int, None]] = defaultdict(dict)
-    waits: dict[tuple[int, int], None] = {}
+    waits: dict[tuple[int, int], None] = {}  # an ordered set: pictures of one graph are equal
     for edge in edges:
         if edge.kind == "wait":
             waits[edge.source.index, edge.target.index] = None

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from offload.tasks.graph import Graph, Node
 
-MAX_PICTURE_NODES = 200
-MAX_ROWS = 1_000
+MAX_PICTURE_NODES = 200  # graphs with more are drawn as a rail
+MAX_ROWS = 1_000  # of a rail or a list
 _MAX_NAME_CELLS = 28
 _MAX_STATE_CELLS = 16
 # Between two boxes, in cells.
@@ -66,7 +66,7 @@ _RAIL_LEGEND = (
     "lanes only cross. visualize('graph.svg') shows the kinds of dependence"
 )
 
-_UP, _RIGHT, _DOWN, _LEFT = 1, 2, 4, 8
+_UP, _RIGHT, _DOWN, _LEFT = 1, 2, 4, 8  # the arms of a line in a cell, as bits
 _LINES = {
     _UP | _DOWN: "│",
     _LEFT | _RIGHT: "─",
@@ -198,12 +198,12 @@ def _box_width(node: Node, entries: int) -> int:
 def _picture(graph: Graph, width: int) -> list[Text]:
     """Return the lines of the layered picture, none if it is wider than `width`."""
     layers = graph.layers()
-    layer_of = [0] * len(graph)
+    layer_of = [0] * len(graph)  # by the number of the node
     for depth, layer in enumerate(layers):
         for node in layer:
             layer_of[node.index] = depth
     nets = bundle((edge.source.index, edge.target.index) for edge in drawn_edges(graph))
-    entries = [0] * len(graph)
+    entries = [0] * len(graph)  # lines that enter each box
     for net in nets:
         for target in net.targets:
             entries[target] += 1
@@ -282,7 +282,7 @@ def _draw_gap(canvas: _Canvas, top: int, layout: Layout, hops: list[Hop], enters
     ]
     tracks, used = route(columns)
     rows = max(used, 1)
-    cells: dict[tuple[int, int], int] = {}
+    cells: dict[tuple[int, int], int] = {}  # by row and column, the arms of horizontal lines and of their ends
     verticals: set[tuple[int, int]] = set()
 
     def down(column: int, first: int, last: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 import offload as omp
 from offload import to
 from offload.devices.sim.device import SimDevice
-from offload.loops.proofs import ranges
+from offload.loops.proofs.bounds import LOOK_LIMITS
 from offload.loops.running.cuda_runs import CudaBlank
 from offload.loops.running.looks import DeviceLooks, Looks
 from tests.conftest import checked
@@ -77,7 +77,7 @@ def launches(monkeypatch):
 def facts(kind, monkeypatch):
     """Open a runtime on a simulated device, whose kernels are C or CUDA, or on a GPU."""
     found = Facts()
-    monkeypatch.setattr(ranges, "LEAST_SIZE", 1)
+    monkeypatch.setattr(LOOK_LIMITS, "n_iterations", 1)
     for of, name in ((Looks, "_look"), (DeviceLooks, "_enqueue")):
         look = getattr(of, name)
 

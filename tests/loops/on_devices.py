@@ -7,18 +7,18 @@ from contextlib import contextmanager
 import numpy as np
 
 import offload as omp
-from offload.loops.sets import set_kinds
+from offload.loops.sets import device_runs
 
 
 @contextmanager
 def cut_by(weights):
     """Have loops cut their iterations in this proportion, in place of equal parts."""
-    before = set_kinds.weights_of
-    set_kinds.weights_of = lambda n_devices: tuple(weights) if len(weights) == n_devices else (1,) * n_devices
+    before = device_runs.weights_of
+    device_runs.weights_of = lambda n_devices: tuple(weights) if len(weights) == n_devices else (1,) * n_devices
     try:
         yield
     finally:
-        set_kinds.weights_of = before
+        device_runs.weights_of = before
 
 
 def words_of(clauses):

@@ -12,8 +12,7 @@ from offload.loops.running.preparation import view_at
 from offload.loops.speculative.log_runs import logged_loop
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import walk
-from offload.loops.watched.exchange_log import final_pass
-from offload.loops.watched.flagging import FLAG_WORDS, OPEN
+from offload.loops.watched.exchange_log import FLAG_WORDS, OPEN, final_pass
 from tests.loops.serial import _Break, _Continue, _Iteration
 
 

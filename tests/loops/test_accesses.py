@@ -1,10 +1,10 @@
 """What a loop function does with its arrays."""
 
 import offload as omp
-from offload.loops.front.accesses import ArrayUse, accesses
 from offload.loops.front.parse import NestClauses, parse
 from offload.loops.front.source import FunctionSource
 from offload.loops.tree import ir
+from offload.loops.tree.uses import ArrayUse, accesses
 
 
 def uses(a, b, c, h, k, total, own, first, last, shape):

@@ -10,7 +10,7 @@ import pytest
 
 import offload as omp
 from offload.devices.sim.device import SimDevice
-from offload.loops.running import build, pool, schedules
+from offload.loops.running import build, pool
 from offload.loops.running.clauses import DEVICE_CHECKS
 from tests.conftest import checked
 from tests.loops.cuda_device import HostCuda
@@ -165,7 +165,7 @@ def by_schedule():
         list(range(first, first + 250)) for first in order[::250]
     ]
     for schedule, size in (("guided", 1), (("guided", 100), 100)):  # two chunks may follow each other by chance
-        begins = set(schedules.guided(N, size)[:-1])
+        begins = set(pool.guided(N, size)[:-1])
         assert starts(order_of(schedule=schedule)) <= begins
         assert not starts(order_of(schedule=("static", 250))) <= begins
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload.loops.running.extremes import extremes
+from offload.loops.running.looks import extremes
 
 LONG = 1 << 21  # elements: of a byte each more than lie in a core's cache
 

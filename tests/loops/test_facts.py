@@ -11,7 +11,7 @@ import pytest
 import offload as omp
 from offload import acc, from_, to, tofrom
 from offload.data.versions import Contents
-from offload.loops.proofs import ranges
+from offload.loops.proofs import bounds
 from offload.loops.running import looks, observe
 from tests.loops.facts import AWAY, KINDS, N, facts, launches
 
@@ -278,11 +278,11 @@ def test_compiling_with_indices_compiles_for_calls_that_know_them(cuda):
 def test_indices_that_change_are_looked_at_a_few_times(cuda):
     """Looks that are of no use to a later call are given up after some."""
     with cuda.present():
-        for _ in range(3 * ranges.MOST_CONTENTS):
+        for _ in range(3 * bounds.MOST_CONTENTS):
             omp.target_update(to=[cuda.p])
             for _ in range(2):
                 cuda.gather(cuda.p, cuda.x, cuda.y)
-    assert len(cuda.looks) == ranges.MOST_CONTENTS
+    assert len(cuda.looks) == bounds.MOST_CONTENTS
 
 
 def test_indices_that_32_bits_hold_before_others(cuda):

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload.loops.filling import CallPattern, Filler
-from offload.loops.tree.naming import name_of
+from offload.loops.running.memo import name_of
+from offload.loops.settled_calls import CallPattern, Filler
 
 SCALARS = st.sampled_from([0, 1, 2, True, 0.0, 1.5, np.float64(1.5), np.int32(1), np.uint8(2)])
 ARRAYS = st.sampled_from(

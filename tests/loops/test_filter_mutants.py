@@ -6,7 +6,6 @@ import pytest
 
 from offload.loops.proofs import feeding
 from offload.loops.sets import filter as filters
-from offload.loops.sets import nest_division
 from offload.loops.sets.cutting import MOST
 from tests.loops import replicas
 from tests.loops.test_filter_rules import check
@@ -92,13 +91,13 @@ def trips_before_are_this_one(patch):
 
 
 def closed_ranges(patch):
-    right = nest_division.Filtering.range_of
+    right = filters.Filtering.range_of
 
     def range_of(self, array, device):
         begin, end = right(self, array, device)
         return begin, min(end + 1, MOST)
 
-    patch.setattr(nest_division.Filtering, "range_of", range_of)
+    patch.setattr(filters.Filtering, "range_of", range_of)
 
 
 def always_cut(patch):
@@ -106,7 +105,7 @@ def always_cut(patch):
 
     def filtered(*those):
         found = right(*those)
-        return nest_division.replace(found, is_cut=True, trips=found.blocks) if found.mode == "split" else found
+        return filters.replace(found, is_cut=True, trips=found.blocks) if found.mode == "split" else found
 
     patch.setattr(replicas, "filtered", filtered)
 
@@ -115,13 +114,13 @@ def changed_division(**changes):
     """Return a mutant: what is told to `footprints` is something else."""
 
     def mutate(patch):
-        right = nest_division.Filtering.division.fget
+        right = filters.Filtering.division.fget
 
         def division(self):
             made = {name: change(self) for name, change in changes.items()}
-            return nest_division.replace(right(self), **made) if self.mode == "split" else right(self)
+            return filters.replace(right(self), **made) if self.mode == "split" else right(self)
 
-        patch.setattr(nest_division.Filtering, "division", property(division))
+        patch.setattr(filters.Filtering, "division", property(division))
 
     return mutate
 

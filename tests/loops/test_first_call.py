@@ -13,7 +13,7 @@ import offload as omp
 from offload import to, tofrom
 from offload.loops.running import plan, runs
 from offload.loops.running.build import Builder
-from offload.loops.speculative import trials
+from offload.loops.speculative import profiles
 from offload.loops.speculative.hostside import HostSide
 from offload.loops.speculative.speculation import forget
 from tests.conftest import checked
@@ -270,7 +270,7 @@ def test_a_profile_on_the_programs_arrays_is_found_out():
     for function in (counted, hidden):
         loop = omp.target_loop(speculate=True)(function)
         arguments = (permutation(), *[np.zeros(LONG, int) for _ in range(1 + (function is hidden))])
-        with checked("sim:1"), noted(), mock.patch.object(trials, "copies_of", lambda _, given, *__, **___: given):
+        with checked("sim:1"), noted(), mock.patch.object(profiles, "copies_of", lambda _, given, *__, **___: given):
             loop(*arguments)
         assert (arguments[-1] > 1).any()
 

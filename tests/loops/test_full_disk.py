@@ -12,7 +12,7 @@ import pytest
 
 import offload as omp
 from offload.errors import PerformanceWarning
-from offload.loops.running import build, compilers, extremes, plan, runs
+from offload.loops.running import build, compilers, looks, plan, runs
 from offload.loops.running.build import Builder
 from tests.conftest import checked
 from tests.loops.test_build import environ, script, working_only_for_the_pool
@@ -54,7 +54,7 @@ def total(x):
 
 
 def use(builder, monkeypatch):
-    for module in (plan, runs, extremes):
+    for module in (plan, runs, looks):
         monkeypatch.setattr(module, "builder", builder)
 
 
@@ -100,9 +100,9 @@ def test_where_nothing_could_ever_be_compiled_the_warning_says_why(tmp_path, mon
 def test_the_extremes_of_an_index_array_are_found_all_the_same(tmp_path, monkeypatch):
     """NumPy finds them."""
     use(Builder(environ(tmp_path, OFFLOAD_CC=working_only_for_the_pool(tmp_path, FAILURES["full"]))), monkeypatch)
-    monkeypatch.setattr(extremes, "_entry", extremes._entry.__wrapped__)
+    monkeypatch.setattr(looks, "_entry", looks._entry.__wrapped__)
     with checked("sim:1"):
-        assert extremes.extremes(np.arange(1 << 18)) == (0, (1 << 18) - 1)
+        assert looks.extremes(np.arange(1 << 18)) == (0, (1 << 18) - 1)
 
 
 PROGRAM = """

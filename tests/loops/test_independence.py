@@ -2,7 +2,7 @@
 
 import pytest
 
-from offload.loops.proofs.coverage import is_overwritten
+from offload.loops.proofs.bounds import is_overwritten
 from offload.loops.proofs.independence import independence, is_injective
 from offload.loops.proofs.numbers import View
 from tests.loops.building import accesses_of, view

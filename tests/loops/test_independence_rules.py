@@ -9,8 +9,7 @@ from math import prod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offload.loops.proofs.bounds import bounds
-from offload.loops.proofs.coverage import is_overwritten
+from offload.loops.proofs.bounds import bounds, is_overwritten
 from offload.loops.proofs.independence import independence
 from offload.loops.proofs.numbers import View
 from tests.loops.building import accesses_of

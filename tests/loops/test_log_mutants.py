@@ -11,9 +11,9 @@ import offload as omp
 from offload import release, to
 from offload.loops.running.specialise import Specialisation
 from offload.loops.speculative import log_runs, speculation, verdict_memory
-from offload.loops.speculative.logs import Log
+from offload.loops.speculative.log_runs import Log
 from offload.loops.speculative.race import alone
-from offload.loops.tree.making import Maker
+from offload.loops.tree.slices import Maker
 from offload.loops.watched import exchange_log
 from tests.conftest import checked
 from tests.loops.speculation import VECTORS, made, quiet
@@ -128,7 +128,7 @@ def test_no_pass(monkeypatch):
 
 def test_the_own_write_is_anothers(monkeypatch):
     """A read after the own write that is logged as another iteration's meets it."""
-    load = exchange_log._Log.load
+    load = exchange_log.LogWriter.load
 
     def mutant(self, place):
         name, self.id = self.id, self.first
@@ -137,7 +137,7 @@ def test_the_own_write_is_anothers(monkeypatch):
         finally:
             self.id = name
 
-    monkeypatch.setattr(exchange_log._Log, "load", mutant)
+    monkeypatch.setattr(exchange_log.LogWriter, "load", mutant)
     assert not own_write_is_own()
 
 
@@ -148,7 +148,7 @@ def test_verdicts_without_scalars_or_versions(monkeypatch, change):
 
     def without_versions(*args):
         found = verdict_key(*args)
-        return None if found is None else found[:2]
+        return None if found is None else found[:3]
 
     if change == "scalar":
         monkeypatch.setattr(Specialisation, "key", lambda *args: (call_key(*args)[0], ()))

@@ -38,3 +38,20 @@ def test_calls_with_equal_numbers_have_one_record():
         scaled(np.zeros(8), 4, 3.0)
         scaled(np.zeros(16)[::2], 8, 3.0)
         assert len(spec.calls) == 3
+
+
+def test_values_of_outside_names_that_come_back_find_what_was_made():
+    """A function is typed once for each value of a scalar from outside."""
+    by = 2.0
+
+    @omp.parallel_loop
+    def scaled(x):
+        for i in range(x.shape[0]):
+            x[i] = x[i] * by
+
+    with checked("sim:1", num_threads=1):
+        for by in (2.0, 3.0, 2.0, 3.0):  # the loop reads it
+            x = np.ones(4)
+            scaled(x)
+            assert (x == by).all()
+    assert len(scaled._program.specialisations()) == 2

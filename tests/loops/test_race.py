@@ -19,11 +19,12 @@ from offload.loops.running.memo import CallRecord
 from offload.loops.running.ordered_runs import ordered_runs
 from offload.loops.running.plan import numbers_of
 from offload.loops.running.preparation import view_at
+from offload.loops.speculative import hostside
 from offload.loops.speculative import race as racing
-from offload.loops.speculative.attempts import Attempt
 from offload.loops.speculative.competitor import Competitor, running
 from offload.loops.speculative.contest import History
 from offload.loops.speculative.race import race
+from offload.loops.speculative.verdict_memory import Attempt
 from offload.runtime.current import here
 from tests.conftest import checked
 from tests.loops.test_competitor import n_threads
@@ -450,9 +451,9 @@ def test_a_competitor_on_the_callers_arrays_is_found(quiet, monkeypatch):
     """A mutant: what is given up must have changed nothing that the program sees, and then it has."""
     import signal
 
-    monkeypatch.setattr(
-        racing.HostSide, "_together", lambda self, names: {name: self._mapped[name][0] for name in names}
-    )
+    mapped, found = hostside._mapped, {}
+    monkeypatch.setattr(hostside, "_mapped", lambda *args: found.update(mapped(*args)) or found)
+    monkeypatch.setattr(hostside, "arrays_like", lambda names, *_: {name: found[name][0] for name in names})
     arrays = inputs(collides=False)
     before = [one.copy() for one in arrays]
 

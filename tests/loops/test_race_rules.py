@@ -13,7 +13,7 @@ import pytest
 
 import offload as omp
 from offload import tofrom
-from offload.loops.speculative import profiles, speculation, trials
+from offload.loops.proofs.bounds import LOOK_LIMITS
 from offload.loops.speculative import race as racing
 from offload.loops.speculative.chunks import DeviceChunks
 from offload.loops.speculative.competitor import running
@@ -70,14 +70,10 @@ def fault(kind):
 
 def first_calls_of(seed):
     """Return a context in which less is profiled, fetched and copied before a call than usual, or as much."""
-    steps, nbytes = [profiles.STEPS, 300, 60][seed % 3], [trials._LARGE_NBYTES, 0][seed // 3 % 2]
+    steps, nbytes = [LOOK_LIMITS.steps, 300, 60][seed % 3], [LOOK_LIMITS.copied_nbytes, 0][seed // 3 % 2]
     stack = contextlib.ExitStack()
-    for module, name, value in (
-        (profiles, "STEPS", steps),
-        (trials, "_LARGE_NBYTES", nbytes),
-        (speculation, "_FETCHED_NBYTES", nbytes),
-    ):
-        stack.enter_context(mock.patch.object(module, name, value))
+    for name, value in (("steps", steps), ("copied_nbytes", nbytes), ("fetched_nbytes", nbytes)):
+        stack.enter_context(mock.patch.object(LOOK_LIMITS, name, value))
     return stack
 
 

@@ -6,8 +6,7 @@ import offload as omp
 from offload.loops.front.parse import NestClauses, parse
 from offload.loops.front.source import FunctionSource
 from offload.loops.front.types import infer
-from offload.loops.proofs.bounds import bounds, wanted
-from offload.loops.proofs.coverage import is_overwritten
+from offload.loops.proofs.bounds import bounds, is_overwritten, wanted
 from offload.loops.proofs.independence import independence
 from offload.loops.proofs.numbers import LaunchNumbers, Trips
 from offload.loops.proofs.reach import accesses

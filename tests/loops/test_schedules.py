@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from offload.loops.running.schedules import CHUNKS, guided, n_chunks
+from offload.loops.running.pool import CHUNKS, guided, n_chunks
 
 TRIPS = [0, 1, 2, 31, 32, 33, 63, 64, 65, 1000, 4_000_000]
 

@@ -12,7 +12,7 @@ import pytest
 import offload as omp
 from offload.loops.speculative import log_runs
 from offload.loops.speculative.log_runs import LoggedRun
-from offload.loops.tree.making import Maker
+from offload.loops.tree.slices import Maker
 from offload.loops.watched import exchange_log, sections
 from tests.conftest import checked
 from tests.loops.speculation import noted, quiet
@@ -289,7 +289,7 @@ def test_mutants(monkeypatch, mutant):
     """A comparison that is slightly wrong is found out."""
     assert verdicts_are_right()
     monkeypatch.undo()
-    compare, extreme = Maker.compare, exchange_log._Log.extreme
+    compare, extreme = Maker.compare, exchange_log.LogWriter.extreme
     if mutant == "next one not asked":
         monkeypatch.setattr(
             Maker, "compare", lambda m, a, o, b: compare(m, a, "==" if getattr(b, "name", "") == "w_many" else o, b)
@@ -298,7 +298,7 @@ def test_mutants(monkeypatch, mutant):
         monkeypatch.setattr(exchange_log, "following", lambda one, *_: one)
     elif mutant == "lows alone":
         monkeypatch.setattr(
-            exchange_log._Log, "extreme", lambda log, _, values, lines: extreme(log, "min", values, lines)
+            exchange_log.LogWriter, "extreme", lambda log, _, values, lines: extreme(log, "min", values, lines)
         )
     elif mutant == "one too many":
         monkeypatch.setattr(sections, "_sum", lambda value, _: value)

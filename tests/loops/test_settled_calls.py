@@ -8,7 +8,7 @@ import pytest
 import offload as omp
 from offload import acc, in_, inout, to, tofrom
 from offload.errors import LoopError
-from offload.loops.proofs import ranges
+from offload.loops.proofs.bounds import LOOK_LIMITS
 from offload.loops.settled_calls import SettledCall
 from offload.loops.speculative.speculation import forget
 from tests.loops.cuda_form import GXX
@@ -194,7 +194,7 @@ def gather(p, x, y):
 
 def test_indices_of_known_contents(cuda, started, monkeypatch):
     """What was decided from elements is filled in, for two sets of arrays in turn, until something may change them."""
-    monkeypatch.setattr(ranges, "LEAST_SIZE", 1)
+    monkeypatch.setattr(LOOK_LIMITS, "n_iterations", 1)
     sets = [(np.arange(20)[::step].copy(), np.arange(20.0), np.zeros(20 // abs(step))) for step in (-1, 1)]
     with omp.target_data(map=[tofrom(one) for each in sets for one in each]):
         for _ in range(4):
@@ -214,7 +214,7 @@ def test_indices_of_known_contents(cuda, started, monkeypatch):
 
 def test_indices_that_a_body_may_write(cuda, started, monkeypatch):
     """A body that may write to what indices are read from has each loop check them, unless they are read-only."""
-    monkeypatch.setattr(ranges, "LEAST_SIZE", 1)
+    monkeypatch.setattr(LOOK_LIMITS, "n_iterations", 1)
     p, x, y = np.arange(20), np.arange(20.0), np.zeros(20)
 
     def body(p, x, y):
@@ -240,7 +240,7 @@ def scattered(p, x, y):
 @pytest.fixture
 def speculated(monkeypatch):
     """A loop that is probably parallel, as a profile says, and arguments."""
-    monkeypatch.setattr(ranges, "LEAST_SIZE", 1)
+    monkeypatch.setattr(LOOK_LIMITS, "n_iterations", 1)
     p, x, y = np.random.default_rng(1).permutation(50), np.arange(50.0), np.zeros(50)
     return omp.target_loop(scattered, speculate=omp.profile_dependences(scattered, (p, x, y))), p, x, y
 
@@ -318,7 +318,7 @@ def by_floats(scale, p, y):
 
 def test_verdicts_from_floats_are_asked_for(cuda, started, monkeypatch):
     """A float that reaches addresses names no call: another one is another verdict."""
-    monkeypatch.setattr(ranges, "LEAST_SIZE", 1)
+    monkeypatch.setattr(LOOK_LIMITS, "n_iterations", 1)
     p, y = np.arange(50), np.zeros(120)
     loop = omp.target_loop(by_floats, speculate=omp.profile_dependences(by_floats, (2.0, p, y)))
     with omp.target_data(map=[to(p), tofrom(y)]):

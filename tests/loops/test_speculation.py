@@ -19,7 +19,7 @@ from offload import acc, to, tofrom
 from offload.loops.running import plan, runs
 from offload.loops.running.build import Builder
 from offload.loops.running.memo import Memo
-from offload.loops.speculative.logs import Log
+from offload.loops.speculative.log_runs import Log
 from offload.loops.watched.exchange_log import MOST_IDS
 from tests.conftest import checked
 from tests.loops.facts import facts

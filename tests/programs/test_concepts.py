@@ -95,9 +95,15 @@ FILES = {
     "loops/running/memo.py": """
         class Loops:
             def __init__(self):
-                self.plans: dict[str, int] = {}
+                self.plans: dict[tuple[int, int], int] = {}
+                self.by_name: dict[str, int] = {}
                 self.kept = {}
                 self.given = {"a": 1}
+
+
+        class Fields(NamedTuple):
+            known: Memo[int, int]
+            number: int
     """,
 }
 FOUND = {
@@ -109,7 +115,7 @@ FOUND = {
     "ways to generate": ["generate", "encounter", "call"],
     "drivers of advance": ["Engine.step"],
     "guards": ["call"],
-    "stores of loop calls": ["Loops.plans", "Loops.kept"],
+    "stores of loop calls": ["Loops.plans", "Loops.kept", "Fields.known"],
     "class names in several files": ["constructs/call.py, tasks/task.py"],
     "layers": ["Lower"],
 }

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-_REPEATS_OF_PEER = 7
+_REPEATS_OF_PEER = 7  # where a form by hand is timed too; the median counts
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -124,13 +124,13 @@ def run(args: argparse.Namespace) -> int:
         device = omp.devices()[0]
         if limit_nbytes and device.kind == "cuda":
             pool = device.namespace().get_default_memory_pool()
-            stack.callback(pool.set_limit, size=pool.get_limit())
+            stack.callback(pool.set_limit, size=pool.get_limit())  # the process's pool outlives the demo
             pool.set_limit(size=limit_nbytes)
         job = _Job(args, source, device)
         report = job.run()
         if not report.is_right:
             show(args, report)
-            return 1
+            return 1  # and no output: a wrong file is worse than none
         if output is not None:
             output.save(job.slab)
         show(args, report, job.graph)
@@ -145,10 +145,10 @@ class _Job:
     """The field on its way through one device."""
 
     args: argparse.Namespace
-    source: Any
+    source: Any  # gives boxes of the field
     device: Device
-    slab: Array = field(init=False)
-    graph: Any = None
+    slab: Array = field(init=False)  # the field on the host, transformed in place
+    graph: Any = None  # of one run, if it was asked for
 
     def run(self) -> Report:
         """Run both forms, and the peer's, in turn, and return the figures."""
@@ -161,8 +161,8 @@ class _Job:
         dtype = result_dtype(self.source.dtype, "the field")
         pieces = cut(shape, dtype.itemsize, device, buffers=args.buffers, planes=args.planes, pencils=args.pencils)
         self.slab = host_slab(shape, dtype)
-        buffers: list[Any] = []
-        passes: list[Any] = []
+        buffers: list[Any] = []  # on the device, used in turn
+        passes: list[Any] = []  # the example's: along y and x, then along z
         try:
             buffers += (omp.target_alloc(pieces.largest, dtype) for _ in range(args.buffers))
             passes += self._plan(example, buffers, pieces)
@@ -189,7 +189,7 @@ class _Job:
             self._time(report, example, passes, peer)
             return report
         finally:
-            passes.clear()
+            passes.clear()  # they hold views of the buffers
             while buffers:
                 omp.target_free(buffers.pop())
 
@@ -215,7 +215,7 @@ class _Job:
     def _time(self, report: Report, example: ModuleType, passes: list[Any], peer: ModuleType | None) -> None:
         """Time the forms in turn, on a field that is loaded afresh, and check their results."""
         args = self.args
-        forms: dict[str, Callable[[Any], None]] = {}
+        forms: dict[str, Callable[[Any], None]] = {}  # in the order of each turn
         forms["sync"] = lambda each: example.fft3d(self.slab, passes, nowait=False, each=each)
         if peer is not None:
             streams = peer.Streams(passes[0].buffers)
@@ -224,6 +224,7 @@ class _Job:
         repeats = args.repeat or (_REPEATS_OF_PEER if peer else 1 if self.slab.nbytes >= LARGE_NBYTES else 3)
         expected = reference(self.source, self.slab.shape, load) if args.verify else None
         load(self.slab, self.source)  # before any run: what memory happens to hold makes NumPy warn
+        # Whether the field itself, or only its transform, has values that cannot be compared.
         is_finite = expected is None or all(np.isfinite(plane).all() for plane in self.slab)
         if args.graph:
             with omp.record() as self.graph:

@@ -1,8 +1,7 @@
 """``offload demo fft3d --mpi``: the transform of ``examples/fft3d_mpi.py`` on a real field, timed, checked and shown.
 
-Each rank sends the results of its own checks to the others before any of them goes on. A mistake that only one rank can
-see therefore ends all of them, with one message by rank 0. A later failure, between exchanges for which others wait,
-ends the job.
+What each rank checks for itself it tells the others before anybody goes on: so a mistake that only one of them can see
+ends all of them, with one message by rank 0. What fails later, between exchanges for which others wait, ends the job.
 """
 
 from __future__ import annotations
@@ -44,19 +43,20 @@ GATHERED_ELEMENTS = 1 << 24
 
 
 class _RefusedError(Exception):
-    """A failure of a rank that all ranks know of."""
+    """What a rank has told all others."""
 
 
 @contextmanager
 def _agreed(comm: MPI.Comm) -> Iterator[None]:
     """Have all ranks raise `_RefusedError` at the end of the block if one of them failed in it."""
-    told = None
+    told = None  # what this rank tells the others; None: it has not failed
     try:
         yield
     except _RefusedError:
         raise
     except Exception as error:  # noqa: BLE001  # told by rank 0
         told = str(error) if isinstance(error, (OffloadError, OSError)) else "".join(traceback.format_exception(error))
+    # Every rank gets here, so that the gather matches on all of them.
     failures = [(rank, text) for rank, text in enumerate(comm.allgather(told)) if text is not None]
     if failures:
         rank, text = failures[0]
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, comm: MPI.Comm, stack: ExitStack) -> int:
-    env = dict(os.environ)
+    env = dict(os.environ)  # with the demo's limits; the process keeps its own
     with _agreed(comm):
         check(args)
         grid = _grid(args, comm.size)
@@ -93,14 +93,14 @@ def _run(args: argparse.Namespace, comm: MPI.Comm, stack: ExitStack) -> int:
         source = source_of(args)
         dtype = result_dtype(source.dtype, "the field")
         _check_ranks(source.shape, grid, args)
-    with _agreed(comm):
+    with _agreed(comm):  # ranks may see different file systems
         fields = comm.allgather((source.shape, str(source.dtype)))
         if fields[0] != fields[comm.rank]:
             raise ClauseError(
                 f"--input {args.input} is {fields[comm.rank]} here but {fields[0]} on rank 0; give the same file to "
                 "all ranks"
             )
-    output = None
+    output = None  # of rank 0, which makes the file; all ranks write their boxes into it
     part, offset = "", 0
     with _agreed(comm):
         if args.output and comm.rank == 0:
@@ -164,7 +164,7 @@ def _check_ranks(shape: tuple[int, int, int], grid: tuple[int, int], args: argpa
 
 def _device(comm: MPI.Comm) -> Device:
     """Have ranks of one machine take its devices in turn; return mine."""
-    host = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    host = comm.Split_type(MPI.COMM_TYPE_SHARED)  # the ranks of this machine
     omp.set_default_device(host.rank % omp.get_num_devices())
     host.Free()
     return omp.devices()[omp.get_default_device()]
@@ -183,11 +183,11 @@ class _Job:
         device: Device,
     ) -> None:
         self.args, self.comm, self.grid, self.source, self.dtype, self.device = args, comm, grid, source, dtype, device
-        self.example = load_example("fft3d_mpi")
-        self.ways = self.example.communicators(comm, grid)
-        self.job: Any = None
-        self.plan: Any = None
-        self.result: Any = None
+        self.example = load_example("fft3d_mpi")  # the program that is shown, as a module
+        self.ways = self.example.communicators(comm, grid)  # along the columns and the rows of the grid
+        self.job: Any = None  # the example's, with its buffers; None until there is room for them
+        self.plan: Any = None  # the pieces of this rank, and what it exchanges
+        self.result: Any = None  # of the latest run, this rank's part
 
     def close(self) -> None:
         if self.job is not None:
@@ -203,6 +203,7 @@ class _Job:
             rate, bound = measure_link(self.device, self.job.flats[0], self.job.buffers)
         with _agreed(comm):
             load(self.job.source, _Part(self.source, self.plan.mine))
+        # Of cuFFT, which takes memory beside the buffers.
         work = sum(p.transform.work_nbytes for ring in self.job.rings for p in ring)
         report = MPIReport(
             device=self.device.name,
@@ -249,13 +250,14 @@ class _Job:
                 self.source.shape, column, row, pieces=pieces, in_pencils=schedule == "pencils", inverse=args.inverse
             )
 
-        needed = math.inf
+        needed = math.inf  # bytes, of the plan that was tried last
         for schedule in schedules:
             one = plan(schedule, 1)
             most = self.comm.allreduce(max(int(np.diff(way.ends[way.along]).max()) for way in one.exchanges), MPI.MAX)
             if asked is not None and not 1 <= asked <= most:
                 raise ClauseError(f"--{schedule} {asked}: a rank has at most {most} of them; use 1 to {most} pieces")
             n_local = self.comm.allreduce(one.n_local, MPI.MAX)  # all ranks have as many pieces
+            # Pieces of the size that suits the link, but enough that copies and transforms overlap.
             suits = max(2 * args.buffers, n_local * self.dtype.itemsize // PIECE_NBYTES)
             pieces = asked or min(suits, most)
             while True:
@@ -275,7 +277,7 @@ class _Job:
         )
 
     def _time(self, report: MPIReport) -> None:
-        """Time the forms in turn, each rank's until it has finished, and check the transformed field."""
+        """Time the forms in turn, each rank's until it is through, and check what they made of the field."""
         args, comm, job = self.args, self.comm, self.job
         repeats = args.repeat or (1 if self.source.size * self.dtype.itemsize >= LARGE_NBYTES else 3)
         checked = _Check(self) if args.verify else None
@@ -320,8 +322,8 @@ class _Part:
     """A rank's part of a field: a box of it."""
 
     def __init__(self, source: Any, box: tuple[slice, ...]) -> None:
-        self._source, self._box = source, box
-        self.flags = getattr(source, "flags", None)
+        self._source, self._box = source, box  # the whole field, and where the part lies in it
+        self.flags = getattr(source, "flags", None)  # whose order `load` follows
 
     def __getitem__(self, box: tuple[slice, ...]) -> Array:
         inner = tuple(
@@ -333,18 +335,18 @@ class _Part:
 
 
 class _Check:
-    """The reference transform, or a part of it."""
+    """What the transform is, or some of it."""
 
     def __init__(self, job: _Job) -> None:
         self._comm, self._plan, self._source, self._inverse = job.comm, job.plan, job.source, job.args.inverse
         self._shape = job.source.shape
-        self._gathers = job.source.size <= GATHERED_ELEMENTS
+        self._gathers = job.source.size <= GATHERED_ELEMENTS  # rank 0 compares all of it
         if self._gathers:
             self.name = library()
             self._expected = self._transform() if job.comm.rank == 0 else None
         else:
             self.name = f"{N_SUMS} sums a rank"
-            self._places, self._sums = self._sum()
+            self._places, self._sums = self._sum()  # elements of this rank's result, and their values
 
     def _transform(self) -> Array:
         whole = np.empty(self._shape, np.complex128)
@@ -354,7 +356,7 @@ class _Check:
 
     def _sum(self) -> tuple[Array, Array]:
         """Return places in my part of the result, and the values there: each rank sums over its part of the field."""
-        rng = np.random.default_rng(self._comm.rank)
+        rng = np.random.default_rng(self._comm.rank)  # the same places in each run of the program
         mine = self._plan.result
         places = rng.integers([part.start for part in mine], [part.stop for part in mine], (N_SUMS, 3))
         everywhere = np.concatenate(self._comm.allgather(places))

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-SHAPE = (64, 512, 512)
+SHAPE = (64, 512, 512)  # of the generated field: 128 MB as complex64
 LARGE_NBYTES = 256 << 20  # From here on a form is run once
 
-_LOAD_NBYTES = 64 << 20
+_LOAD_NBYTES = 64 << 20  # read at a time
 
 
 def check(args: argparse.Namespace) -> None:
@@ -49,7 +49,7 @@ class _TaylorGreen:
     ndim = 3
 
     def __init__(self, shape: tuple[int, int, int]) -> None:
-        self.shape = shape
+        self.shape = shape  # along z, y, x
         self.size = shape[0] * shape[1] * shape[2]
         self._factors: tuple[Array, Array] | None = None  # made when it is sure that a field of this shape has room
 
@@ -57,6 +57,7 @@ class _TaylorGreen:
         if self._factors is None:
             z, y, x = (2 * np.pi * np.arange(length) / length for length in self.shape)
             plane = np.outer(np.cos(y).astype(np.float32), np.cos(x).astype(np.float32))
+            # A value is a product of a number for its plane and one for its place in the plane.
             self._factors = np.sin(z).astype(np.float32), plane
         return self._factors[0][box[0], None, None] * self._factors[1][box[1:]]
 

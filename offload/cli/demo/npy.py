@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
+# The type of the transform, by kind and bytes of the input.
 _RESULTS = {
     "f2": np.complex64,
     "f4": np.complex64,
@@ -78,6 +79,7 @@ def result_dtype(dtype: np.dtype[Any], where: str) -> np.dtype[Any]:
     )
 
 
+# What messages call the kinds that are refused.
 _KINDS = {
     **dict.fromkeys("USTa", "strings"),
     **dict.fromkeys("iu", "integers"),
@@ -109,10 +111,10 @@ class Output:
     """A ``.npy`` file in the making, beside the one that it will replace."""
 
     def __init__(self, where: str, path: Path, part: Path, file: BinaryIO) -> None:
-        self._where = where
-        self._path = path
-        self._part = part
-        self._file = file
+        self._where = where  # the option, for messages
+        self._path = path  # the file that it becomes
+        self._part = part  # the file that is written
+        self._file = file  # that one, open; closed once it is published
 
     def save(self, array: Array) -> None:
         """Write a C-ordered array and put the file in its place.
@@ -132,6 +134,7 @@ class Output:
             header = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
             npy.write_array_header_1_0(self._file, header)
             offset = self._file.tell()
+            # Its whole length, so that ranks can write anywhere in it.
             self._file.truncate(offset + math.prod(shape) * dtype.itemsize)
             self._file.flush()
             return str(self._part), offset
@@ -143,7 +146,7 @@ class Output:
 
     def _publish(self) -> None:
         self._file.flush()
-        os.fsync(self._file.fileno())
+        os.fsync(self._file.fileno())  # else a crash could leave an empty file in place of the old one
         self._file.close()
         self._part.replace(self._path)
 
@@ -167,11 +170,12 @@ def write_box(path: str, offset: int, shape: tuple[int, int, int], box: tuple[sl
     item = array.itemsize
     with Path(path).open("r+b", buffering=0) as file:
         for plane, values in zip(range(z.start, z.stop), array, strict=True):
+            # A plane of whole rows is one run of the file.
             rows = [values] if x.stop - x.start == shape[2] else values
             for row, run in enumerate(rows, y.start):
                 file.seek(offset + ((plane * shape[1] + row) * shape[2] + x.start) * item)
                 left = memoryview(run.tobytes())
-                while left:
+                while left:  # an unbuffered write may take less than it is given
                     left = left[file.write(left) :]
         os.fsync(file.fileno())
 

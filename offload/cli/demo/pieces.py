@@ -20,10 +20,10 @@ PIECE_NBYTES = 32 << 20
 class Pieces:
     """How a slab of ``shape`` is cut: into ``planes`` groups along z, then ``rows`` along y and ``pencils`` along x."""
 
-    shape: tuple[int, int, int]
-    planes: int
-    rows: int
-    pencils: int
+    shape: tuple[int, int, int]  # elements along z, y, x
+    planes: int  # groups along z, of the first pass
+    rows: int  # groups along y, of the second pass
+    pencils: int  # groups along x, of the second pass
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -64,6 +64,7 @@ def cut(
             raise ClauseError(f"--planes {planes}: the field has {nz} planes along z; use groups of 1 to {nz}")
         pieces = _in_planes(shape, planes)
     else:
+        # Pieces suit the link, but leave at least two for each buffer, and fit the device.
         most_nbytes = free_nbytes // (buffers * _parts(device))
         piece = min(PIECE_NBYTES, math.prod(shape) * itemsize // (2 * buffers), most_nbytes) // itemsize
         pieces = Pieces(shape, _count(nz, piece // (ny * nx)), _count(ny, piece // (nz * nx)), 1)

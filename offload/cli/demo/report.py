@@ -28,21 +28,21 @@ _TIMES = "×"  # noqa: RUF001  # the sign is meant
 class Report:
     """The run and its measurements."""
 
-    device: str
-    kind: str
-    source: str
+    device: str  # the name of the device
+    kind: str  # its kind: ``cuda``, ``sim``
+    source: str  # the file of the field, or what it is
     input_dtype: str
-    dtype: str
+    dtype: str  # of the transform
     shape: tuple[int, int, int]
     pieces: tuple[int, int]  # of the first and of the second pass
-    pencils: int | None
+    pencils: int | None  # along x, of the second pass; None: it has rows
     buffers: int
     buffer_nbytes: int
     field_nbytes: int
     peak_device_nbytes: int
     device_memory_nbytes: int
     link_bytes_per_s: float  # of each direction; ``bound`` says how it was measured
-    bound: str
+    bound: str  # the copies that set the rate, in words
     work_nbytes: int = 0  # the library's work areas on the device
     baseline: ClassVar[str] = "sync"
     names: ClassVar[dict[str, str]] = {"sync": "synchronous", "async": "asynchronous", "peer": "by hand"}

@@ -5,7 +5,7 @@ that is where they wrap. A wrong index or a division by zero is noted in ``fault
 expression still has a value. Therefore C's ``?:``, ``&&`` and ``||`` evaluate the operands that Python evaluates.
 
 An index that may be out of range is *clamped* and noted in ``fault``, or *tried*: then only a flag is kept, in loops
-that `c_ranges` writes twice. docs/design/loops.md describes places of 32 bits.
+that is written twice (`once_checked`). docs/design/loops.md describes places of 32 bits.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class KernelScope:
     # Variables of loops that have 32 bits. As values of the program they are made 64 bits wide.
     narrow: frozenset[str] = frozenset()
     truncates: bool = False  # whether floats become integers anywhere
-    tried: frozenset[int] = frozenset()  # loads that are tried where they are written now; see `c_ranges`
+    tried: frozenset[int] = frozenset()  # loads that are tried where they are written now; see `OnceChecked`
     # What stands for a loop's variable where an index is tested before it.
     ends: dict[str, str] = field(default_factory=dict)
     fields: dict[ArgumentSlot, None] = field(default_factory=dict)  # the slots that the text has used, in their order

@@ -10,6 +10,7 @@ layouts; they are part of the text.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from offload.loops.emit import c_host
@@ -17,7 +18,7 @@ from offload.loops.emit.c_expressions import literal
 from offload.loops.emit.c_host import indented
 from offload.loops.emit.c_prelude import C_TYPES, MEMORY_TYPES
 from offload.loops.emit.c_scope import ArgumentSlot, Dialect, KernelScope, Layout
-from offload.loops.emit.c_statements import Statements, can_fail, n_elements
+from offload.loops.emit.c_statements import Statements, can_fail
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import locals_in, walk
 from offload.loops.tree.promotion import identity, is_float, is_integer
@@ -235,7 +236,7 @@ class KernelWriter:
         lines = ["Fault fault = {0};"] if self._can_fail else []
         lines += [f"{self._scope.ctype(name)} v_{name} = 0;" for name in self._assigned]
         for name, node in self._locals.items():
-            lines.append(f"{MEMORY_TYPES[node.dtype]} q_{name}[{max(1, n_elements(node.shape))}];")
+            lines.append(f"{MEMORY_TYPES[node.dtype]} q_{name}[{max(1, prod(node.shape))}];")
         for array, kind in self._nest.privates.items():
             if kind == "firstprivate":
                 lines += self._copy(array, into_private=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from functools import partial
+from math import prod
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from offload.loops.front.calls import check_in_nest, known_name, type_named, values_of_call
@@ -295,10 +296,7 @@ def _dtype(frame: Frame, node: ast.AST, dtype: ast.expr) -> ir.Dtype:
 
 
 def _count(frame: Frame, node: ast.AST, shape: tuple[int, ...], dtype: ir.Dtype) -> None:
-    nbytes = nbytes_of(dtype)
-    for extent in shape:
-        nbytes *= extent
-    frame.lowering.local_nbytes += nbytes
+    frame.lowering.local_nbytes += prod(shape, start=nbytes_of(dtype))
     if frame.lowering.local_nbytes > ir.MOST_PRIVATE_NBYTES:
         raise frame.refusal(
             node,

@@ -1,15 +1,15 @@
 """Nests, and the scalar statements around them: the work of the host and of an iteration, and the values between.
 
 The associated loops become axes, whose bounds the host evaluates. The body is lowered with the nest's reductions in
-force. Then `flow` goes through an iteration: a variable that it reads before assigning it has its value from before the
-loop, or breaks a rule. That is done before statements sink to the head of the iteration (`sinking`). A variable of a
-sunk statement is assigned in each iteration, which would hide that the program carries it from one to the next.
+force. Then `flow` goes through an iteration: what it reads without having assigned it comes from before the loop, or
+breaks a rule. That is done before anything sinks to the head of the iteration (`Sunk`): what has sunk is assigned
+in each iteration, and would hide that the program carries it from one to the next.
 """
 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NoReturn
 
@@ -19,13 +19,12 @@ from offload.loops.front.flow import Flow
 from offload.loops.front.frames import Absent, Binding, Frame, Lowering, Parameter, ReducedItem, Scalar
 from offload.loops.front.inline import RULES
 from offload.loops.front.levels import loops_in
-from offload.loops.front.sinking import Sunk, first_load, written
 from offload.loops.front.statements import assigned_otherwise
 from offload.loops.front.values import listed
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import has_load, names_assigned, names_in, renamed, walk
-from offload.loops.tree.places import refusal
 from offload.loops.tree.sizes import size_error
+from offload.loops.tree.text import refusal
 from offload.loops.tree.updates import updated_only
 
 if TYPE_CHECKING:
@@ -408,3 +407,59 @@ def unbound(names: Sequence[str], place: ir.SourceLine) -> LoopError:
         f"{listed(names)} {are} read here, but some path to this line leaves {it} unassigned; assign {it} before, on "
         "each path",
     )
+
+
+# -- statements that sink -----------------------------------------------------------------------------
+#
+# Elements are on the device, so the host cannot carry out `w = a[0]` before the launch. Such a statement sinks: each
+# iteration carries it out, and finds the same value while no nest in between writes the array. A statement sinks too
+# if it reads a name that a sunk statement assigns, or assigns a name that a sunk statement reads or assigns.
+
+
+@dataclass(slots=True)
+class Sunk:
+    """The statements that have sunk so far, with the names that they read and assign."""
+
+    # with the part of the function that each stood before
+    statements: list[tuple[int, ir.Statement]] = field(default_factory=list)
+    assigned: set[str] = field(default_factory=set)  # scalars that they assign
+    read: set[str] = field(default_factory=set)  # scalars that they read
+
+    def takes(self, statement: ir.Statement, position: int) -> bool:
+        """Take a statement if it has to sink; tell whether it has."""
+        read, assigned = names_in(statement), names_assigned(statement)
+        has_loads = any(isinstance(node, ir.Load) for node in walk(statement))
+        if not has_loads and not read & self.assigned and not assigned & (self.assigned | self.read):
+            return False
+        self.statements.append((position, statement))
+        self.read |= read
+        self.assigned |= assigned
+        return True
+
+    def needed_by(self, nodes: tuple[ir.Statement, ...]) -> list[tuple[int, ir.Statement]]:
+        """Return the statements whose results others read."""
+        wanted = names_in(*nodes)
+        needed: list[tuple[int, ir.Statement]] = []
+        for position, statement in reversed(self.statements):
+            if names_assigned(statement) & wanted or isinstance(statement, ir.Assert):
+                needed.insert(0, (position, statement))
+                wanted |= names_in(statement)
+        return needed
+
+
+def first_load(statement: ir.Statement, arrays: frozenset[str]) -> ir.Load | None:
+    """Return a read of one of some arrays, if a statement has one."""
+    for node in walk(statement):
+        if isinstance(node, ir.Load) and node.array in arrays:
+            return node
+    return None
+
+
+def written(statements: tuple[ir.Statement, ...]) -> frozenset[str]:
+    """Return the arrays that statements change elements of; reductions' items among them."""
+    found = set()
+    for node in walk(*statements):
+        match node:
+            case ir.Store(array=name) | ir.Atomic(array=name) | ir.Reduce(name=name):
+                found.add(name)
+    return frozenset(found)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, get_args
 
 from offload.errors import LoopError
 from offload.loops.tree import ir
-from offload.loops.tree.places import marked
+from offload.loops.tree.text import marked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -198,8 +198,6 @@ class FunctionSource:
                 case Plain(called) if all(called is not seen for seen, _ in found.codes):
                     found.defaults.append((called, called.__defaults__, _by_name(called)))
                     FunctionSource.of(called)._look(found)  # noqa: SLF001  # its own kind
-                case _:
-                    pass
 
     def facts(self, callers: tuple[CodeType, ...] = ()) -> Iterator[object]:
         """Yield the parts of `key`, those of functions within `callers` once."""
@@ -214,8 +212,6 @@ class FunctionSource:
                 case Plain(function) if function.__code__ not in (*callers, code):
                     yield name, repr(function.__defaults__), repr(function.__kwdefaults__)
                     yield from FunctionSource.of(function).facts((*callers, code))
-                case _:
-                    pass
 
     def _value(self, name: str) -> Any:
         code = self.function.__code__

@@ -246,6 +246,4 @@ def _has_break(nodes: Sequence[ast.stmt]) -> bool:
             case ast.For() | ast.While():
                 if _has_break(node.orelse):
                     return True
-            case _:
-                pass
     return False

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import type_of
-from offload.loops.tree.places import refusal
 from offload.loops.tree.promotion import (
     BOOL,
     WEAK_BOOL,
@@ -30,7 +29,7 @@ from offload.loops.tree.promotion import (
     ufunc_float_type,
     unary_type,
 )
-from offload.loops.tree.text import text_of
+from offload.loops.tree.text import refusal, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -15,7 +15,6 @@ from offload.errors import LoopError
 from offload.loops.front.typed_expressions import Expressions, UnknownTypeError, convert
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import names_in, type_of, walk
-from offload.loops.tree.places import refusal
 from offload.loops.tree.promotion import (
     BOOL,
     WEAK_BOOL,
@@ -26,7 +25,7 @@ from offload.loops.tree.promotion import (
     nbytes_of,
     promote,
 )
-from offload.loops.tree.text import text_of
+from offload.loops.tree.text import refusal, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -107,8 +106,6 @@ def _givers(function: ParsedFunction) -> Iterator[tuple[str, Node | None]]:
                 yield name, node
             case ir.For():
                 yield node.variable, None
-            case _:
-                pass
 
 
 def _read_by(node: Node | None) -> frozenset[str]:

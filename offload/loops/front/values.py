@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from math import prod
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from offload.loops.front.frames import Absent, LocalArray, Parameter, PassedConstant, Scalar
@@ -267,10 +268,7 @@ def _attribute(frame: Frame, node: ast.Attribute) -> ir.Expression:
         case "ndim", Parameter(name):
             return ir.Rank(place=place, array=name)
         case "size", LocalArray(shape=shape):
-            size = 1
-            for extent in shape:
-                size *= extent
-            return ir.Constant(place=place, value=size)
+            return ir.Constant(place=place, value=prod(shape))
         case "ndim", LocalArray(shape=shape):
             return ir.Constant(place=place, value=len(shape))
         case _:
@@ -329,8 +327,6 @@ def indices_of(
                 raise frame.refusal(
                     node, "index", "an index must be one integer, not a mask or a list; write the loop over the rest"
                 )
-            case _:
-                pass
     if isinstance(array, LocalArray) and len(parts) != len(array.shape):
         raise frame.refusal(
             node,

@@ -9,17 +9,18 @@ of indirection. An access that certainly leaves its array makes the call raise b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from math import prod
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from offload.loops.proofs.affine import LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from offload.loops.proofs.affine import Interval
-    from offload.loops.proofs.integers import IntegerValue
+    from offload.loops.proofs.affine import IntegerValue, Interval
     from offload.loops.proofs.reach import ElementAccess, NestAccesses
     from offload.loops.tree import ir
+
 
 Category: TypeAlias = Literal["launch", "range", "kernel"]
 
@@ -104,4 +105,139 @@ def _both(one: Bounds, other: Bounds) -> Bounds:
         max(one.category, other.category, key=_CATEGORIES.index),
         one.outside or other.outside,
         one.loads | other.loads,
+    )
+
+
+# -- looks at elements --------------------------------------------------------------------------------
+#
+# One pass over the elements that indices are read from is quick, and a loop without checks can be vectorised. An
+# index outside its array may be unused, so the loop then checks. A look pays only for loops with many iterations, if
+# the parts are not much larger than the loop and rarely change.
+
+
+# Elements for each iteration that may be looked at: some 20 ns.
+MOST_ELEMENTS: Final = 64
+
+# Different contents for which decisions are made anew, then the loop checks.
+MOST_CONTENTS: Final = 8
+
+# An index of an index takes two, one whose place comes from data a third.
+ROUNDS: Final = 3
+
+
+@dataclass(slots=True)
+class LookLimits:
+    """Bounds on the work before a loop runs. `LOOK_LIMITS` has those of the process; tests set others."""
+
+    # Iterations of a loop from which on index arrays are looked at: below, its checks take some 10 µs.
+    n_iterations: int = 10_000
+    # Of a first call that is observed: about a millisecond, compiled (`offload.loops.watched.profiling`).
+    steps: int = 1 << 16
+    # Arrays that a loop writes and that are copied to try the host: more takes longer to copy than to try.
+    copied_nbytes: int = 1 << 20
+    # Arrays on the device that are fetched for a profile: of more, the inspector or a race says what it would.
+    fetched_nbytes: int = 1 << 20
+
+
+LOOK_LIMITS: Final = LookLimits()
+
+
+class ArrayPart(NamedTuple):
+    """The part of an array that a load may read: ``array[where]``."""
+
+    at: int  # the load's number
+    array: str  # by its name
+    ranges: tuple[tuple[int, int], ...]  # of each dimension the first index, and the one past the last
+
+    @property
+    def where(self) -> tuple[slice, ...]:
+        """The part, as an index."""
+        return tuple([slice(*bounds) for bounds in self.ranges])
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return prod([max(end - first, 0) for first, end in self.ranges])
+
+
+def parts_wanted(accesses: NestAccesses, found: Mapping[int, Bounds]) -> tuple[ArrayPart, ...]:
+    """Return the parts of arrays whose least and greatest element would say more about accesses that are checked."""
+    arrays = {access.at: access.array for access in accesses.listed}
+    parts = []
+    for at in sorted(wanted(accesses, found)):
+        extents = accesses.extents[arrays[at]]
+        intervals = zip(found[at].intervals, extents, strict=True)
+        parts.append(ArrayPart(at, arrays[at], tuple(_range(interval, extent) for interval, extent in intervals)))
+    return tuple(parts)
+
+
+def is_worth_a_look(trips: tuple[int, ...]) -> bool:
+    """Tell whether a loop of so many trips is long enough to look first."""
+    return prod(trips) >= LOOK_LIMITS.n_iterations
+
+
+def _range(interval: Interval | None, extent: int) -> tuple[int, int]:
+    """Return where an index may be; everywhere, if it may be negative."""
+    if interval is None or interval[0] < 0:
+        return 0, extent
+    return interval[0], min(interval[1] + 1, extent)
+
+
+# -- arrays that are overwritten ----------------------------------------------------------------------
+#
+# The plain case alone: a store that is carried out at every point of its box, each of whose indices runs through its
+# dimension by itself: one variable with coefficient 1 or -1, no variable in two of them, as many values as elements.
+# Consecutive integers in [-extent, extent) are all elements if they are as many, wherever negative ones begin.
+
+
+def is_overwritten(accesses: NestAccesses, array: str) -> bool:
+    """Return whether the nest writes every element of an array, and reads only elements that the iteration has written.
+
+    A read counts by its storage, under any name. It may only read an element that the iteration has written before, at
+    the same index.
+    """
+    if array in accesses.own:
+        return False
+    views = accesses.launch.views
+    view = views[array]
+    if any(view.may_share(views[item.name]) for item in accesses.nest.reductions if item.name in views):
+        return False
+    stored: list[ElementAccess] = []
+    for access in accesses.listed:
+        if access.array in accesses.own or not view.may_share(views[access.array]):
+            continue
+        if access.kind == "store" and access.array == array and access.is_certain:
+            stored.append(access)
+        elif access.kind != "store" and not any(is_fed_by(access, store) for store in stored):
+            return False
+    return 0 in view.extents or any(_covers(accesses, store) for store in stored)
+
+
+def is_fed_by(read: ElementAccess, store: ElementAccess) -> bool:
+    """Return whether a read, later in the text, gets the value that a certain store has written in the same trips."""
+    forms = [tuple(index.form for index in access.indices) for access in (read, store)]
+    n_common = len(store.loops)
+    return read.array == store.array and forms[0] == forms[1] and read.loops[:n_common] == store.loops
+
+
+def runs_through(accesses: NestAccesses, store: ElementAccess) -> bool:
+    """Return whether each index of a store is one number, or takes consecutive values by a variable of its own."""
+    variables: set[int] = set()
+    for index in store.indices:
+        terms = index.form.terms
+        if not index.is_exact or len(terms) > 1:
+            return False
+        for variable, coefficient in terms:
+            atom = accesses.space.atoms[variable]
+            if not atom.is_trip or atom.room is not None or abs(coefficient) != 1 or variable in variables:
+                return False
+            variables.add(variable)
+    return True
+
+
+def _covers(accesses: NestAccesses, store: ElementAccess) -> bool:
+    extents = accesses.extents[store.array]
+    return runs_through(accesses, store) and all(
+        -extent <= index.low <= index.high < extent <= index.high - index.low + 1
+        for index, extent in zip(store.indices, extents, strict=True)
     )

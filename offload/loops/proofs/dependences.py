@@ -1,10 +1,10 @@
-"""Profiles of a loop: which iterations depended on each other, for the inputs that it was profiled on."""
+"""The findings of runs in order, and profiles: which iterations of a loop depended on each other."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from offload.errors import ClauseError
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from offload.loops.proofs.independence import DependenceKind
+
 
 # Of the files.
 _VERSION: Final = 1
@@ -228,3 +229,43 @@ def _of(value: Any, kind: type[_Kind]) -> _Kind:
     if type(value) is not kind:
         raise TypeError(f"{value!r:.60} is not of type {kind.__name__}")
     return value
+
+
+# -- the findings of one run in order -----------------------------------------------------------------
+
+
+# An iteration, by its trips.
+Trip: TypeAlias = "tuple[int, ...]"
+
+
+class Example(NamedTuple):
+    """Two iterations that depend on each other, the one that comes first first."""
+
+    trips: tuple[Trip, Trip]  # of the axes
+    accesses: tuple[int, int]  # by `at`
+    element: tuple[int, ...]  # its indices, as the later access has them; none is negative
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The events of one kind of dependence, by one array, in a run."""
+
+    array: str
+    kind: DependenceKind  # flow, anti or output
+    count: int  # accesses that depend on another iteration so
+    # Between the two iterations, as a serial loop counts them.
+    min_distance: int
+    max_distance: int  # in iterations, like the least
+    example: Example  # the first
+
+
+class Findings(NamedTuple):
+    """The findings of a run of a nest."""
+
+    found: dict[tuple[str, DependenceKind], Observed]  # by array and kind
+    exposed: frozenset[str]  # arrays of which an iteration reads an element that it has not written before
+    results: dict[str, Any]  # the scalars that come out
+    failure: Exception | None  # what the run, as far as it came, has found wrong
+    n_trips: int  # of the outermost loop, so many were carried out; 0 where it was part of one
+    n_iterations: int  # so many were
+    is_whole: bool  # the run came to the end of the serial program, by its last iteration or by what that raises

@@ -22,7 +22,7 @@ from offload.loops.proofs.equations import Equation, Inner, is_solved, narrowed
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
-    from offload.loops.proofs.integers import IntegerValue
+    from offload.loops.proofs.affine import IntegerValue
     from offload.loops.proofs.numbers import View
     from offload.loops.proofs.reach import ElementAccess, NestAccesses
 

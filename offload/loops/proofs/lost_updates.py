@@ -31,7 +31,7 @@ from offload.loops.tree.text import text_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from offload.loops.proofs.integers import IntegerValue
+    from offload.loops.proofs.affine import IntegerValue
     from offload.loops.proofs.reach import ElementAccess, NestAccesses
 
     Element: TypeAlias = tuple[str, tuple[IntegerValue, ...]]
@@ -93,8 +93,6 @@ class _Tables:
                     self._makers.setdefault(name, []).append(node)
                 case ir.Store():
                     self._stores.append(node)
-                case _:
-                    pass
         self._accesses: dict[int, list[ElementAccess]] = {}  # by `at`
         for access in found.listed:
             self._accesses.setdefault(access.at, []).append(access)
@@ -216,8 +214,6 @@ class _Updates:
                     self._makers.setdefault(("scalar", name), []).append(line)
                 case ir.Store(array=array):
                     self._makers.setdefault(("array", array), []).append(line)
-                case _:
-                    pass
 
     def is_update(self, line: _Line) -> bool:
         """Tell whether the store of a line is an update of an element that other iterations may have changed."""
@@ -270,8 +266,6 @@ def _lines(
                 yield from _lines(one.body, conditions, stored)
             case ir.Store():
                 stored |= {one.at}
-            case _:
-                pass
 
 
 def _leaving(statements: Iterable[ir.Statement]) -> tuple[ir.Expression, ...]:

@@ -1,6 +1,6 @@
 """The accesses of a nest at a launch: which elements, in which order, and whether every iteration carries them out.
 
-`accesses` walks once through the body of an iteration. Scalars have values (`integers`): a single assignment is seen
+`accesses` walks once through the body of an iteration. Scalars have values (`affine`): a single assignment is seen
 through; where paths join, different values become a new atom. An access is *certain* if it is carried out at every
 point of the nest and of all loops around it. Only a certain access proves that something *will* happen. Assertions are
 not branches. An element of an array that the nest does not write is one value, numbered by its place; other loads are
@@ -12,8 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from offload.loops.proofs.affine import LIMITS, AffineForm, Space
-from offload.loops.proofs.integers import IntegerValue, IntegerValues, limits_of
+from offload.loops.proofs.affine import LIMITS, AffineForm, IntegerValue, IntegerValues, Space, limits_of
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import constant_step, dtype_of, locals_in, names_assigned, walk
 

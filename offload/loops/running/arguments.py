@@ -21,7 +21,7 @@ from offload.loops.proofs.reports import HEAD, failure_of
 from offload.loops.tree.promotion import identity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from offload.loops.emit.c_scope import ArgumentSlot
     from offload.loops.emit.emit_c import CKernel
@@ -271,6 +271,11 @@ def arguments_of(scalars: Mapping[str, Any], arrays: Mapping[str, Any], axes: Se
         bounds[f"start {number}"], bounds[f"step {number}"] = axis.start, axis.step
         bounds[f"trips {number}"] = axis.trips
     return {**scalars, **arrays, **bounds}
+
+
+def results_of(runs: Iterable[Any]) -> dict[str, Any]:
+    """Return the scalars that come out of the runs of nests, the later ones' in place of the earlier ones'."""
+    return {name: value for run in runs for name, value in run.results.items()}
 
 
 def on_host(array: Any) -> np.ndarray[Any, Any]:

@@ -1,6 +1,6 @@
 """Looks at elements that indices are made of, and the memory of them for the contents of present storage.
 
-A call asks for the least and the greatest element of parts of its arrays (`proofs.ranges`). For storage of the task's
+A call asks for the least and the greatest element of parts of its arrays (`proofs.bounds`). For storage of the task's
 entries, the answer is a fact about its contents (`offload.data.versions`), and later calls reuse it. Other arrays are
 looked at by each call. So are arrays in a target body, which may write to its arrays at any time.
 
@@ -12,15 +12,20 @@ second call with the same contents looks, and a loop whose looks were in vain st
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
+from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from offload.arrays.items import address_of
 from offload.data.maptypes import MapType
-from offload.loops.proofs.ranges import MOST_CONTENTS
+from offload.loops.proofs.bounds import MOST_CONTENTS
+from offload.loops.running import pool
 from offload.loops.running.arguments import on_host
-from offload.loops.running.extremes import extremes
+from offload.loops.running.build import builder
+from offload.loops.running.compilers import HostFailure
+from offload.runtime.current import here
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +34,7 @@ if TYPE_CHECKING:
     from offload.data.versions import Contents
     from offload.devices.base import Device
     from offload.loops.proofs.affine import Interval
-    from offload.loops.proofs.ranges import ArrayPart
+    from offload.loops.proofs.bounds import ArrayPart
     from offload.loops.running.specialise import Specialisation
     from offload.runtime.launch import DeviceTask
 
@@ -199,3 +204,51 @@ def entry_at(task: DeviceTask, array: Any, entries: Iterable[Entry]) -> Entry | 
         if low <= address < low + entry.nbytes:
             return entry
     return None
+
+
+# -- the extremes of host memory ----------------------------------------------------------------------
+
+
+# Smaller arrays lie in a core's cache, where NumPy's passes take less time than it takes to start threads.
+_LEAST_NBYTES: Final = 1 << 20
+
+# As for loops: enough that threads which are late or slow even out.
+_CHUNKS: Final = 64
+
+
+def extremes(array: np.ndarray[Any, Any]) -> tuple[int, int]:
+    """Return the least and the greatest element of a non-empty array of integers or truth values.
+
+    *Costs* one pass over memory, on as many threads as the runtime has. NumPy makes two passes on one thread if the
+    array is small, if its elements are not evenly spaced, or if there is no compiler.
+    """
+    row = _row(array) if array.nbytes >= _LEAST_NBYTES else None
+    entry = 0 if row is None or builder.compiler is None else _entry(row.dtype.name)
+    if row is None or not entry:
+        return int(array.min()), int(array.max())
+    found = np.empty((_CHUNKS, 2), row.dtype)
+    arguments = np.array((address_of(row), row.strides[0], address_of(found)), np.int64)
+    n_threads = 1 + len(here().runtime.engine.threads)
+    pool.run(entry, address_of(arguments), row.size, _CHUNKS, n_threads)
+    return int(found[:, 0].min()), int(found[:, 1].max())
+
+
+def _row(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """Return the elements as one dimension of the same memory, in any order; None where they are not that."""
+    flags = array.flags
+    if not flags.aligned or not array.dtype.isnative:
+        return None
+    row = array.view(np.uint8) if array.dtype == np.bool_ else array
+    if row.ndim == 1:
+        return row
+    return row.reshape(-1, order="A") if flags.forc else None
+
+
+@cache
+def _entry(dtype: str) -> int:
+    """Return the address of the kernel for a type; 0 where it cannot be compiled now."""
+    source = resources.files("offload.loops.running").joinpath("extremes.c").read_text(encoding="utf-8")
+    try:
+        return builder.load(source, f"extremes_{dtype}")
+    except HostFailure:
+        return 0

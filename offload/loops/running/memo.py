@@ -6,9 +6,14 @@ from. These are its `CallKey`. Everything that calls of this key have found out 
 
 from __future__ import annotations
 
+import struct
 import threading
 from collections import OrderedDict
 from typing import Any, Final, TypeAlias, TypeVar
+
+import numpy as np
+
+from offload.arrays.items import SCALARS
 
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
@@ -18,6 +23,9 @@ CallKey: TypeAlias = "tuple[tuple[Any, ...], tuple[Any, ...]]"
 
 # Entries of a memo: more than a program has sizes that take turns.
 MOST_CALLS: Final = 64
+
+# Facts about calls with equal numbers: more than the chunks of one loop, or verdicts that take turns.
+_MOST_FACTS: Final = 256
 
 
 class Memo(OrderedDict[KeyT, ValueT]):
@@ -30,11 +38,11 @@ class Memo(OrderedDict[KeyT, ValueT]):
         self._lock = threading.Lock()  # for `keep`
 
     def keep(self, key: KeyT, value: ValueT) -> ValueT:
-        """Enter a value as the last one, in place of the first if there are many; return it."""
+        """Enter a value as the last one, in place of the first ones if there are many; return it."""
         with self._lock:
             self[key] = value
             self.move_to_end(key)
-            if len(self) > self._most:
+            while len(self) > self._most:
                 self.popitem(last=False)
         return value
 
@@ -52,19 +60,45 @@ class Memo(OrderedDict[KeyT, ValueT]):
 class CallRecord:
     """The facts about calls with equal numbers. Threads change it under the lock of the specialisation."""
 
-    __slots__ = ("apart", "facts", "history", "known", "map_types", "prepared", "stays", "verdicts")
+    __slots__ = ("apart", "facts", "history", "known", "map_types", "stays")
 
     def __init__(self) -> None:
         # An `Apart`: whether arrays at given addresses share memory. None until a call has asked.
         self.apart: Any = None
-        # Plans, compiled nests and the like. A key begins with a word for the kind of fact.
-        self.facts: Memo[Any, Any] = Memo()
-        self.prepared: dict[Any, Any] = {}  # a `Prepared` for each `Where` that such calls have run
-        # True where iterations are known to be independent, by the contents of the arrays that this follows from. Each
-        # call with new contents has a new key, so verdicts must not push out facts, which take long to make.
-        self.verdicts: Memo[Any, bool] = Memo()
+        # Plans, blanks, logged loops and verdicts. A key begins with a word for the kind of fact, except that a `Where`
+        # is the key of its `Prepared`. Each call with new contents adds a verdict, so other facts are made again after
+        # some hundred such calls.
+        self.facts: Memo[Any, Any] = Memo(_MOST_FACTS)
         self.map_types: Any = None  # the map types of arrays in no clause, if arrays share no memory
         # of a speculative loop:
         self.known: Any = None  # a `VerdictBasis`: what its verdicts follow from, if arrays share no memory
         self.history: Any = None  # a `History` of its races
         self.stays = False  # a call has run on the program's own arrays
+
+
+# -- the name of a call by position -------------------------------------------------------------------
+#
+# Calls of one name lead to the same, except for addresses and floats.
+
+
+FLOATS: Final = frozenset(
+    {float, *(kind for kind in SCALARS if isinstance(kind, type) and issubclass(kind, np.floating))}
+)
+# What tells floats apart: a division tells 0.0 from -0.0, and NaN equals nothing.
+float_bits: Final = struct.Struct("d").pack
+
+
+def name_of(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Return the key of a call by position with scalars and device arrays; None for other calls."""
+    name: list[Any] = []
+    for value in args:
+        kind = value.__class__
+        name.append(kind)
+        if kind not in SCALARS:
+            try:
+                name += value.dtype, value.shape, value.strides
+            except AttributeError:
+                return None
+        elif kind not in FLOATS:
+            name.append(value)
+    return tuple(name)

@@ -15,13 +15,13 @@ import numpy as np
 
 from offload.arrays.items import address_of
 from offload.loops.emit.emit_c import CVariant
-from offload.loops.proofs.findings import Example, Findings, Observed
+from offload.loops.proofs.dependences import Example, Findings, Observed
 from offload.loops.proofs.numbers import View
+from offload.loops.proofs.reports import trips_at
 from offload.loops.running.arguments import Blank, on_host
 from offload.loops.running.clauses import LoopWords
-from offload.loops.running.ordered_form import OrderedRun
 from offload.loops.running.plan import layout_of
-from offload.loops.running.runs import OrderedForm
+from offload.loops.running.runs import OrderedForm, OrderedRun
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import walk
 from offload.loops.tree.uses import numbered
@@ -36,13 +36,12 @@ from offload.loops.watched.profiling import (
     SINK,
     SOURCE,
     Profiled,
-    profiled,
+    ProfileWriter,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from offload.loops.proofs.findings import Trip
     from offload.loops.proofs.independence import DependenceKind
     from offload.loops.proofs.numbers import Trips
     from offload.loops.tree.ir import Mode, Nest, Typed
@@ -79,15 +78,17 @@ class NestObserver:
         self._trips = [axis.trips for axis in axes]  # of each axis, in the whole nest
         last = None if most is None else _LEEWAY * most
         if of is None:
-            made = profiled(typed, nest, modes, cells, observed, self._trips, (), last, is_slice=is_slice)
+            writer = ProfileWriter(typed, nest, modes, cells, observed, self._trips, (), last, is_slice=is_slice)
+            made = writer.profiled()
         else:
             modes = {at: modes.get(before, "check") for at, before in of.originals.items()}
             noted = of.loads | of.stores
-            made = profiled(typed, of.nest, modes, cells, noted, self._trips, of.once, last, is_slice=is_slice)
+            writer = ProfileWriter(typed, of.nest, modes, cells, noted, self._trips, of.once, last, is_slice=is_slice)
+            made = writer.profiled()
             made = made._replace(numbers=tuple([of.originals[at] for at in made.numbers]))
         self._made, self._axes, self._words, self._most = made, axes, words, most
         self._is_shared = any(len(group) > 1 for group in groups_of(views))  # whether arrays share memory
-        self._forms: dict[Any, OrderedForm] = {}  # compiled, by variant: copies of arrays may be aligned otherwise
+        self._form: OrderedForm | None = None  # of the latest run; the next one's copies may be aligned otherwise
 
     def observe(self, scalars: Mapping[str, Any], arrays: Mapping[str, Any]) -> Findings:
         """Run the nest in order on host arrays, and return the findings. Its writes stay, even after a failure."""
@@ -145,19 +146,9 @@ class NestObserver:
         if made.steps is not None:
             given[made.steps] = np.zeros(1, np.int64)
         numbers = {name: np.int64(value) for name, value in watched.given.items()}
-        of = {**arrays, **given}
-        modes, is_shared = watched.modes, self._is_shared
-        run = _made_run(
-            watched.typed,
-            watched.nest,
-            modes,
-            {**scalars, **numbers},
-            of,
-            axes,
-            self._words,
-            is_shared=is_shared,
-            forms=self._forms,
-        )
+        of = watched.typed, watched.nest, watched.modes, {**scalars, **numbers}, {**arrays, **given}, axes
+        run = _made_run(*of, self._words, is_shared=self._is_shared, known=self._form)
+        self._form = run.form
         return run, given
 
     def _findings(
@@ -204,7 +195,7 @@ def advance(
 ) -> None:
     """Run a nest in order on arrays of the host; raise the error that it finds."""
     is_shared = any(len(group) > 1 for group in groups_of(views))
-    run = _made_run(typed, nest, modes, scalars, arrays, axes, _WORDS, is_shared=is_shared, forms={})
+    run = _made_run(typed, nest, modes, scalars, arrays, axes, _WORDS, is_shared=is_shared)
     run.run_all()
     run.finish()
     failure = run.failure()
@@ -222,17 +213,32 @@ def copies_of(
     changed = _changed(nest)
     given = {name: on_host(array) for name, array in arrays.items()}
     for names in groups_of(views):
-        spans = [span for name in names if (span := views[name].span) is not None]
-        if not spans or changed.isdisjoint(names):
+        if changed.isdisjoint(names):
             continue
-        low = min(first for first, _ in spans)
-        memory = (np.zeros if are_blank else np.empty)(max(last for _, last in spans) + 1 - low, np.uint8)
-        for name in names:
-            view, array = views[name], given[name]
-            given[name] = np.ndarray(view.extents, array.dtype, memory, view.address - low, view.strides)
+        for name, made in arrays_like(names, views, given, are_blank=are_blank).items():
             if not are_blank:
-                given[name][...] = array
+                made[...] = given[name]
+            given[name] = made
     return given
+
+
+def arrays_like(
+    names: Iterable[str], views: Mapping[str, View], arrays: Mapping[str, Any], *, are_blank: bool = False
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Return new host arrays, of the types of ``arrays``, that share memory as their views do."""
+    spans = [span for name in names if (span := views[name].span) is not None]
+    low = min((first for first, _ in spans), default=0)
+    memory = (np.zeros if are_blank else np.empty)(
+        max((last for _, last in spans), default=low - 1) + 1 - low, np.uint8
+    )
+    made = {}
+    for name in names:
+        view, dtype = views[name], arrays[name].dtype
+        if view.span is None:  # it has no elements
+            made[name] = np.empty(view.extents, dtype)
+        else:
+            made[name] = np.ndarray(view.extents, dtype, memory, view.address - low, view.strides)
+    return made
 
 
 def _changed(nest: Nest) -> set[str]:
@@ -252,9 +258,9 @@ def _made_run(
     words: LoopWords,
     *,
     is_shared: bool,
-    forms: dict[Any, OrderedForm],
+    known: OrderedForm | None = None,
 ) -> OrderedRun:
-    """Return a run of a nest in order on arrays of the host; ``forms`` keeps the compiled form."""
+    """Return a run of a nest in order on arrays of the host, by a form that is known if that has the same variant."""
     views = {
         name: View(array.shape, array.strides, array.itemsize, address_of(array)) for name, array in arrays.items()
     }
@@ -265,9 +271,7 @@ def _made_run(
         unit_steps=tuple((number, axis.step) for number, axis in enumerate(axes) if abs(axis.step) == 1),
         is_ordered=True,
     )
-    form = forms.get(variant)
-    if form is None:
-        form = forms[variant] = OrderedForm(typed, nest, variant, words)
+    form = known if known is not None and known.variant == variant else OrderedForm(typed, nest, variant, words)
     fields = form.kernel.fields if form.is_compiled else ()
     blank = Blank(form, fields, scalars, (), views, axes)
     return OrderedRun(blank, arrays, {name: view.address for name, view in views.items()}, {})
@@ -285,18 +289,9 @@ def _found(made: Profiled, records: Sequence[int], trips: Sequence[int]) -> dict
                 continue
             visits = [divmod(record[word], 1 << made.access_bits) for word in (SOURCE, SINK)]
             example = Example(
-                (_trips(visits[0][0] - 1, trips), _trips(visits[1][0] - 1, trips)),
+                (trips_at(visits[0][0] - 1, trips), trips_at(visits[1][0] - 1, trips)),
                 (made.numbers[visits[0][1]], made.numbers[visits[1][1]]),
                 tuple(record[HEAD : HEAD + n_dimensions]),
             )
             found[array, kind] = Observed(array, kind, record[COUNT], record[LEAST], record[GREATEST], example)
     return found
-
-
-def _trips(number: int, trips: Sequence[int]) -> Trip:
-    """Return the trips of the axes in an iteration of a serial loop."""
-    found: list[int] = []
-    for extent in reversed(trips):
-        number, trip = divmod(number, extent)
-        found.insert(0, trip)
-    return tuple(found)

@@ -1,15 +1,13 @@
-"""A loop in order on arrays of the host, nest by nest (`offload.loops.running.ordered_form`)."""
+"""A loop in order on arrays of the host, nest by nest (`offload.loops.running.runs`)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from offload.loops.running.ordered_form import OrderedRun
 from offload.loops.running.plan import warn_of_python
-from offload.loops.running.preparation import prepared
-from offload.loops.running.runs import OrderedForm
-from offload.loops.running.where import OnHost
+from offload.loops.running.preparation import OnHost, prepared
+from offload.loops.running.runs import OrderedForm, OrderedRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

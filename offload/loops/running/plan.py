@@ -20,16 +20,20 @@ from offload.loops.emit.c_statements import can_fail
 from offload.loops.emit.emit_c import CVariant, copied
 from offload.loops.emit.python_form import held
 from offload.loops.proofs.affine import NOTHING, AffineForm
-from offload.loops.proofs.bounds import bounds
-from offload.loops.proofs.coverage import is_overwritten
+from offload.loops.proofs.bounds import (
+    MOST_CONTENTS,
+    MOST_ELEMENTS,
+    ROUNDS,
+    bounds,
+    is_overwritten,
+    is_worth_a_look,
+    parts_wanted,
+)
 from offload.loops.proofs.independence import independence
 from offload.loops.proofs.lost_updates import LostUpdate, lost_updates
 from offload.loops.proofs.numbers import LaunchNumbers, Trips, View
-from offload.loops.proofs.ranges import MOST_CONTENTS, MOST_ELEMENTS, ROUNDS, is_worth_a_look, parts_wanted
 from offload.loops.proofs.reach import accesses
-from offload.loops.proofs.remedies import lost_text, proved_error, proved_text
-from offload.loops.proofs.reports import index_error, iteration
-from offload.loops.proofs.requirements import require
+from offload.loops.proofs.reports import index_error, iteration, lost_text, proved_error, proved_text, require
 from offload.loops.running import pool
 from offload.loops.running.build import builder, of_obstacle
 from offload.loops.running.runs import NestForm
@@ -41,9 +45,8 @@ if TYPE_CHECKING:
 
     from offload.loops.emit.c_scope import Layout
     from offload.loops.proofs.affine import Interval
-    from offload.loops.proofs.bounds import Bounds
+    from offload.loops.proofs.bounds import ArrayPart, Bounds
     from offload.loops.proofs.independence import Verdict
-    from offload.loops.proofs.ranges import ArrayPart
     from offload.loops.proofs.reach import ElementAccess, NestAccesses
     from offload.loops.running.memo import CallRecord
     from offload.loops.running.specialise import LoopProgram, Specialisation

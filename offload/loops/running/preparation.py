@@ -11,19 +11,24 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, Typ
 import numpy as np
 
 from offload.arrays.items import address_of, label
-from offload.errors import ClauseError, UsageError
+from offload.errors import ClauseError, UnsupportedError, UsageError
 from offload.loops.proofs.numbers import View
-from offload.loops.running.plan import check, is_looked_at, numbers_of, plans_of, ranged, shares
-from offload.loops.running.verdicts import observe_each
+from offload.loops.running import pool
+from offload.loops.running.arguments import Blank, on_host
+from offload.loops.running.cuda_runs import ON_CUDA
+from offload.loops.running.looks import Looks, contents_at
+from offload.loops.running.plan import check, form_of, is_looked_at, numbers_of, plans_of, ranged, shares
+from offload.runtime.current import here
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from offload.devices.base import Device
-    from offload.loops.running.looks import Looks
+    from offload.devices.base import Device, Kernels
+    from offload.loops.running.cuda_runs import OnCuda
     from offload.loops.running.plan import NestPlan, Numbers
-    from offload.loops.running.specialise import Specialisation
+    from offload.loops.running.specialise import LoopProgram, Specialisation
     from offload.runtime.launch import DeviceTask
+
 
 BlankT_co = TypeVar("BlankT_co", covariant=True)
 
@@ -163,8 +168,8 @@ def prepared(
     # Addresses and elements of index arrays may differ between calls with one key. Both are asked for in each call.
     record = spec.calls.get(spec.key(values))
     found: Prepared[BlankT_co] | None = None
-    if record is not None and where in record.prepared:
-        found = record.prepared[where]
+    if record is not None and where in record.facts:
+        found = record.facts[where]
     if found is not None and found.apart.holds(addresses):
         blanks, steady = found.blanks(values, task)
         return blanks, addresses, steady
@@ -184,7 +189,7 @@ def prepared(
         return blanks, addresses, None
     made = Prepared(spec, numbers, where)
     blanks, steady = made.blanks(values, task)
-    numbers.record.prepared[where] = made
+    numbers.record.facts.keep(where, made)
     return blanks, addresses, steady
 
 
@@ -248,3 +253,130 @@ def _refuse_unaligned(numbers: Numbers) -> None:
                 f"argument {name!r}: its elements, of {view.itemsize} bytes, are not aligned to their size, as a GPU "
                 "requires; pass a copy"
             )
+
+
+# -- the results of check=True ------------------------------------------------------------------------
+#
+# The accesses of iterations follow from the numbers of a call, its scalars, and the arrays that indices, conditions
+# and bounds are made of (`addressing`). So a later call with equal numbers, scalars and versions of these arrays is
+# not observed again. Arrays in no entry have no version: such calls are observed each time, and so is a nest that
+# writes to these arrays.
+
+
+def observe_each(
+    spec: Specialisation,
+    plans: tuple[NestPlan, ...],
+    numbers: Numbers,
+    arrays: Mapping[str, Any],
+    task: DeviceTask | None,
+    fetch: Callable[[Mapping[str, Any], DeviceTask | None], Mapping[str, np.ndarray[Any, Any]]],
+) -> None:
+    """Run the nests that are to be observed, on copies, unless that is known; each starts from earlier results.
+
+    ``fetch`` returns arrays as the host has them, copies of those that change; ``task`` is the device task of the call,
+    if any. Raises `LoopError` if iterations depend on each other, and as `observe` does.
+    """
+    last = max((number for number, plan in enumerate(plans) if plan.observed), default=-1)
+    if last < 0:
+        return
+    keys = [_key(number, plan, numbers, arrays, task) for number, plan in enumerate(plans[: last + 1])]
+    facts = numbers.record.facts
+    if all(facts.use(key) for key, plan in zip(keys, plans, strict=False) if plan.observed):
+        return
+    from offload.loops.proofs.reports import seen_error
+    from offload.loops.running.observe import advance, copies_of, observe  # few programs check
+    from offload.loops.watched.needs import needed
+
+    fetched = fetch(arrays, task)
+    for number, plan in enumerate(plans[: last + 1]):
+        modes, scalars, axes = dict(plan.variant.modes), numbers.scalars[number], numbers.axes[number]
+        copies = copies_of(plan.nest, fetched, numbers.views)
+        if plan.observed:
+            of = needed(spec.typed, plan.nest, numbers.launch(number), plan.observed)
+            given = numbers.views, axes
+            found = observe(spec.typed, plan.nest, modes, plan.observed, scalars, copies, *given, of=of)
+            if found.failure is not None:
+                raise found.failure
+            if found.found:  # once more, for what is to be said
+                copies = copies_of(plan.nest, fetched, numbers.views)
+                found = observe(spec.typed, plan.nest, modes, plan.observed, scalars, copies, *given)
+                raise seen_error(spec.program.name, plan.nest, axes, found)
+            if keys[number] is not None:
+                facts.keep(keys[number], value=True)
+        elif number < last and all(axis.trips > 0 for axis in axes):
+            advance(spec.typed, plan.nest, modes, scalars, copies, numbers.views, axes)
+        fetched = copies
+
+
+def _key(
+    number: int,
+    plan: NestPlan,
+    numbers: Numbers,
+    arrays: Mapping[str, Any],
+    task: DeviceTask | None,
+) -> Any:
+    """Return the key that a verdict follows from; None if it is not known."""
+    versions = []
+    for name in sorted(plan.addressing.arrays & arrays.keys()):
+        contents = None if task is None else contents_at(task, arrays[name])
+        if contents is None:
+            return None
+        versions.append((contents.version, numbers.views[name].address))
+    scalars = tuple([(name, value.tobytes()) for name, value in numbers.scalars[number].items()])
+    return "verdict", number, numbers.lies, scalars, tuple(versions)
+
+
+# -- where loops run ----------------------------------------------------------------------------------
+
+
+class OnHost:
+    """How nests are prepared for the processor of this process; see `offload.loops.running.preparation.Where`."""
+
+    takes_unaligned = True
+
+    def __init__(self, *, is_in_order: bool = False) -> None:
+        self.is_in_order = is_in_order  # one thread runs the iterations of each nest, in order
+
+    def looks(self, spec: Specialisation, arrays: Mapping[str, Any], task: DeviceTask | None) -> Looks:
+        """Return the object that looks at elements in the call."""
+        return Looks(arrays, task)
+
+    def on_host(self, arrays: Mapping[str, Any], task: DeviceTask | None) -> Mapping[str, np.ndarray[Any, Any]]:
+        """Return arrays as NumPy has them."""
+        return {name: on_host(array) for name, array in arrays.items()}
+
+    def form(self, spec: Specialisation, number: int, plan: NestPlan) -> Any:
+        """Return the form of a nest."""
+        return form_of(spec, number, plan)
+
+    def blank(self, spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers) -> Blank[Any]:
+        """Return the blank of a nest."""
+        form = self.form(spec, number, plan)
+        fields = form.kernel.fields if form.is_compiled else ()
+        return Blank(form, fields, numbers.scalars[number], spec.free, numbers.views, numbers.axes[number])
+
+
+ON_HOST: Final = OnHost()
+# Where the program says that one thread runs the loop.
+ALONE: Final = OnHost(is_in_order=True)
+
+
+def kernels_of(device: Device, program: LoopProgram) -> Kernels:
+    """Return how a device is given kernels; `UnsupportedError` if it runs none that loops become."""
+    kernels = device.kernels
+    if kernels is None:
+        raise UnsupportedError(
+            f"{program.directive} {program.name!r}: loops are not compiled for devices of kind {device.kind!r}; use "
+            "if_=False, which runs the loop on the host"
+        )
+    return kernels
+
+
+def where_on(device: Device, program: LoopProgram) -> OnCuda | OnHost:
+    """Return how nests are prepared for a device; `UnsupportedError` if it runs none that loops become."""
+    return ON_CUDA if kernels_of(device, program).dialect == "cuda" else ON_HOST
+
+
+def n_threads_of(program: LoopProgram) -> int:
+    """Return how many threads may work on a loop, the one that starts it included."""
+    return min(program.words.num_threads or 1 + len(here().runtime.engine.threads), pool.n_cores())

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, get_args
 
 import numpy as np
@@ -18,14 +19,12 @@ from offload.arrays.items import SCALARS, array_section, is_device_array, is_for
 from offload.constructs.clauses.names import bound_by
 from offload.errors import LoopError
 from offload.loops.emit.python_form import host_parts
-from offload.loops.front.accesses import ArrayUse, accesses
 from offload.loops.front.parse import NestClauses, parse
 from offload.loops.front.source import FunctionSource
 from offload.loops.front.types import infer
-from offload.loops.running.memo import CallKey, CallRecord, Memo
+from offload.loops.running.memo import FLOATS, CallKey, CallRecord, Memo, float_bits, name_of
 from offload.loops.tree import ir
-from offload.loops.tree.naming import FLOATS, float_bits, name_of
-from offload.loops.tree.uses import deciding_names
+from offload.loops.tree.uses import ArrayUse, accesses, deciding_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -41,6 +40,9 @@ Parts: TypeAlias = "tuple[Callable[[dict[str, Any], Mapping[str, Any]], tuple[Ax
 
 FormT = TypeVar("FormT")
 
+# Functions with types, and compiled nests, that are kept of one function: some hundred values of outside names.
+_MOST_MADE: Final = 1024
+
 _DTYPES: Final = frozenset(get_args(ir.Dtype))
 _WEAK: Final[Mapping[type, ir.Type]] = {
     bool: ir.Type("bool", is_weak=True),
@@ -50,13 +52,11 @@ _WEAK: Final[Mapping[type, ir.Type]] = {
 
 
 class Seen(NamedTuple):
-    """The values of outside names when the program last looked, and the functions made for these values."""
+    """The values of outside names when the program last looked, and the calls that are settled while they hold."""
 
     outlook: Outlook  # tells whether the names stand for the same
-    outside: tuple[object, ...]  # their values, as a key
-    specialised: dict[Any, Specialisation]  # the functions with types, by the kinds of arguments
+    values: object  # stands for their values in keys: equal values have the same one
     settled: Memo[Any, Any]  # a `SettledCall` by the name of a call
-    mark: object  # tells this state of the names from others
 
 
 class LoopProgram:
@@ -78,14 +78,14 @@ class LoopProgram:
         # parameters that are passed by position
         self._n_positional = sum(one.kind is not by_name for one in self._signature.parameters.values())
         self._clauses = _nest_clauses(words)  # those that the parser needs
-        # by the values of outside names, and the parameters that are None
-        self._parsed: dict[Any, ir.ParsedFunction] = {}
-        # by the values of outside names, then by the kinds of arguments
-        self._specialised: dict[Any, dict[Any, Specialisation]] = {}
+        # All that is made of the function. Values of outside names have an object that stands for them. With that, the
+        # parameters that are None have a `ParsedFunction`, and kinds of arguments a `Specialisation`, which keeps its
+        # compiled nests here.
+        self.made: Memo[Any, Any] = Memo(_MOST_MADE)
         self._lock = threading.Lock()  # for what is made once
         self._tells_floats = False  # whether a decision follows from a float, for any types so far
         self._seen = self._look()  # of outside names
-        self._parse(self._seen.outside, frozenset())
+        self._parse(self._seen.values, frozenset())
 
     def bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call by the names of the parameters. Raises as `bound_by`."""
@@ -125,7 +125,7 @@ class LoopProgram:
 
     def deciding(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return a key for how a call by position maps its arrays: it differs where they may map differently."""
-        found: list[Any] = [self.seen().mark]
+        found: list[Any] = [self.seen().values]
         for value in args:
             kind = value.__class__
             found.append(kind)
@@ -141,35 +141,33 @@ class LoopProgram:
     def specialise(self, values: Mapping[str, Any]) -> Specialisation:
         """Return the function with the types of these arguments; wrong types raise `LoopError`."""
         seen = self.seen()
-        kinds_in_key: list[Any] = []  # what tells kinds of arguments apart, in less time than to find out which it is
+        kinds_in_key: list[Any] = [seen.values]  # then what tells kinds apart, in less time than to find the kind
         for value in values.values():
             kind = value.__class__
             kinds_in_key.append(kind)
             if kind not in SCALARS and value is not None:
                 kinds_in_key += getattr(value, "dtype", None), getattr(value, "ndim", None)
         key = tuple(kinds_in_key)
-        found = seen.specialised.get(key)
+        found: Specialisation | None = self.made.get(key)
         if found is None:
             kinds = tuple(map(self._kind, values.items()))
             with self._lock:
-                found = seen.specialised.get(key)
-                if found is None:
-                    found = seen.specialised[key] = self._specialisation(seen.outside, values, kinds)
+                found = self.made.get(key) or self.made.keep(key, self._specialisation(seen.values, values, kinds))
         return found
 
     def specialisations(self) -> list[Specialisation]:
         """Return all specialisations."""
-        return [spec for found in self._specialised.values() for spec in found.values()]
+        return [made for made in self.made.values() if isinstance(made, Specialisation)]
 
     def _look(self) -> Seen:
-        """Return the present values of the names from outside, and the specialisations for them."""
+        """Return what the names outside stand for now."""
         while True:
             outlook = self.source.outlook()
             outside = self.source.key()
             if outlook.holds():  # else another thread has changed a name in between
-                return Seen(outlook, outside, self._specialised.setdefault(outside, {}), Memo(), object())
+                return Seen(outlook, self.made.use(outside) or self.made.setdefault(outside, object()), Memo())
 
-    def _specialisation(self, outside: Any, values: Mapping[str, Any], kinds: tuple[Kind, ...]) -> Specialisation:
+    def _specialisation(self, outside: object, values: Mapping[str, Any], kinds: tuple[Kind, ...]) -> Specialisation:
         named = dict(zip(values, kinds, strict=True))
         function = self._parse(outside, frozenset(name for name, kind in named.items() if kind is None))
         scalars = {name: kind for name, kind in named.items() if isinstance(kind, ir.Type)}
@@ -178,11 +176,10 @@ class LoopProgram:
         self._tells_floats = self._tells_floats or made.tells_floats
         return made
 
-    def _parse(self, outside: Any, absent: frozenset[str]) -> ir.ParsedFunction:
+    def _parse(self, outside: object, absent: frozenset[str]) -> ir.ParsedFunction:
         key = outside, absent
-        if key not in self._parsed:
-            self._parsed[key] = parse(self.source, self._clauses, absent)
-        return self._parsed[key]
+        found: ir.ParsedFunction | None = self.made.get(key)
+        return found or self.made.keep(key, parse(self.source, self._clauses, absent))
 
     def _kind(self, item: tuple[str, Any]) -> Kind:
         """Return the part of an argument that is in the key."""
@@ -219,25 +216,6 @@ class LoopProgram:
 class Specialisation:
     """A program with the types of arguments, and the forms and records made of it."""
 
-    __slots__ = (
-        "_parts",
-        "calls",
-        "changed",
-        "forms",
-        "free",
-        "given",
-        "lock",
-        "n_contents",
-        "n_looks",
-        "own",
-        "program",
-        "speculation",
-        "tells_floats",
-        "told",
-        "typed",
-        "uses",
-    )
-
     def __init__(self, program: LoopProgram, typed: ir.Typed) -> None:
         self.program = program  # the function, with its clauses
         self.typed = typed
@@ -245,7 +223,6 @@ class Specialisation:
         self.uses: Mapping[str, ArrayUse] = {**dict.fromkeys(typed.arrays, ArrayUse()), **accesses(typed.function)}
         # arrays of which each iteration has its own, with the clause that says so
         self.own = {name: word for nest in typed.function.nests for name, word in nest.privates.items()}
-        self.forms: dict[Any, Any] = {}  # the compiled nests, by nest and variant
         self.calls: Memo[CallKey, CallRecord] = Memo()  # what is remembered of calls, by their numbers
         self.n_contents = 0  # contents of index arrays for which decisions have been made
         self.n_looks = 0  # looks of devices at index arrays since one has been of use
@@ -285,11 +262,12 @@ class Specialisation:
         return record
 
     def form(self, key: Hashable, make: Callable[[], FormT]) -> FormT:
-        """Return the compiled nest of a key, made once."""
-        found: FormT | None = self.forms.get(key)
+        """Return the compiled nest of a key, which tells nests and variants apart, made once."""
+        made, key = self.program.made, (self, key)
+        found: FormT | None = made.get(key)
         if found is None:
             with self.lock:
-                found = self.forms.get(key) or self.forms.setdefault(key, make())
+                found = made.get(key) or made.keep(key, make())
         return found
 
     @property
@@ -310,17 +288,7 @@ def program_of(function: Callable[..., Any], words: LoopWords, directive: str, s
 
 
 def _nest_clauses(words: LoopWords) -> NestClauses:
-    return NestClauses(
-        collapse=words.collapse,
-        reductions=tuple(ir.LoopReduction(operator, name) for operator, name in words.reductions),
-        private=words.private,
-        firstprivate=words.firstprivate,
-        lastprivate=words.lastprivate,
-        atomic=words.atomic,
-        level=words.level,
-        sizes=words.sizes,
-        order=words.order,
-        tile=words.tile,
-        several=words.several,
-        checks=words.checks,
-    )
+    """Return the clauses that the parser needs."""
+    said = {one.name: getattr(words, one.name) for one in fields(NestClauses)}
+    said["reductions"] = tuple(ir.LoopReduction(operator, name) for operator, name in words.reductions)
+    return NestClauses(**said)

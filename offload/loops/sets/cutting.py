@@ -20,10 +20,10 @@ from offload.loops.proofs.meetings import element_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from offload.loops.proofs.demand import Demand, DemandTerm
-    from offload.loops.proofs.integers import IntegerValue
+    from offload.loops.proofs.affine import IntegerValue
+    from offload.loops.proofs.feeding import Demand, DemandTerm
+    from offload.loops.proofs.meetings import LoopStorage
     from offload.loops.proofs.reach import ElementAccess, NestAccesses
-    from offload.loops.proofs.storages import LoopStorage
 
 LEAST: Final = -(1 << 63)
 # The ends of the first and of the last range.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from offload.data.boxes import Needs, Writes, meet, whole_of
 from offload.data.parts import box_of
-from offload.loops.proofs.coverage import is_fed_by, runs_through
+from offload.loops.proofs.bounds import is_fed_by, runs_through
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

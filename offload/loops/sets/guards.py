@@ -20,8 +20,7 @@ from offload.loops.tree.slices import INT, TRUTH, as_index, careful, guarded, jo
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from offload.loops.proofs.demand import Demand, DemandTerm
-    from offload.loops.proofs.feeding import FlowPoint
+    from offload.loops.proofs.feeding import Demand, DemandTerm, FlowPoint
 
 
 class Bound(NamedTuple):
@@ -117,8 +116,6 @@ class _Guards:
                 return replace(node, body=(*self.heads[point.number], *self.block(point.body)))
             case ir.If():
                 return replace(node, then=self.block(point.body), otherwise=self.block(point.otherwise))
-            case _:
-                pass
         demand, value = self.demand[point.number], value_in(node)
         if demand is None or value is None or not is_tested(node):
             return node

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from offload.loops.sets.nest_division import FilterMode
+    from offload.loops.sets.filter import FilterMode
 
 # A way that the model expects to take so many times as long as the best is not tried.
 MOST_TIMES: Final = 3.0
@@ -68,22 +68,6 @@ class Chooser:
 
     ``expected`` has the seconds of each way, as the model predicts them; the most divided way comes first.
     """
-
-    __slots__ = (
-        "_alone_s",
-        "_alone_sent_nbytes",
-        "_n_awaited",
-        "_n_spare",
-        "_rest",
-        "_trials",
-        "candidates",
-        "chosen",
-        "expected",
-        "latest",
-        "least",
-        "sent_nbytes",
-        "times",
-    )
 
     def __init__(self, expected: Mapping[FilterMode, float]) -> None:
         best = min(expected.values())

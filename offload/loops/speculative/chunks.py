@@ -11,15 +11,14 @@ import math
 from collections import deque
 from contextlib import suppress
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from offload.errors import DeviceLostError
 from offload.loops.speculative.contest import RaceEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from offload.devices.base import Device
+    from offload.loops.speculative.log_runs import LoggedRun
 
 # What a chunk is to take: twice the least, since what is known of the last one is not what the next will take.
 CHUNK_S: Final = 2e-3
@@ -31,24 +30,6 @@ _FIRST: Final = 8
 _GROWTH: Final = 8
 
 
-class ChunkedRun(Protocol):
-    """One run of a loop on a device, with logs; `offload.loops.speculative.log_runs.LoggedRun` is one."""
-
-    trips: int  # of the outermost loop
-    is_whole: bool  # whether they have to be launched in one piece
-
-    @property
-    def is_open(self) -> bool: ...  # all has passed, but the outcome is open until `settle` has passed too
-    def settle(self) -> None: ...
-
-    def launch(self, begin: int, end: int) -> None: ...
-    def ask(self) -> None: ...
-    def finish(self) -> None: ...
-    def found(self) -> Any: ...
-    def results(self) -> Mapping[str, Any]: ...
-    def close(self) -> None: ...
-
-
 class _Flying(NamedTuple):
     event: Any  # behind the chunk
     trips: int  # in the chunk
@@ -58,7 +39,7 @@ class _Flying(NamedTuple):
 class DeviceChunks:
     """The device's side of a race; the whole loop is expected to take ``expected_s``."""
 
-    def __init__(self, logged: ChunkedRun, device: Device, stream: Any, expected_s: float | None = None) -> None:
+    def __init__(self, logged: LoggedRun, device: Device, stream: Any, expected_s: float | None = None) -> None:
         self._logged, self._device, self._stream = logged, device, stream
         self._next = 0  # the first trip that is not launched
         self._flying: deque[_Flying] = deque()  # chunks on the stream, the oldest first
@@ -70,7 +51,7 @@ class DeviceChunks:
             self._size = _rounded(logged.trips * min(1.0, CHUNK_S / expected_s))
         else:
             self._size = max(1, logged.trips // _FIRST)
-        self.violation: Any = None  # what was wrong, as `ChunkedRun.found` tells it, or an exception of a launch
+        self.violation: Any = None  # what was wrong, as `LoggedRun.found` tells it, or an exception of a launch
         self.taken_s: float | None = None  # from the first launch to the end, of a device that was clean
 
     def start(self) -> None:

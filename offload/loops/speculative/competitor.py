@@ -19,7 +19,7 @@ from offload.loops.running.compilers import HostFailure
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from offload.loops.running.ordered_form import OrderedRun
+    from offload.loops.running.runs import OrderedRun
 
 # Between two looks at the word that gives a run up.
 SLICE_NS: Final = 1_000_000

@@ -4,8 +4,8 @@ A loop that runs in order, or whose races the host wins, should not pay for copi
 decides that when the call's task begins. All arrays must be the host's and absent from the device, and be mapped as the
 loop uses them; otherwise the call maps as any other.
 
-The first call is profiled here. A short loop is profiled completely, on the program's own arrays. For a longer one,
-only the beginning is profiled, without effects (`trials`); a dependence there makes the call run in order.
+The first call is profiled here. A short loop is profiled completely, on the program's own arrays. Of a longer one, only
+the beginning is, without effects (`tried`); a dependence there makes the call run in order.
 """
 
 from __future__ import annotations
@@ -21,13 +21,10 @@ from offload.errors import DirectiveError
 from offload.loops.running.ordered_runs import run_in_order
 from offload.loops.running.plan import numbers_of, plans_of
 from offload.loops.running.preparation import mapped_view
-from offload.loops.speculative.attempts import history_of, note_time
-from offload.loops.speculative.first_calls import memory_of, profiled
 from offload.loops.speculative.hostside import reach
-from offload.loops.speculative.profiles import is_short
+from offload.loops.speculative.profiles import is_short, memory_of, profiled, tried
 from offload.loops.speculative.speculation import FIRST
-from offload.loops.speculative.trials import tried
-from offload.loops.speculative.verdict_memory import tell
+from offload.loops.speculative.verdict_memory import history_of, note_time, tell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +32,7 @@ if TYPE_CHECKING:
     from offload.devices.streams import Lane
     from offload.loops.running.memo import CallRecord
     from offload.loops.running.specialise import Specialisation
-    from offload.loops.speculative.attempts import Memory
+    from offload.loops.speculative.verdict_memory import Memory
     from offload.runtime.launch import DeviceTask
     from offload.runtime.place import DevicePlace
     from offload.runtime.works import Launch

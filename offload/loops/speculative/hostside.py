@@ -18,6 +18,7 @@ import numpy as np
 
 from offload.loops.running import pool
 from offload.loops.running.looks import entry_at
+from offload.loops.running.observe import arrays_like
 from offload.loops.running.preparation import view_at
 from offload.loops.watched.cells import groups_of
 
@@ -107,7 +108,7 @@ class HostSide:
                 for name in names:
                     given[name] = self._shared(name, fetched)
                 continue
-            memory = self._together(names)
+            memory = arrays_like(names, self._views, self._values)  # they share memory as the device's do
             for name in sorted(names, key=self._changed.__contains__):  # those last that say what may be damaged
                 given[name] = memory[name]
                 source = self._source(name)
@@ -132,20 +133,6 @@ class HostSide:
         if name in self._mapped:
             return self._mapped[name][0]
         return self._saved.get(name, self._values[name])
-
-    def _together(self, names: Iterable[str]) -> dict[str, np.ndarray[Any, Any]]:
-        """Return new arrays that share memory as the device's do."""
-        spans = [span for name in names if (span := self._views[name].span) is not None]
-        low = min((first for first, _ in spans), default=0)
-        memory = np.empty(max((last for _, last in spans), default=low - 1) + 1 - low, np.uint8)
-        made = {}
-        for name in names:
-            view, dtype = self._views[name], self._values[name].dtype
-            if view.span is None:
-                made[name] = np.empty(view.extents, dtype)
-            else:
-                made[name] = np.ndarray(view.extents, dtype, memory, view.address - low, view.strides)
-        return made
 
     # -- copies ------------------------------------------------------------------------------------------
 

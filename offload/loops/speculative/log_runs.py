@@ -9,7 +9,7 @@ them.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -17,16 +17,25 @@ import numpy as np
 from offload.loops.emit.emit_c import copied
 from offload.loops.proofs.independence import Verdict
 from offload.loops.proofs.numbers import Trips, View
-from offload.loops.running.arguments import NestRun
+from offload.loops.running.arguments import NestRun, results_of
 from offload.loops.running.cuda_runs import CudaRun
-from offload.loops.running.memo import CallRecord, Memo
+from offload.loops.running.looks import entry_at
+from offload.loops.running.memo import CallRecord
 from offload.loops.running.plan import NestPlan, Numbers, layout_of
+from offload.loops.running.preparation import kernels_of, n_threads_of, where_on
 from offload.loops.running.specialise import Specialisation
-from offload.loops.running.where import kernels_of, n_threads_of, where_on
-from offload.loops.speculative.logs import Log
 from offload.loops.watched.cells import cells_of
-from offload.loops.watched.exchange_log import MOST_ITERATIONS, NO_SECTIONS, final_pass, logged
-from offload.loops.watched.flagging import FLAG_WORDS, ID_BITS, OPEN, WHAT_BITS
+from offload.loops.watched.exchange_log import (
+    FLAG_WORDS,
+    ID_BITS,
+    MOST_IDS,
+    MOST_ITERATIONS,
+    NO_SECTIONS,
+    OPEN,
+    WHAT_BITS,
+    LogWriter,
+    final_pass,
+)
 from offload.loops.watched.inspecting import can_be_inspected, inspector
 from offload.loops.watched.needs import needed
 from offload.loops.watched.sections import sections
@@ -34,14 +43,119 @@ from offload.loops.watched.sections import sections
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from offload.data.entries import Entry
     from offload.devices.base import Device, Kernels
     from offload.loops.watched.cells import Cells
+    from offload.loops.watched.exchange_log import Logged
     from offload.loops.watched.needs import Needed
     from offload.loops.watched.watching import Watched
     from offload.runtime.launch import DeviceTask
 
-# Chunks of a logged loop for which blanks are kept.
-_MOST_BLANKS: Final = 256
+
+# -- the words of logs --------------------------------------------------------------------------------
+#
+# The words of a present storage hang on its entry (`Entry.beside`), so the next loop finds them, and they end with
+# it. A run takes them away, and gives them back when its stream has passed; a concurrent run makes its own. An array
+# in no entry gets words for one run. The base of a run is the greatest of the bases of its storages, so all words are
+# at most that. If ids would exceed 2**32 - 1, the words are cleared and begin at 0.
+
+
+_WORD: Final = np.dtype(np.uint32)
+_KEY: Final = "log"
+
+# Words of one size that are kept beside a storage: of so many parts of it, or of loops that run at a time.
+_MOST: Final = 4
+
+
+@dataclass(slots=True)
+class Words:
+    """The words of a storage."""
+
+    # Device arrays, a word for each cell; None until one is asked for.
+    writers: Any = None
+    readers: Any = None  # None where reads are not logged
+    base: int = 0  # what no word exceeds
+
+
+class Log:
+    """The words of one run, of all storages that it logs.
+
+    Words are cleared on the stream of ``task``. Without memory it raises `DeviceMemoryError`, and takes no words.
+    """
+
+    def __init__(self, of: Logged, arrays: Mapping[str, Any], n_iterations: int, task: DeviceTask) -> None:
+        self._of, self._task = of, task
+        self._entries: dict[str, Entry | None] = {}  # in which the storages lie; None: in none
+        self._words: dict[str, Words] = {}  # by storage
+        try:
+            for storage, n_cells in of.n_cells.items():
+                self._take(storage, n_cells, arrays[storage])
+        except BaseException:
+            self.give_back()
+            raise
+        # As `offload.loops.watched.exchange_log` has them.
+        self.base = max((words.base for words in self._words.values()), default=0)
+        if self.base + 1 + n_iterations > MOST_IDS:
+            self.base = 0
+            for words in self._words.values():
+                for array in (words.writers, words.readers):
+                    if array is not None:
+                        self._clear(array)
+        self.many = self.base + 1 + n_iterations  # stands for several readers
+
+    def arrays(self) -> dict[str, Any]:
+        """Return the words by the names that the nest has for them."""
+        found = {name: self._words[storage].writers for storage, name in self._of.writers.items()}
+        return found | {name: self._words[storage].readers for storage, name in self._of.readers.items()}
+
+    def close(self) -> None:
+        """Take note that the stream has passed the run: its ids are old from now on."""
+        for words in self._words.values():
+            words.base = self.many
+        self.give_back()
+
+    def give_back(self) -> None:
+        """Leave the words beside their storages, as they are, unless there are enough."""
+        for storage, words in self._words.items():
+            entry = self._entries[storage]
+            if entry is not None:
+                with self._task.place.lock:
+                    if entry.beside is None:
+                        entry.beside = {}
+                    kept = entry.beside.setdefault((_KEY, self._of.n_cells[storage]), [])
+                    if len(kept) < _MOST:
+                        kept.append(words)
+        self._words.clear()
+
+    def _take(self, storage: str, n_cells: int, array: Any) -> None:
+        plan = self._task.plan
+        entry = None if plan is None else entry_at(self._task, array, plan.counted)
+        self._entries[storage] = entry
+        words = Words()
+        if entry is not None:
+            with self._task.place.lock:
+                if entry.beside and (kept := entry.beside.get((_KEY, n_cells))):
+                    words = kept.pop()
+        self._words[storage] = words
+        for field, is_wanted in (("writers", True), ("readers", storage in self._of.readers)):
+            if is_wanted and getattr(words, field) is None:
+                setattr(words, field, self._made(n_cells))
+
+    def _made(self, n_cells: int) -> Any:
+        """Return words that are 0."""
+        stream: Any = self._task.lane.stream  # type: ignore[union-attr]  # the body has one
+        made = self._task.place.device.alloc((max(n_cells, 1),), _WORD, stream)
+        self._clear(made)
+        return made
+
+    def _clear(self, words: Any) -> None:
+        device: Any = self._task.place.device
+        stream: Any = self._task.lane.stream  # type: ignore[union-attr]  # as above
+        nbytes = words.shape[0] * _WORD.itemsize
+        device.fill(device.view(words, 0, (nbytes,), (1,), np.dtype(np.uint8)), 0, stream)
+
+
+# -- runs ---------------------------------------------------------------------------------------------
 
 
 class Violation(NamedTuple):
@@ -51,7 +165,7 @@ class Violation(NamedTuple):
     element: tuple[int, ...]  # its indices, without those of dimensions that the log does not tell apart
     # By the numbers that a serial loop gives them; None of one that is not known.
     iterations: tuple[int | None, int | None]
-    what: int  # as in `offload.loops.watched.flagging`
+    what: int  # as in `offload.loops.watched.exchange_log`
 
 
 class LoggedLoop:
@@ -78,7 +192,7 @@ class LoggedLoop:
         own = {at: modes.get(before, "check") for at, before in of.originals.items()}
         parts = sections(of, cells, numbers.views, own) if has_sections else NO_SECTIONS
         # the nest with its log
-        self.logged = logged(spec.typed, modes, cells, of, axes, parts=parts, checks=is_inspector)
+        self.logged = LogWriter(spec.typed, modes, cells, of, axes, parts, checks=is_inspector).logged()
         if is_inspector:
             self.logged = inspector(self.logged, of)
         nest = self.logged.watched.nest
@@ -97,8 +211,7 @@ class LoggedLoop:
         self._made = _made(plan, log.watched, {**numbers.views, **self._words}, plan.variant.unit_steps)
         zeros = dict.fromkeys(free, np.uint32(0))
         self._scalars = {**numbers.scalars[0], **_given(log.watched), **zeros}  # before the nest
-        self._chunks: Memo[Any, Any] = Memo(_MOST_BLANKS)  # blanks, by trips and place
-        self._record = CallRecord()  # of the nest with its log
+        self._record = CallRecord()  # of the nest with its log: blanks, by trips and place
         # over the words of each storage whose reads are logged
         self._passes = [self._pass(spec, storage) for storage in log.readers]
 
@@ -111,22 +224,24 @@ class LoggedLoop:
 
     def blank(self, begin: int, end: int, where: Any) -> Any:
         """Return the blank for the trips ``begin`` … ``end`` - 1 of the outermost loop."""
-        key = begin, end, where
-        found = self._chunks.get(key)
+        key = "blanks", begin, end, where
+        facts = self._record.facts
+        found = facts.get(key)
         if found is None:
             first, *rest = self.numbers.axes[0]
             axes = (Trips(first.start + begin * first.step, first.step, end - begin), *rest)
             views = {**self.numbers.views, **self._words}
             numbers = Numbers((self._scalars,), (axes,), views, self._record)
-            found = self._chunks.keep(key, where.blank(self.spec, 0, self._made, numbers))
+            found = facts.keep(key, where.blank(self.spec, 0, self._made, numbers))
         return found
 
     def passes(self, where: Any) -> list[Any]:
         """Return the blank for each pass over words."""
-        found = self._chunks.get(where)
+        key = "passes", where
+        found = self._record.facts.get(key)
         if found is None:
             made = [where.blank(spec, 0, plan, numbers) for spec, numbers, plan in self._passes]
-            found = self._chunks.keep(where, made)
+            found = self._record.facts.keep(key, made)
         return list(found)
 
     def _pass(self, spec: Specialisation, storage: str) -> tuple[Specialisation, Numbers, NestPlan]:
@@ -166,10 +281,9 @@ class LoggedRun:
         spec = loop.spec
         self._kernels: Kernels = kernels_of(self._device, spec.program)  # compiles and launches
         self._where: Any = where_on(self._device, spec.program)
-        # All trips are to be one chunk.
-        # Iterations of one such trip.
-        # Of the outermost loop; chunks are ranges of it.
-        self.trips, self.n_inner, self.is_whole = loop.numbers.axes[0][0].trips, loop.n_inner, loop.is_whole
+        self.trips = loop.numbers.axes[0][0].trips  # of the outermost loop; chunks are ranges of it
+        self.n_inner = loop.n_inner  # iterations of one such trip
+        self.is_whole = loop.is_whole  # all trips are to be one chunk
         self._log = Log(loop.logged, values, loop.n_iterations, task)  # its words
         device, stream = self._device, self._stream
         self._flag = device.alloc((FLAG_WORDS,), np.dtype(np.int64), stream)  # on the device
@@ -239,10 +353,7 @@ class LoggedRun:
 
     def results(self) -> dict[str, Any]:
         """Return the scalars that come out, once the stream has passed the run."""
-        found: dict[str, Any] = {}
-        for run in self._runs:
-            found |= run.results
-        return found
+        return results_of(self._runs)
 
     def close(self) -> None:
         """Let go of the words, once the stream has passed the run."""

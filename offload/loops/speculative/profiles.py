@@ -1,24 +1,29 @@
-"""Profiles: made from runs in order, and checked against a loop."""
+"""Profiles: made from runs in order, checked against a loop, and tried in a first call, without effects."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import textwrap
+import time
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from offload.arrays.items import label
 from offload.errors import ClauseError, UnsupportedError, UsageError
+from offload.loops.proofs.bounds import LOOK_LIMITS
 from offload.loops.proofs.dependences import DependenceExample, DependenceProfile, ProfiledDependence
-from offload.loops.proofs.remedies import is_updated
+from offload.loops.proofs.reports import is_updated
 from offload.loops.running.clauses import LoopWords
 from offload.loops.running.looks import Looks
 from offload.loops.running.observe import NestObserver, copies_of
+from offload.loops.running.ordered_runs import ordered_runs
 from offload.loops.running.plan import numbers_of, plain, plans_of, ranged
 from offload.loops.running.preparation import view_at
 from offload.loops.running.specialise import LoopProgram
+from offload.loops.speculative.contest import History
+from offload.loops.speculative.verdict_memory import Memory, note_time
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import walk
 from offload.loops.tree.uses import numbered
@@ -30,16 +35,11 @@ from offload.loops.watched.profiling import KINDS, NOTE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from offload.loops.proofs.dependences import ProfileVerdict
-    from offload.loops.proofs.findings import Findings, Observed
+    from offload.loops.proofs.dependences import Findings, Observed, ProfileVerdict
     from offload.loops.proofs.independence import Verdict
     from offload.loops.proofs.numbers import Trips
     from offload.loops.running.plan import NestPlan, Numbers
     from offload.loops.running.specialise import Specialisation
-
-
-# Of a first call that is observed: about a millisecond, compiled (`offload.loops.watched.profiling`).
-STEPS: Final = 1 << 16
 
 
 def observed(
@@ -79,21 +79,22 @@ def is_inside(plan: NestPlan) -> bool:
 def begun(
     spec: Specialisation, numbers: Numbers, plan: NestPlan, arrays: Mapping[str, Any], *, is_slice: bool = False
 ) -> Findings:
-    """Run a nest from its beginning, on copies, until a dependence is seen or for `STEPS`; something is unknown of it.
+    """Run a nest from its beginning, on copies, until a dependence is seen or for `LookLimits.steps`.
 
-    The findings only tell whether the iterations that were run have a dependence. A slice changes nothing.
+    Something is unknown of the nest. The findings only tell whether the iterations that were run have a dependence. A
+    slice changes nothing.
     """
     watched = frozenset(_watched(plan))
-    observer = _observer(spec, numbers, plan, watched, is_quick=True, most=STEPS, is_slice=is_slice)
+    observer = _observer(spec, numbers, plan, watched, is_quick=True, most=LOOK_LIMITS.steps, is_slice=is_slice)
     return observer.begin(numbers.scalars[0], arrays)
 
 
 def is_short(numbers: Numbers, plan: NestPlan) -> bool:
-    """Tell whether it is certain that a nest takes no more than `STEPS`."""
+    """Tell whether it is certain that a nest takes no more than `LookLimits.steps`."""
     if any(isinstance(node, ir.For | ir.While) for node in walk(*plan.nest.body)):
         return False
     per_iteration = 1 + NOTE * sum(1 for _ in _watched(plan))
-    return math.prod(axis.trips for axis in numbers.axes[0]) * per_iteration <= STEPS
+    return math.prod(axis.trips for axis in numbers.axes[0]) * per_iteration <= LOOK_LIMITS.steps
 
 
 def _observer(
@@ -298,3 +299,143 @@ def check_types(spec: Specialisation, profile: DependenceProfile) -> None:
             f"speculate: {spec.program.name!r} was not profiled with arguments of the types of this call ({now}), but"
             f" with {known}; profile it with such arguments too"
         )
+
+
+# -- the first call -----------------------------------------------------------------------------------
+
+
+def profiled(
+    spec: Specialisation, numbers: Numbers, plan: NestPlan, arrays: Mapping[str, Any], memory: Memory
+) -> dict[str, Any]:
+    """Run a nest in order on arrays of the host, and keep the findings; return the scalars that come out.
+
+    Raises as the serial program does; its writes until then stay.
+    """
+    found = observed(spec, numbers, plan, arrays, is_quick=True)
+    assert found is not None  # else it is proved
+    keep_profile(spec, numbers, plan, memory, found)
+    if found.failure is not None:
+        raise found.failure
+    return found.results
+
+
+def looked(
+    spec: Specialisation,
+    numbers: Numbers,
+    plan: NestPlan,
+    arrays: Mapping[str, Any],
+    memory: Memory,
+    *,
+    is_slice: bool = False,
+) -> Findings:
+    """Run the beginning of a nest in order, on copies or as a slice, and keep and return the findings."""
+    found = begun(spec, numbers, plan, arrays, is_slice=is_slice)
+    keep_profile(spec, numbers, plan, memory, found)
+    return found
+
+
+def keep_profile(
+    spec: Specialisation, numbers: Numbers, plan: NestPlan, memory: Memory, found: Findings | None
+) -> None:
+    """Keep the findings of the first call about a nest; None: nothing is profiled."""
+    n_iterations = 0 if found is None else found.n_iterations
+    with spec.lock:
+        memory.profile = profile_of(spec, numbers, plan, found, n_iterations)
+        memory.is_sequential = memory.is_sequential or bool(found and found.found)
+        memory.seen = n_iterations, math.prod(axis.trips for axis in numbers.axes[0])
+
+
+def memory_of(spec: Specialisation) -> Memory:
+    """Return the memory of a speculative loop. Raises `ClauseError` for a profile of other types."""
+    memory: Memory | None = spec.speculation
+    if memory is None:
+        profile = spec.program.words.speculate
+        memory = Memory()
+        if profile is not None and not isinstance(profile, (bool, str)):
+            check_types(spec, profile)
+            memory.profile = profile
+            memory.is_sequential = profile.verdict == "sequential"
+        with spec.lock:
+            if spec.speculation is None:
+                spec.speculation = memory
+            memory = spec.speculation
+    return memory
+
+
+# -- trials -------------------------------------------------------------------------------------------
+#
+# If addresses follow from nothing that the loop writes, the profile runs the address slice on the arrays of the
+# program. Otherwise it runs the loop on copies of its written arrays, and continues to estimate the time of the whole
+# loop. Copies of large arrays take too long. So a loop with an address slice is tried on zeroed arrays instead,
+# twice, because untouched memory is slow. A loop without one that writes to large arrays is raced, not profiled.
+
+
+# How long the host is tried, of a loop of which nothing is known.
+_SAMPLE_S: Final = 1e-3
+
+# Of what is tried at a time.
+_GROWTH: Final = 4
+
+_LEAST_S: Final = 200e-6
+# A call on a device that maps its arrays takes no less: on an H100 one of 10,000 iterations took a millisecond, and
+# memory that is not page-locked is copied at less than half of that rate.
+_MOST_BYTES_PER_S: Final = 32e9
+
+
+def tried(
+    spec: Specialisation, values: Mapping[str, Any], numbers: Numbers, plan: NestPlan, *, is_first: bool
+) -> History | None:
+    """Profile the beginning of a first call, and try the host; return the history of both sides.
+
+    ``values`` has arrays of the host. None: the loop is to run in order, since iterations depend on each other, or
+    since it is too short to be tried.
+    """
+    given = {name: values[name] for name in spec.given}
+    written_nbytes = sum(values[name].nbytes for name in spec.changed)
+    memory, is_slice = memory_of(spec), has_slice(spec, numbers, plan)
+    is_large = written_nbytes > LOOK_LIMITS.copied_nbytes
+    if is_large and not is_slice:
+        if not is_first:
+            return None if is_short(numbers, plan) else History()
+        keep_profile(spec, numbers, plan, memory, None)
+        return History()
+    if is_large and not is_first and is_short(numbers, plan):
+        return None
+    done = 0
+    arrays = given if is_slice else copies_of(plan.nest, given, numbers.views)
+    if is_first:
+        seen = looked(spec, numbers, plan, arrays, memory, is_slice=is_slice)
+        if seen.found or seen.is_whole:
+            return None
+        done = 0 if is_slice else seen.n_trips
+    if is_slice:
+        arrays = copies_of(plan.nest, given, numbers.views, are_blank=is_large)
+    host_s = sampled_s(spec, {**values, **arrays}, done, is_new=is_slice and is_large)
+    least_s = 0.0
+    if memory.seen is not None and memory.seen[0] < memory.seen[1]:  # else it is short, and the device shows itself
+        least_s = _LEAST_S + (sum(array.nbytes for array in given.values()) + written_nbytes) / _MOST_BYTES_PER_S
+    return note_time(spec, numbers.record, lambda history: replace(history, least_s=least_s).measured(host_s=host_s))
+
+
+def sampled_s(spec: Specialisation, values: Mapping[str, Any], done: int, *, is_new: bool) -> float:
+    """Return the estimated time of the loop in order on the host, by a millisecond of it after the trips done so far.
+
+    ``is_new``: the arrays that it writes are untouched memory; the trial is then repeated.
+    """
+    (run,) = ordered_runs(spec, values)
+    if not run.form.entry:
+        return math.inf
+    run.run(0, 0)  # what is compiled once
+    first = done = 0 if done >= run.trips else done
+    begun_s, took_s, size = time.perf_counter(), 0.0, 1
+    while done < run.trips and not run.has_failed and took_s < _SAMPLE_S:
+        end = min(done + size, run.trips)
+        run.run(done, end)
+        done, took_s = end, time.perf_counter() - begun_s
+        room = (_SAMPLE_S - took_s) / max(took_s, 1e-9)
+        size = max(1, min(_GROWTH * size, int((done - first) * room)))
+    if is_new and not run.has_failed:
+        begun_s = time.perf_counter()
+        run.run(first, done)
+        took_s = time.perf_counter() - begun_s
+    return took_s * run.trips / max(done - first, 1)

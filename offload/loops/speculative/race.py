@@ -19,21 +19,20 @@ from offload.interrupts.shields import Shield
 from offload.loops.running import pool
 from offload.loops.running.build import builder
 from offload.loops.running.ordered_runs import ordered_runs
-from offload.loops.speculative.attempts import Outcome, history_of
 from offload.loops.speculative.chunks import DeviceChunks
 from offload.loops.speculative.competitor import Competitor, running
 from offload.loops.speculative.contest import Contest, Instruction, RaceEvent, start_of
 from offload.loops.speculative.hostside import HostSide, pause
 from offload.loops.speculative.log_runs import LoggedRun
+from offload.loops.speculative.verdict_memory import Outcome, history_of
 from offload.runtime.current import here
 from offload.tasks.task import LeaveRegion, discarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
 
-    from offload.loops.running.ordered_form import OrderedRun
-    from offload.loops.speculative.attempts import Attempt
-    from offload.loops.speculative.chunks import ChunkedRun
+    from offload.loops.running.runs import OrderedRun
+    from offload.loops.speculative.verdict_memory import Attempt
 
 
 def race(attempt: Attempt) -> Outcome:
@@ -60,7 +59,7 @@ class _Race:
         self._attempt, self._shield = attempt, shield
         self._task = attempt.task
         self._side = HostSide(attempt.task, attempt.spec, attempt.values)  # the arrays, for the host
-        self._logged: ChunkedRun | None = None  # the run on the device, if it takes part
+        self._logged: LoggedRun | None = None  # the run on the device, if it takes part
         self._chunks: DeviceChunks | None = None  # launches it
         self._host: _HostRun | None = None  # the run on the host, once it has started
         self._contest = Contest()  # decides

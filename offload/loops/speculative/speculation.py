@@ -13,27 +13,28 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from offload.errors import DeviceMemoryError, SpeculationWarning
 from offload.interrupts.frames import warn
-from offload.loops.proofs.reports import iteration
+from offload.loops.proofs.bounds import LOOK_LIMITS
+from offload.loops.proofs.reports import iteration, trips_at
 from offload.loops.running.ordered_runs import run_in_order
 from offload.loops.running.plan import check, numbers_of, ranged
-from offload.loops.running.preparation import apart_of, view_at
-from offload.loops.running.where import where_on
-from offload.loops.speculative.attempts import Attempt, note_time
-from offload.loops.speculative.first_calls import keep_profile, looked, memory_of
+from offload.loops.running.preparation import apart_of, view_at, where_on
 from offload.loops.speculative.hostside import HostSide
 from offload.loops.speculative.log_runs import LoggedRun, Violation, logged_loop
+from offload.loops.speculative.profiles import keep_profile, looked, memory_of
 from offload.loops.speculative.race import race
 from offload.loops.speculative.verdict_memory import (
     PROVED,
     REMEMBERED,
+    Attempt,
     Remembered,
     VerdictBasis,
     contents_of,
     key_from,
+    note_time,
     remembered,
     tell,
 )
-from offload.loops.watched.flagging import FUEL, OUTSIDE
+from offload.loops.watched.exchange_log import FUEL, OUTSIDE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,11 +50,7 @@ FIRST: Final = "it is the first call with arguments of such types"
 # What `decided` returns where the loop is to run as any other does.
 PLAIN: Final = "plain"
 
-
 _NO_MEMORY: Final = "there is no memory for its log"
-
-# Of arrays that the device has: more are not fetched for a profile; the inspector, or a race, says what it would.
-_FETCHED_NBYTES: Final = 1 << 20
 
 
 def decided(
@@ -99,7 +96,7 @@ class _SpeculativeCall:
         if mode == "always":
             return self._attempt()
         # What earlier calls have found comes next: of such a call, then of any call.
-        if self.numbers.record.verdicts.use(self.key):
+        if self.numbers.record.facts.use(self.key):
             return self._plain(REMEMBERED)
         if self.memory.is_sequential:
             return self._in_order("its iterations were seen to depend on each other")
@@ -128,7 +125,7 @@ class _SpeculativeCall:
     def _profiled(self) -> Results | None:
         """Run the loop in order, and keep the findings; None if profiling is to stop, with nothing changed."""
         spec, numbers, plan, memory = self.spec, self.numbers, self.plan, self.memory
-        if sum(self.values[name].nbytes for name in spec.given) > _FETCHED_NBYTES:
+        if sum(self.values[name].nbytes for name in spec.given) > LOOK_LIMITS.fetched_nbytes:
             keep_profile(spec, numbers, plan, memory, None)
             return None
         side = HostSide(self.task, spec, self.values)
@@ -224,7 +221,7 @@ class _SpeculativeCall:
     def _keep(self) -> None:
         """Remember that iterations are independent, if the key of this verdict is known."""
         if self.key is not None:
-            self.numbers.record.verdicts.keep(self.key, value=True)
+            self.numbers.record.facts.keep(self.key, value=True)
 
     def _met(self, found: Violation | Exception) -> None:
         """Take note that iterations depend on each other."""
@@ -259,11 +256,7 @@ class _SpeculativeCall:
     def _iteration(self, number: int) -> str:
         """Return an iteration by its variables, of its number in a serial loop."""
         axes = self.numbers.axes[0]
-        trips: list[int] = []
-        for axis in reversed(axes):
-            number, trip = divmod(number, axis.trips)
-            trips.insert(0, trip)
-        return iteration(self.plan.nest, axes, trips)
+        return iteration(self.plan.nest, axes, trips_at(number, [axis.trips for axis in axes]))
 
     def _note(self, where: Literal["device", "host"], text: str) -> None:
         tell(self.task, self.memory, where, text)

@@ -59,8 +59,6 @@ def names_assigned(*nodes: Node) -> set[str]:
         match node:
             case ir.Assign(name=name) | ir.Local(name=name) | ir.Reduce(name=name) | ir.Atomic(result=str(name)):
                 assigned.add(name)
-            case _:
-                pass
     return assigned
 
 

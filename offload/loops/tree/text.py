@@ -6,10 +6,16 @@ Each operator has Python's rank, and an operand is put in brackets where its own
 
 from __future__ import annotations
 
-from typing import Final
+import linecache
+from typing import TYPE_CHECKING, Final
 
+from offload.errors import LoopError
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import written_index
+
+if TYPE_CHECKING:
+    from offload.loops.tree.ir import SourceLine
+
 
 _RANKS: Final = {
     "or": 1,
@@ -149,3 +155,25 @@ def _operation(node: ir.Expression) -> tuple[str, int]:
             return f"{then} if {condition} else {_operand(node.otherwise, _SELECT)}", _SELECT
         case _:
             raise AssertionError(node)
+
+
+# -- errors at a line of the program ------------------------------------------------------------------
+
+
+def refusal(place: SourceLine, rule: str, what: str) -> LoopError:
+    """Return the error for a line that breaks a rule; `what` has the reason and the remedy."""
+    line = linecache.getline(place.file, place.line)
+    shown = f" `{line.strip()}`:" if line.strip() else ""  # a function may come from a process that has the file
+    error = LoopError(f"{place.file}:{place.line}:{shown} {what}", place.file, place.line, rule)
+    if shown:
+        error.add_note(marked(place, line))
+    return error
+
+
+def marked(place: SourceLine, line: str, begin: int = 0, end: int | None = None) -> str:
+    """Return a line of the program as Python shows that of a `SyntaxError`, with carets under characters of it."""
+    text = line.strip()
+    indent = len(line) - len(line.lstrip())
+    first = max(begin - indent, 0)
+    width = (len(text) if end is None else min(end - indent, len(text))) - first
+    return f'  File "{place.file}", line {place.line}\n    {text}\n    {" " * first}{"^" * max(width, 1)}'

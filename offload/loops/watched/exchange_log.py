@@ -19,25 +19,157 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from offload.loops.tree import ir
-from offload.loops.tree.making import Maker
-from offload.loops.tree.nodes import mapped
-from offload.loops.tree.slices import INT, TRUTH
+from offload.loops.tree.nodes import mapped, walk
+from offload.loops.tree.slices import INT, TRUTH, Maker
 from offload.loops.tree.uses import numbered
-from offload.loops.watched.flagging import FUEL, OUTSIDE, TWO_WRITERS, WRITER_AND_READER, flagged, opened
 from offload.loops.watched.needs import stored_before
 from offload.loops.watched.sections import following
-from offload.loops.watched.taint import tainted_loops
 from offload.loops.watched.watching import AccessPlace, Watch, Watched
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from offload.loops.proofs.numbers import Trips
-    from offload.loops.tree.ir import Expression, Statement, Typed
+    from offload.loops.tree.ir import Expression, Nest, Statement, Typed
     from offload.loops.tree.nodes import Node
     from offload.loops.watched.cells import Cells
     from offload.loops.watched.needs import Needed
     from offload.loops.watched.sections import LogSection
+
+
+# -- the flag -----------------------------------------------------------------------------------------
+#
+# Whoever finds something first says what. The flag is claimed by a compare-and-swap, and read before, so that many
+# who find something do not wait for each other.
+
+
+# What was found, with the storage above `WHAT_BITS`; the cell; both ids, the finder's in the high half; `OPEN`.
+FLAG_WORDS: Final = 4
+
+# The word that is not 0 where some section is not in order, so that nothing is known (`sections`).
+OPEN: Final = 3
+
+WHAT_BITS: Final = 8
+ID_BITS: Final = 32
+
+# What can be found. A reader beyond all iterations stands for several; the last two have no cell and no ids.
+TWO_WRITERS, WRITER_AND_READER, OUTSIDE, FUEL = 1, 2, 3, 4
+
+
+def opened(writer: LogWriter | _Pass) -> Statement:
+    """Return a statement that flags an unknown result."""
+    make, flag = writer.make, writer.flag
+    place, said = make.number(OPEN), make.number(1)
+    is_said = make.compare(make.load(flag, place, writer.at(), INT), "!=", make.number(0))
+    return make.when(make.without(is_said), make.store(flag, place, said, writer.at()))
+
+
+def flagged(
+    writer: LogWriter | _Pass,
+    what: int,
+    storage: int = 0,
+    cell: Expression | None = None,
+    ids: Sequence[Expression] = (),
+) -> Statement:
+    """Return a statement that takes the flag, if it is free, and stores the finding; ``ids`` are two."""
+    make, flag = writer.make, writer.flag
+    seen = make.load(flag, make.number(0), writer.at(), INT)
+    before = writer.fresh("w_n")
+    claim = ir.Atomic(
+        place=make.place,
+        array=flag,
+        indices=(make.number(0),),
+        operator="cas",
+        value=make.number(what | storage << WHAT_BITS),
+        at=writer.at(),
+        expected=make.number(0),
+        result=before,
+    )
+    is_free = make.compare(seen, "==", make.number(0))
+    if cell is None:
+        return make.when(is_free, claim)
+    mine, others = (make.convert(one, INT) for one in ids)
+    both = make.binary("|", make.binary("<<", mine, make.number(ID_BITS)), others)
+    says = [make.store(flag, make.number(k), word, writer.at()) for k, word in enumerate((cell, both), 1)]
+    is_mine = make.compare(make.name(before), "==", make.number(0))
+    return make.when(is_free, claim, make.when(is_mine, *says))
+
+
+# -- loops that garbage may keep running --------------------------------------------------------------
+
+
+def tainted_loops(nest: Nest, arrays: Collection[str]) -> frozenset[int]:
+    """Return the loops, by their `id`, whose trips may follow from elements of these arrays.
+
+    A variable assigned in a branch or a loop that follows from them follows from them as well.
+    """
+    taint = _Taint(arrays)
+    size = -1
+    while size < taint.size:
+        size = taint.size
+        taint.block(nest.body, is_tainted=False)
+    return frozenset(taint.loops)
+
+
+class _Taint:
+    def __init__(self, arrays: Collection[str]) -> None:
+        self.arrays = set(arrays)  # with garbage in them
+        self.names: set[str] = set()  # scalars that may be garbage
+        self.loops: set[int] = set()  # by `id`
+
+    @property
+    def size(self) -> int:
+        return len(self.arrays) + len(self.names) + len(self.loops)
+
+    def has(self, *expressions: Expression | None) -> bool:
+        """Tell whether one of these follows from the arrays."""
+        return any(
+            (isinstance(node, ir.Name) and node.name in self.names)
+            or (isinstance(node, ir.Load) and node.array in self.arrays)
+            for expression in expressions
+            if expression is not None
+            for node in walk(expression)
+        )
+
+    def block(self, statements: tuple[Statement, ...], *, is_tainted: bool) -> None:
+        for statement in statements:
+            self.statement(statement, is_tainted=is_tainted)
+
+    def statement(self, node: Statement, *, is_tainted: bool) -> None:
+        match node:
+            case ir.Assign(name=name, value=value) | ir.Reduce(name=name, value=value):
+                if is_tainted or self.has(value):
+                    self.names.add(name)
+            case ir.Store():
+                if is_tainted or self.has(node.value, *node.indices):
+                    self.arrays.add(node.array)
+            case ir.Atomic():
+                if is_tainted or self.has(node.value, node.expected, *node.indices):
+                    self.arrays.add(node.array)
+                if node.result is not None and node.array in self.arrays:
+                    self.names.add(node.result)
+            case ir.Local(name=name, fill=fill):
+                if is_tainted or self.has(fill):
+                    self.arrays.add(name)
+            case ir.If():
+                inside = is_tainted or self.has(node.condition)
+                self.block(node.then, is_tainted=inside)
+                self.block(node.otherwise, is_tainted=inside)
+            case ir.For():
+                self.loop(node, is_tainted=is_tainted or self.has(node.start, node.stop, node.step))
+                if id(node) in self.loops:
+                    self.names.add(node.variable)
+            case ir.While():
+                self.loop(node, is_tainted=is_tainted or self.has(node.condition))
+
+    def loop(self, node: ir.For | ir.While, *, is_tainted: bool) -> None:
+        if is_tainted:
+            self.loops.add(id(node))
+        self.block(node.body, is_tainted=is_tainted)
+
+
+# -- the log ------------------------------------------------------------------------------------------
+
 
 NO_SECTIONS: Final[Mapping[str, LogSection]] = MappingProxyType({})
 ID: Final = ir.Type("uint32")
@@ -70,33 +202,21 @@ class Logged(NamedTuple):
     sectioned: tuple[str, ...] = ()  # the storages that have no words, as iterations have sections of them
 
 
-def logged(
-    typed: Typed,
-    modes: Mapping[int, ir.Mode],  # by the accesses' numbers in the nest as it was
-    cells: Mapping[str, Cells],
-    of: Needed,  # the nest, and what is logged
-    axes: Sequence[Trips],
-    *,
-    parts: Mapping[str, LogSection] = NO_SECTIONS,  # of the storages that need no words
-    checks: bool = False,  # flag an access outside of its array, whether it is logged or not
-) -> Logged:
-    """Return a nest with a log."""
-    return _Log(typed, modes, cells, of, axes, parts, checks=checks).logged()
+class LogWriter(Watch):
+    """Writes a nest with a log."""
 
-
-class _Log(Watch):
     takes_indices = True
 
     def __init__(
         self,
         typed: Typed,
-        modes: Mapping[int, ir.Mode],
+        modes: Mapping[int, ir.Mode],  # by the accesses' numbers in the nest as it was
         cells: Mapping[str, Cells],
-        of: Needed,
+        of: Needed,  # the nest, and what is logged
         axes: Sequence[Trips],
-        parts: Mapping[str, LogSection],
+        parts: Mapping[str, LogSection] = NO_SECTIONS,  # of the storages that need no words
         *,
-        checks: bool,
+        checks: bool = False,  # flag an access outside of its array, whether it is logged or not
     ) -> None:
         own = {at: modes.get(before, "check") for at, before in of.originals.items()}
         nodes = numbered(of.nest)
@@ -121,6 +241,7 @@ class _Log(Watch):
         self.dangerous = tainted_loops(of.nest, {name for name, one in cells.items() if one.storage in logged})
 
     def logged(self) -> Logged:
+        """Return the nest with its log."""
         watched = self.made()
         n_cells = {one.storage: one.n_cells for one in self.cells.values()}
         return Logged(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from offload.loops.proofs.integers import limits_of
+from offload.loops.proofs.affine import limits_of
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import (
     can_divide_by_zero,

@@ -15,9 +15,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from offload.loops.proofs.independence import is_injective
-from offload.loops.proofs.meetings import element_of, number_of
+from offload.loops.proofs.meetings import element_of, number_of, storages
 from offload.loops.proofs.reach import accesses
-from offload.loops.proofs.storages import storages
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import expressions_of, walk
 from offload.loops.tree.uses import numbered_apart
@@ -147,8 +146,6 @@ class _NeedOrder:
                     after = frozenset() if loop is None else loop
                 case ir.Store() | ir.Atomic() if statement.at in self._listed:
                     after |= {self._numbers[statement.at]}
-                case _:
-                    pass
             key = id(statement)
             self._behind[key] = self._behind.get(key, after) & after  # one object may stand in two places
             match statement:
@@ -156,8 +153,6 @@ class _NeedOrder:
                     after = self.behind(statement.then, after, loop) & self.behind(statement.otherwise, after, loop)
                 case ir.For() | ir.While():
                     self.behind(statement.body, after, after)
-                case _:
-                    pass
         return after
 
     # -- what came before --------------------------------------------------------------------------------
@@ -183,8 +178,6 @@ class _NeedOrder:
                 done = then & otherwise
             case ir.For() | ir.While():
                 self.block(node.body, done)
-            case _:
-                pass
         return done
 
     def _expression(self, node: Expression, done: Numbers, behind: Numbers, *, is_certain: bool) -> Numbers:
@@ -246,8 +239,6 @@ class _Seeing:
                     inside = self._stored_in(node)
                     self.block(node.body, stored | inside, looped)
                     stored, looped = stored | inside, looped | inside
-                case _:
-                    pass
         return stored
 
     def _stored_in(self, loop: ir.For | ir.While) -> frozenset[str]:

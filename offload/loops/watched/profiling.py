@@ -16,9 +16,8 @@ from math import prod
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from offload.loops.tree import ir
-from offload.loops.tree.making import Maker
 from offload.loops.tree.nodes import walk
-from offload.loops.tree.slices import INT
+from offload.loops.tree.slices import INT, Maker
 from offload.loops.watched.inspecting import address_slice
 from offload.loops.watched.watching import AccessPlace, Watch, Watched
 
@@ -68,57 +67,21 @@ class Profiled(NamedTuple):
     steps: str | None  # the name of an array of one int64, 0 at first, in which steps are counted, where they are
 
 
-def profiled(
-    typed: Typed,
-    nest: Nest,
-    modes: Mapping[int, ir.Mode],
-    cells: Mapping[str, Cells],
-    watched: Collection[int],  # the loads and stores, by `at`
-    trips: Sequence[int],  # of each axis
-    once: Collection[int] = (),  # the accesses that are noted once an iteration
-    most: int | None = None,  # steps are counted, and loops of an iteration end after more
-    is_slice: bool = False,  # the nest does nothing but take notes (`offload.loops.watched.inspecting`)
-) -> Profiled:
-    """Return a nest that takes note of its accesses."""
-    profile = _Profile(typed, nest, modes, cells, watched, trips, once, most, is_slice=is_slice)
-    made = profile.made()
-    first_cells: dict[str, int] = {}
-    n_cells = 0
-    for name in profile.names:
-        storage = cells[name].storage
-        if storage not in first_cells:
-            first_cells[storage] = n_cells
-            n_cells += cells[name].n_cells
-    given = {**made.given, **{scalar: first_cells[storage] for storage, scalar in profile.firsts.items()}}
-    return Profiled(
-        made._replace(given=given),
-        profile.words,
-        profile.records,
-        profile.exposed,
-        n_cells,
-        profile.n_in_cell,
-        tuple(profile.names),
-        tuple(profile.numbers),
-        profile.n_words,
-        profile.word.dtype,
-        profile.bits,
-        profile.steps,
-    )
+class ProfileWriter(Watch):
+    """Writes a nest that takes note of its accesses."""
 
-
-class _Profile(Watch):
     def __init__(
         self,
         typed: Typed,
         nest: Nest,
         modes: Mapping[int, ir.Mode],
         cells: Mapping[str, Cells],
-        watched: Collection[int],
-        trips: Sequence[int],
-        once: Collection[int],
-        most: int | None,
+        watched: Collection[int],  # the loads and stores, by `at`
+        trips: Sequence[int],  # of each axis
+        once: Collection[int] = (),  # the accesses that are noted once an iteration
+        most: int | None = None,  # steps are counted, and loops of an iteration end after more
         *,
-        is_slice: bool,
+        is_slice: bool = False,  # the nest does nothing but take notes (`offload.loops.watched.inspecting`)
     ) -> None:
         super().__init__(typed, nest, modes, cells, watched, once)
         self.trips = trips  # of each axis
@@ -137,6 +100,32 @@ class _Profile(Watch):
         self.firsts: dict[str, str] = {}  # the scalar that says where the cells of a storage begin
         self.n_words = HEAD + max((len(one.steps) for one in cells.values()), default=0)  # of a record
         self.me = self.scalar("w_me")  # the scalar with the iteration, in the high bits of a word
+
+    def profiled(self) -> Profiled:
+        """Return the nest with its notes."""
+        made = self.made()
+        first_cells: dict[str, int] = {}
+        n_cells = 0
+        for name in self.names:
+            storage = self.cells[name].storage
+            if storage not in first_cells:
+                first_cells[storage] = n_cells
+                n_cells += self.cells[name].n_cells
+        given = {**made.given, **{scalar: first_cells[storage] for storage, scalar in self.firsts.items()}}
+        return Profiled(
+            made._replace(given=given),
+            self.words,
+            self.records,
+            self.exposed,
+            n_cells,
+            self.n_in_cell,
+            tuple(self.names),
+            tuple(self.numbers),
+            self.n_words,
+            self.word.dtype,
+            self.bits,
+            self.steps,
+        )
 
     def head(self) -> list[Statement]:
         make = self.make

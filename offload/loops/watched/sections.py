@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from offload.loops.proofs.integers import limits_of
+from offload.loops.proofs.affine import limits_of
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import (
     can_divide_by_zero,
@@ -158,8 +158,6 @@ class _SectionWalk:
             case ir.While():
                 self.block(node.body)
                 self._forget(node)
-            case _:
-                pass
 
     def _let(self, name: str, value: _Range | None) -> None:
         if value is None:
@@ -215,8 +213,6 @@ class _SectionWalk:
                 found = None if inner is None else _Range(_negative(inner.high), _negative(inner.low))
             case ir.Binary():
                 found = self._combined(node)
-            case _:
-                pass
         if found is None or _size(found.low) + _size(found.high) > _MOST_NODES:
             return None
         return found

@@ -14,9 +14,8 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from offload.loops.tree import ir
-from offload.loops.tree.making import Maker
 from offload.loops.tree.nodes import has_load, walk
-from offload.loops.tree.slices import INT, TRUTH, as_index
+from offload.loops.tree.slices import INT, TRUTH, Maker, as_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -182,8 +181,6 @@ class Watch(ABC):
                 node = replace(node, condition=self.expression(node.condition, out))
             case ir.Local() if node.fill is not None:
                 node = replace(node, fill=self.expression(node.fill, out))
-            case _:
-                pass
         return [*out, node]
 
     def repeated(self, node: ir.While) -> ir.While:
