@@ -360,7 +360,7 @@ class DataEnvironment:
                 self.settle(lane, DuePoint(lane))  # type: ignore[arg-type]  # a point too
                 return None
             # A body that blocks may put work on the lane before others ask: they follow the copies only.
-            return self.settle(lane) or plan.point
+            point = self.settle(lane) or plan.point
         except BaseException:
             if plan.failures is None and plan.counter is not None:
                 with self.lock:  # while it is open: what has not been copied to is for nobody to find
@@ -370,6 +370,7 @@ class DataEnvironment:
             if plan.failures is not None:
                 self._finish_exit(plan, lane, staged)
             raise
+        return point if plan.copies_in or plan.zeroed or not is_region else None
 
     def copy_in(self, plan: Plan, lane: Lane, staged: list[Any]) -> None:
         """Enqueue what fills new entries, and the copies to the device."""
