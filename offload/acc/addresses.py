@@ -15,7 +15,7 @@ from offload.constructs.clauses.maps import as_tuple, check_device
 from offload.data.maptypes import MapConstruct
 from offload.errors import ClauseError, MapError, NotPresentError
 from offload.interrupts.finalizers import catch_up, refuse_inside
-from offload.runtime.current import for_finalizers, here
+from offload.runtime.current import encounter, for_finalizers, here
 from offload.runtime.keywords import takes_clauses
 from offload.runtime.managers import block
 from offload.tasks.goals import Goal
@@ -74,8 +74,7 @@ def host_data(
     ...     print(d.shape)  # pass d to a library
     (3,)
     """
-    scope = here()
-    frame = scope.frame("acc host_data")
+    scope, frame = encounter("acc host_data")
     place = scope.runtime.place(frame, check_device(device), if_=bool(if_))
     names = names_of()
     given = as_tuple(use_device)
@@ -367,6 +366,5 @@ def here_for(what: str, a: Any, device: int | None) -> tuple[Scope, Region, Devi
     array_section(a)  # refuses Python objects
     refuse_inside(what)
     catch_up()
-    scope = here()
-    frame = scope.frame(what)
+    scope, frame = encounter(what)
     return scope, frame, scope.runtime.place(frame, check_device(device))

@@ -31,7 +31,7 @@ from offload.devices.retirement import refuse_retired
 from offload.errors import ClauseError, MapError
 from offload.interrupts.finalizers import refuse_inside
 from offload.interrupts.frames import caller
-from offload.runtime.current import for_finalizers, here
+from offload.runtime.current import encounter, for_finalizers
 from offload.runtime.keywords import shows_clauses
 from offload.runtime.managers import block
 from offload.runtime.works import EndRegionWork, EnterDataWork, EnterRegionWork, ExitDataWork, UndoEntryWork, UpdateWork
@@ -480,8 +480,7 @@ def _check_device_arrays(construct: str, deviceptr: Any, device: Any, devices: A
     items = as_tuple(deviceptr)
     if not items:
         return
-    scope = here()
-    frame = scope.frame(construct)
+    scope, frame = encounter(construct)
     _, place = choose(scope.runtime, frame, construct, check_devices(devices), check_device(device), if_=True)
     if place is None:
         items = tuple([item for item in items if not isinstance(item, np.ndarray)])

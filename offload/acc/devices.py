@@ -21,7 +21,7 @@ from offload.devices import kinds
 from offload.devices.host import Host
 from offload.devices.kind import Kind
 from offload.errors import ClauseError, DeviceUnavailableError
-from offload.runtime.current import current_runtime, here
+from offload.runtime.current import current_runtime, encounter, here
 from offload.runtime.keywords import takes_clauses
 
 if TYPE_CHECKING:
@@ -363,8 +363,7 @@ def shutdown(device_type: DeviceType | str = DeviceType.DEFAULT) -> None:
     >>> x
     array([2., 2., 2.])
     """
-    scope = here()
-    frame = scope.frame("acc shutdown")
+    scope, frame = encounter("acc shutdown")
     runtime = scope.runtime
     places = _places(runtime, _type_of(device_type, "shutdown"))
     queues = [queue for place in places for queue in runtime.queues.known(place)]

@@ -12,12 +12,11 @@ from offload.constructs.clauses.maps import check_device
 from offload.constructs.queueing import QueueEntry, wait_for
 from offload.constructs.replicas import check_devices, places_of, refuse_both, spread
 from offload.interrupts.frames import caller
-from offload.runtime.current import elsewhere, scope_in_context
+from offload.runtime.current import encounter
 from offload.runtime.generate import generate
 from offload.runtime.recipe import DeviceRecipe
 from offload.tasks.recipe import Recipe
 from offload.tasks.site import Site
-from offload.tasks.stack import owned
 from offload.tasks.values import Values
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from offload.runtime.place import DevicePlace
     from offload.runtime.queues import Queue
     from offload.runtime.works import EnterDataWork, ExitDataWork, UpdateWork, Work
-    from offload.tasks.region import Region
     from offload.tasks.task import Task
 
 
@@ -73,15 +71,8 @@ class QueueOperation:
         values = check_wait(wait) if wait is not None else ()
         self._depend: Sequence[Any] = () if depend is _NONE else check_depend_now(name, depend)
         self.name = name
-        scope = scope_in_context()
-        if scope is None or scope.thread != get_ident():
-            scope = elsewhere(scope)
-        self.scope = scope
+        self.scope, self.frame = scope, frame = encounter(name)
         runtime = self.runtime = scope.runtime
-        frame: Any = scope.region
-        if frame is None or frame.mode or owned:
-            frame = scope.frame(name)
-        self.frame: Region = frame
         places = None
         self._is_default = devices is None
         if devices is not _NONE and (devices is not None or runtime.settings.loop_devices is not None):

@@ -19,7 +19,7 @@ from offload.constructs.clauses.maps import as_tuple, check_device
 from offload.constructs.queueing import are_complete, enqueue_marker, give_stream, wait_for, wait_for_any
 from offload.errors import ClauseError
 from offload.interrupts.finalizers import refuse_inside
-from offload.runtime.current import current_runtime, here
+from offload.runtime.current import current_runtime, encounter
 from offload.runtime.keywords import takes_clauses
 
 if TYPE_CHECKING:
@@ -402,6 +402,5 @@ def _queue_with_stream(what: str, value: Any, device: int | None) -> tuple[Scope
 def _here(what: str, device: int | None) -> tuple[Scope, Region, DevicePlace | None]:
     """Return the caller's scope and region, and the device that it means."""
     refuse_inside(what)
-    scope = here()
-    frame = scope.frame(what)
+    scope, frame = encounter(what)
     return scope, frame, scope.runtime.place(frame, check_device(device))

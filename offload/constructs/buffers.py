@@ -10,7 +10,7 @@ from offload.constructs.memory import allocate, give_back
 from offload.errors import ClauseError, RegionClosedError, UsageError
 from offload.interrupts.finalizers import refuse_inside
 from offload.interrupts.shields import Shield, in_one_piece, late
-from offload.runtime.current import for_finalizers, here
+from offload.runtime.current import encounter, for_finalizers
 from offload.runtime.keywords import takes_clauses
 
 if TYPE_CHECKING:
@@ -64,8 +64,7 @@ class Buffers:
         refuse_inside("buffers")
         if self._runtime is not None:
             raise UsageError("buffers can be entered once only; call buffers() again for each block")
-        scope = here()
-        frame = scope.frame("buffers")
+        scope, frame = encounter("buffers")
         self._runtime = scope.runtime
         try:
             with Shield():

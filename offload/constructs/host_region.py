@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from offload.constructs.receiving import rebuilt_on_host
 from offload.tasks.recipe import Recipe
-from offload.tasks.task import Task
 from offload.tasks.values import Receiver
 
 if TYPE_CHECKING:
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
 
     from offload.constructs.clauses.binding import Binding
     from offload.tasks.region import Region
+    from offload.tasks.task import Task
     from offload.tasks.values import Values
 
 
@@ -26,10 +26,8 @@ class HostRegion(Recipe):
     values: Values | None
 
     def make(self, frame: Region, sources: Sequence[Task | None] = ()) -> Task:
-        args, kwargs = self.binding.on_host()
-        body = self.body
+        task = super().make(frame)
+        task.args, task.kwargs = self.binding.on_host()
         if self.values is not None:
-            body = Receiver(body, self.values.of(sources), rebuilt_on_host)
-        task = Task(self.site, body, args, kwargs, frame)
-        self._mark(task)
+            task.body = Receiver(self.body, self.values.of(sources), rebuilt_on_host)
         return task

@@ -23,7 +23,7 @@ from offload.errors import ClauseError, DeviceMemoryError, UsageError
 from offload.interrupts.finalizers import catch_up, refuse_inside
 from offload.interrupts.frames import caller
 from offload.interrupts.shields import Shield
-from offload.runtime.current import current_runtime, elsewhere, for_finalizers, here, scope_in_context
+from offload.runtime.current import current_runtime, elsewhere, encounter, for_finalizers, here, scope_in_context
 from offload.runtime.keywords import takes_clauses
 from offload.runtime.sites import call_site
 from offload.tasks.site import Site
@@ -646,8 +646,7 @@ def _place(what: str, device: int | None) -> DevicePlace | None:
     """Return the place that a routine's ``device=`` means. The host is one by its number, for all values of ICVs."""
     refuse_inside(what)
     catch_up()
-    scope = here()
-    frame = scope.frame(what)
+    scope, frame = encounter(what)
     number = check_device(device)
     return scope.runtime.place(frame, None) if number is None else scope.runtime.find_place(number)
 

@@ -20,9 +20,8 @@ from offload.tasks.depend import DependType
 from offload.tasks.failures import raise_failures
 from offload.tasks.goals import Goal, Until
 from offload.tasks.links import holds_up, order
-from offload.tasks.recipe import nothing
+from offload.tasks.recipe import ClauseRecipe, nothing
 from offload.tasks.states import TaskState
-from offload.tasks.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from offload.runtime.queues import Queue
     from offload.tasks.recipe import Recipe
     from offload.tasks.region import AnyTask, Region, TaskSet
+    from offload.tasks.task import Task
 
 
 class QueueEntry(Ordering):
@@ -308,10 +308,9 @@ def _bridge(scope: Scope, frame: Region, mark: Mark) -> Task:
     engine = scope.runtime.engine
     event = Event()
     mark.when_complete(lambda _: event.fulfill())
-    task = Task(call_site("acc wait", scope.runtime), nothing, (), None, frame)
-    task.label = f"{mark!r} elsewhere"
-    event.attach(task)
-    task.event, task.early, task.special = event, [], True
+    recipe = ClauseRecipe(call_site("acc wait", scope.runtime), nothing, (), None, f"{mark!r} elsewhere", 0)
+    recipe.event = event
+    task = recipe.make(frame)
     if engine.submit(task, ()):
         engine.execute(task, scope)
     return task

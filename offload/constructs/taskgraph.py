@@ -20,7 +20,7 @@ from offload.graphs.plan import is_replayable, tasks_of
 from offload.graphs.recording import Recorder
 from offload.graphs.taskgraph import TaskGraph
 from offload.interrupts.frames import warn
-from offload.runtime.current import for_finalizers, here
+from offload.runtime.current import encounter, for_finalizers
 from offload.runtime.keywords import shows_clauses
 
 if TYPE_CHECKING:
@@ -73,8 +73,7 @@ class TaskgraphFunction(DirectiveFunction):
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Encounter the construct: replay the record for these arguments, or run the body and record it."""
         clauses = self._clauses
-        scope = here()
-        frame = scope.frame("taskgraph")
+        scope, frame = encounter("taskgraph")
         graph_id = clauses.get("graph_id")
         resets = clauses.get("graph_reset")
         is_kept = frame.recorder is None and clauses.get("if_", True) and not frame.inherited.is_final

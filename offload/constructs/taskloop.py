@@ -31,7 +31,7 @@ from offload.constructs.clauses.reductions import (
 from offload.constructs.groups import Taskgroup
 from offload.constructs.task import TaskFunction
 from offload.errors import ClauseError
-from offload.runtime.current import for_finalizers, here
+from offload.runtime.current import encounter, for_finalizers
 from offload.runtime.keywords import shows_clauses
 
 if TYPE_CHECKING:
@@ -102,8 +102,7 @@ class TaskloopFunction(DirectiveFunction):
 
         Return None, or with ``nogroup`` the tasks.
         """
-        scope = here()
-        frame = scope.frame("taskloop")
+        scope, frame = encounter("taskloop")
         clauses = self._clauses
         parts = split(
             iterable,

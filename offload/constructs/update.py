@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from threading import get_ident
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -18,13 +17,12 @@ from offload.constructs.replicas import check_devices, choose, spread
 from offload.data.maptypes import MapType
 from offload.errors import ClauseError, MapError
 from offload.interrupts.frames import caller
-from offload.runtime.current import elsewhere, for_finalizers, scope_in_context
+from offload.runtime.current import encounter, for_finalizers
 from offload.runtime.generate import generate
 from offload.runtime.recipe import DeviceRecipe
 from offload.runtime.works import UpdateWork
 from offload.tasks.recipe import Recipe
 from offload.tasks.site import Site
-from offload.tasks.stack import owned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -101,12 +99,8 @@ def target_update(
     """
     to = tuple(to) if to.__class__ is list else as_tuple(to)
     from_ = from_ if from_.__class__ is tuple else as_tuple(from_)
-    scope = scope_in_context()
-    if scope is None or scope.thread != get_ident():
-        scope = elsewhere(scope)
-    runtime, frame = scope.runtime, scope.region
-    if frame is None or frame.mode or owned:
-        frame = scope.frame("target_update")
+    scope, frame = encounter("target_update")
+    runtime = scope.runtime
     places = None
     if devices is not None or (device is None and runtime.settings.loop_devices is not None):
         places, place = choose(

@@ -10,7 +10,7 @@ from offload.constructs.clauses.dependences import Dependence, check_depend_now
 from offload.constructs.clauses.following import awaited
 from offload.errors import ClauseError, DependError, UsageError
 from offload.interrupts.finalizers import refuse_inside
-from offload.runtime.current import here
+from offload.runtime.current import encounter, here
 from offload.runtime.generate import generate
 from offload.runtime.keywords import refuse_unknown
 from offload.runtime.runtime import Everything
@@ -82,8 +82,7 @@ def taskwait(depend: Depends = _ALL, nowait: bool = False, **unknown: Never) -> 
     if dependences and any(dependence.type is DependType.MUTEXINOUTSET for dependence in dependences):
         raise DependError("taskwait: mutexinoutset excludes other tasks, but a taskwait has no body; use inout")
     refuse_inside("taskwait")
-    scope = here()
-    frame = scope.frame("taskwait")
+    scope, frame = encounter("taskwait")
     if nowait:
         return _edges(scope, frame, dependences)
     caller = sys._getframe(1)  # noqa: SLF001  # as `caller` does
@@ -157,8 +156,7 @@ def barrier() -> Any:
     array([2., 2., 2.])
     """
     refuse_inside("barrier")
-    scope = here()
-    frame = scope.frame("barrier")
+    scope, frame = encounter("barrier")
     if scope.task is not None:
         raise UsageError(
             f"barrier in the task {scope.task.name!r} would wait for that task itself; use taskwait or taskgroup"

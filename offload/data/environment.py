@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +42,7 @@ from offload.data.maptypes import MapType
 from offload.data.memo import Layouts
 from offload.data.present_table import PresentTable, are_in
 from offload.data.release import Released
-from offload.data.replicas import asked, replicas_of
+from offload.data.replicas import asked, locked_for, replicas_of
 from offload.data.steps import entry_steps, exit_steps, raise_first
 from offload.errors import DeviceLostError, DeviceMemoryError, MapError
 
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     from offload.data.ledger import Claim
     from offload.data.plans import ItemCopy, Plan
     from offload.data.protocols import AnyEnvironment, AnyUpdate
+    from offload.data.replicas import ReplicaSet
     from offload.data.versions import Contents
     from offload.devices.base import Device
     from offload.devices.streams import Lane, Point
@@ -125,26 +125,38 @@ class DataEnvironment:
         PutOffError, MapError, DeviceMemoryError
             Nothing has changed.
         """
-        with self.lock:
-            if before is not None and self.table.again(before, states):
-                for entry in before.counted:
-                    if entry.writes:
-                        self._follow(before, lane, prunes=states is not None)
-                        break
-                self._note_changed(before, changed, lane)
-                return before
-            plan = self.table.enter(items, counter)
-            if states is not None and not (plan.only_counts and are_in(plan.entries, states)):
-                return None
-            is_shared = bool(states is None and self.sets and replicas_of(plan.counted))
-            if not is_shared:
-                self._commit(entry_steps(plan, self.ledger), lane, staged)
-                if plan.created != plan.counted:  # else it has what it makes, and nothing else
+        sets: Sequence[ReplicaSet] = ()
+        while True:
+            with locked_for(self, sets) if sets else self.lock:
+                may_share = states is None and self.sets
+                plan = before
+                if plan is None or plan.state is not self.table.state or (may_share and replicas_of(plan.counted)):
+                    plan = self.table.enter(items, counter)
+                if states is not None and not (plan.only_counts and are_in(plan.entries, states)):
+                    return None
+                if plan is before:
+                    for entry in plan.counted:
+                        if entry.writes:
+                            self._follow(plan, lane, prunes=states is not None)
+                            break
+                    self.table.commit(plan)
                     self._note_changed(plan, changed, lane)
-        if is_shared:
-            plan = self._enter_shared(items, lane, staged, counter)
-            with self.lock:
-                self._note_changed(plan, changed, lane)
+                    return plan
+                found = replicas_of(plan.counted) if may_share else ()
+                if not found or all(one in sets for one in found):
+                    used: list[ItemCopy] = []
+                    if found:
+                        pairs = zip(items, plan.entries, strict=True)
+                        used = [(item, entry) for item, entry in pairs if entry is not None]
+                        complete(self, used, lane)
+                        plan.only_counts = False  # its end makes them current again
+                    self._commit(entry_steps(plan, self.ledger), lane, staged)
+                    if found:
+                        mark_written(self, [one for one in used if one[0].always or one[0].map_type is not MapType.TO])
+                    if plan.created != plan.counted:  # else it has what it makes, and nothing else
+                        self._note_changed(plan, changed, lane)
+                    break
+            sets = found
         if plan.writes:
             plan.point = self._carry_out(plan, lane, staged, is_region=is_region)
         return plan
@@ -183,26 +195,29 @@ class DataEnvironment:
             An array has become read-only. At the end of a region everything else has been copied and released; else
             nothing has changed.
         """
-        with self.lock:
-            if region is not None and self.table.leave(region):
-                # It has used what it found present up to here; nothing is copied, so that nothing has been open.
-                point = lane.mark()
-                self.ledger.release((lane, region.uses, (), ()), point)
-                _ = self.table.remember(*remembers) if remembers is not None else None  # it goes when the lock is free
-                return [], point
-            plan = self.table.exit(items, counter, ends_region=ends_region, finalizes=finalizes)
-            is_shared = bool(self.sets and replicas_of([*plan.removed, *[entry for _, entry in plan.copies]]))
-            # Whoever holds this lock alone may not look into a replica set: `_exit_shared` takes all locks, and plans
-            # again.
-            if not is_shared:
-                exit_steps(plan, self.ledger, may_be_put_off=may_be_put_off)
-                if not ends_region:
-                    for item, _ in plan.copies:
-                        check_writeable(item)
-                self._commit(plan, lane, staged)
-        if is_shared:
-            make = partial(self.table.exit, items, counter, ends_region=ends_region, finalizes=finalizes)
-            plan = self._exit_shared(make, lane, staged, ends_region=ends_region, may_be_put_off=may_be_put_off)
+        sets: Sequence[ReplicaSet] = ()
+        while True:
+            with locked_for(self, sets) if sets else self.lock:
+                if region is not None and region.only_counts and self.table.leave(region):
+                    # It has used what it found present up to here; nothing is copied, so that nothing has been open.
+                    point = lane.mark()
+                    self.ledger.release((lane, region.uses, (), ()), point)
+                    # What is forgotten for that goes when the lock is free.
+                    _ = self.table.remember(*remembers) if remembers is not None else None
+                    return [], point
+                plan = self.table.exit(items, counter, ends_region=ends_region, finalizes=finalizes)
+                found = replicas_of([*plan.removed, *[entry for _, entry in plan.copies]]) if self.sets else ()
+                if not found or all(one in sets for one in found):
+                    if found:
+                        _refuse_to_remove(plan.removed)
+                    if not ends_region:
+                        for item, _ in plan.copies:
+                            check_writeable(item)
+                    if found:
+                        complete(self, plan.copies, lane, may_be_put_off=may_be_put_off)
+                    self._commit(exit_steps(plan, self.ledger, may_be_put_off=may_be_put_off), lane, staged)
+                    break
+            sets = found
         end = self._carry_out(plan, lane, staged) if plan.copies_out or staged or plan.failures else plan.point
         held = self._released(plan.removed, lane, staged)
         held += map(_host_of, items)
@@ -223,24 +238,25 @@ class DataEnvironment:
             No copy has been made.
         """
         plan = None if known is None else known.plan
-        with self.lock:
-            is_new = plan is None or plan.state is not self.table.state
-            if is_new:
-                plan = self.table.update(items)
-            is_shared = bool(self.sets and replicas_of([entry for _, entry in plan.copies]))  # type: ignore[union-attr]  # there is one
-            point = None if is_shared else self._begin_update(plan, lane)  # type: ignore[arg-type]  # the same
-        if is_shared:
-
-            def act(plan: Plan) -> None:
-                complete(self, [copy for copy in plan.copies if not _is_overwritten(*copy)], lane)
-                self._begin_update(plan, lane)
-                mark_written(self, plan.copies_in)
-
-            plan = asked(self, lambda: self.table.update(items), lambda plan: [entry for _, entry in plan.copies], act)
-        assert plan is not None, "the table has made one"
+        point: Point | None = None
+        sets: Sequence[ReplicaSet] = ()
+        while True:
+            with locked_for(self, sets) if sets else self.lock:
+                is_new = plan is None or plan.state is not self.table.state
+                if plan is None or is_new:
+                    plan = self.table.update(items)
+                found = replicas_of([entry for _, entry in plan.copies]) if self.sets else ()
+                if not found or all(one in sets for one in found):
+                    if found:
+                        complete(self, [copy for copy in plan.copies if not _is_overwritten(*copy)], lane)
+                    point = self._begin_update(plan, lane)
+                    if found:
+                        mark_written(self, plan.copies_in)
+                    break
+            sets = found
         if point is None:
             point = self._carry_out(plan, lane, staged)
-        if is_new and known is not None and known.key is not None and len(plan.copies) == len(items) and not is_shared:
+        if is_new and known is not None and known.key is not None and len(plan.copies) == len(items) and not found:
             self.remember(plan, known)
         return plan.held, point
 
@@ -387,11 +403,7 @@ class DataEnvironment:
 
     def _follow(self, plan: Plan, lane: Lane, *, prunes: bool) -> None:
         """Have a lane follow the writers of entries that a plan which only counts uses, under the lock."""
-        try:
-            lane.wait_for(self.ledger.acquire(plan.uses))
-        except BaseException:
-            self.table.undo(plan)
-            raise
+        lane.wait_for(self.ledger.acquire(plan.uses))
         if prunes and self.ledger.may_query:
             for entry in plan.counted:
                 if entry.writes:
@@ -506,33 +518,6 @@ class DataEnvironment:
                 _ = self.table.remember(known.key, known)  # what is dropped for that goes when the lock is free
 
     # -- entries of replica sets ---------------------------------------------------------------------
-    def _enter_shared(self, items: Sequence[MapItem], lane: Lane, staged: list[Any], counter: Counter) -> Plan:
-        """Carry out the locked part of `enter` if an entry is in a replica set; return the plan."""
-
-        def act(plan: Plan) -> None:
-            used = [(item, entry) for item, entry in zip(plan.items, plan.entries, strict=True) if entry is not None]
-            complete(self, used, lane)
-            plan.only_counts = False  # its end makes them current again
-            self._commit(entry_steps(plan, self.ledger), lane, staged)
-            mark_written(self, [copy for copy in used if copy[0].always or copy[0].map_type is not MapType.TO])
-
-        return asked(self, lambda: self.table.enter(items, counter), lambda plan: plan.counted, act)
-
-    def _exit_shared(
-        self, make: Callable[[], Plan], lane: Lane, staged: list[Any], *, ends_region: bool, may_be_put_off: bool
-    ) -> Plan:
-        """Carry out the locked part of `exit` if an entry is in a replica set; return the plan."""
-
-        def act(plan: Plan) -> None:
-            _refuse_to_remove(plan.removed)
-            if not ends_region:
-                for item, _ in plan.copies:
-                    check_writeable(item)
-            complete(self, plan.copies, lane, may_be_put_off=may_be_put_off)
-            self._commit(exit_steps(plan, self.ledger, may_be_put_off=may_be_put_off), lane, staged)
-
-        return asked(self, make, lambda plan: [entry for _, entry in plan.copies], act)
-
     def expose(self, item: MapItem, lane: Lane) -> None:
         """Make the device current in an item that the program is given, and may write to from now on.
 

@@ -194,7 +194,7 @@ def asked(
     """
     sets: list[ReplicaSet] = []
     while True:
-        with locked((place, *[each for replicas in sets for each in replicas.places])):
+        with locked_for(place, sets):
             plan = make()
             found = replicas_of(entries_of(plan))
             if all(replicas in sets for replicas in found):
@@ -224,6 +224,11 @@ class locked:  # noqa: N801  # a context manager
     def __exit__(self, *_: object) -> None:
         for place in self._places[: self._n_taken]:
             place.lock.release()
+
+
+def locked_for(place: AnyEnvironment, sets: Iterable[ReplicaSet]) -> locked:
+    """Hold the locks of a place and of all places of some sets."""
+    return locked((place, *[each for replicas in sets for each in replicas.places]))
 
 
 def numbers_of(places: Iterable[AnyEnvironment]) -> str:

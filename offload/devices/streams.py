@@ -185,15 +185,19 @@ class StreamPool:
                     continue
                 point.is_followed = True
                 return lane
-        with self._lock:
+        if self.idle:
             try:
-                end = self.idle[0].end
-                # No question to the device: the gate has asked, or will.
-                if (end is None or end.event is not None) and len(self.lanes) < POOL_SIZE:
-                    return self._new()
-                return self.idle.popleft()
+                lane = self.idle.popleft()
             except IndexError:
-                return self._new() if len(self.lanes) < POOL_LIMIT else None
+                pass  # another thread has taken the last one
+            else:
+                end = lane.end
+                # No question to the device: the gate has asked, or will.
+                if (end is not None and end.event is None) or len(self.lanes) >= POOL_SIZE:
+                    return lane
+                self.idle.appendleft(lane)
+        with self._lock:
+            return self._new() if len(self.lanes) < POOL_LIMIT else None
 
     def acquire_joined(self, lane: Lane) -> Lane | None:
         """Take a lane whose work is to follow all that another device's has: if possible the one that has joined that.

@@ -77,20 +77,22 @@ class Gate:
         """Tell ``item`` when the point, just marked on its lane, has passed."""
         point.item = item
         lane = point.lane
-        if not watched:
-            points = self._lanes.get(lane)
+        lanes = self._lanes
+        if not watched and lane in lanes:
+            points = lanes.get(lane)
             try:
                 is_last = points is not None and points[-1].sequence < point.sequence
             except IndexError:
                 is_last = False  # it has just been emptied, and may be taken away
             if is_last and not (self._hurried or self._sleeps or self._is_sorting):
                 points.append(point)  # type: ignore[union-attr]  # there are some
-                if self._lanes.get(lane) is points or point.item is None:
+                if lanes.get(lane) is points or point.item is None:
                     return
         with self._lock:
-            points = self._lanes.get(lane)
-            if points is None:
-                points = self._lanes[lane] = deque()
+            if lane in lanes:
+                points = lanes[lane]
+            else:
+                points = lanes[lane] = deque()
                 if self._thread is None:
                     self._thread = threading.Thread(
                         target=Shield.around(self._complete), name="offload-completer", daemon=True

@@ -19,12 +19,14 @@ from offload.runtime import registry
 from offload.runtime.keywords import refuse_unknown
 from offload.runtime.runtime import Runtime
 from offload.tasks import scope as scopes
+from offload.tasks.stack import owned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextvars import ContextVar
 
     from offload.runtime.runtime import RuntimeScope
+    from offload.tasks.region import Region
 
     Scope = RuntimeScope
     """What a thread is doing for a runtime of which all is known: the scope that constructs take."""
@@ -54,7 +56,27 @@ def elsewhere(scope: Scope | None) -> Scope:
         runtime: Any = registry.runtimes[-1]  # as `latest` does, whose call each construct would pay for
     except IndexError:
         runtime = registry.latest(Runtime)
-    return runtime.scope()  # type: ignore[no-any-return]  # of a runtime
+    try:
+        return runtime.local.scope  # type: ignore[no-any-return]  # of a runtime
+    except AttributeError:  # the thread has not used the runtime
+        return runtime.scope()  # type: ignore[no-any-return]  # of a runtime
+
+
+def encounter(what: str) -> tuple[Scope, Region]:
+    """Return what the calling thread is doing for the current runtime, and the region that ``what`` is encountered in.
+
+    Raises
+    ------
+    UsageError
+        Nothing can be encountered here, as in a target body.
+    """
+    scope = scope_in_context()
+    if scope is None or scope.thread != threading.get_ident():
+        scope = elsewhere(scope)
+    region = scope.region
+    if region is None or region.mode or owned:
+        region = scope.frame(what)
+    return scope, region
 
 
 def current_runtime() -> Runtime:

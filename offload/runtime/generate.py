@@ -112,21 +112,20 @@ def generate(
             task.caller_code, task.caller_at = where.f_code, where.f_lasti
         if order is not None:
             order.enter(scope, region, recipe, task)
-        if mode & RECORDS:
-            recorder = region.recorder
-            more = () if order is None else order.recorded()
-            recorder.add(task, recipe, (*depend, *task.orderings, *more), deferred=not wait)
-            if not recorder.executes:
-                task.state_ = TaskState.RECORDED
-                if order is not None:
-                    order.entered(scope, task)
-                return task
+        if mode & RECORDS and not _record(scope, region, recipe, task, depend, order, is_deferred=not wait):
+            return task
         if wait:
-            failure = _run(scope, saved[0], task, depend)
+            task.owner = scope.parker
+            task.special = task.is_asked = True
+        is_ready = engine.submit(task, depend, task.orderings, task.follows)
+        if wait:
+            if is_ready:  # else it may be ready meanwhile
+                task.is_ready = True
+            failure = _run(scope, saved[0], task)
             if failure is not None:
                 see(task)
                 raise failure  # noqa: TRY301  # it leaves by the same way as what interrupts the wait
-        elif engine.submit(task, depend, task.orderings, task.follows):
+        elif is_ready:
             rng = runtime.rng  # as `begin` does, whose call every task would pay for
             if task.launches_inline if rng is None else task.waits_in_stream_order and rng.random() < 0.5:
                 engine.launch(task, scope)
@@ -138,20 +137,45 @@ def generate(
             return task
         if task.launched:  # else it may be many others that it waits for, and not its stream
             gate = runtime.gate
-            if gate.watched or gate.has_told:
+            if engine.look is not None and (gate.watched or gate.has_told):
                 _step_aside(runtime)
         elif len(region.children.live) > MANY_LIVE:
             engine.throttle(scope, region)
     except BaseException as error:
-        if task is not None and not wait:
-            engine.mend(task)
-        if task is not None and order is not None:
-            order.failed(task, error)
+        if task is not None:
+            if not wait:
+                engine.mend(task)
+            elif failure is None:
+                _abandon(runtime, task)
+            if order is not None:
+                order.failed(task, error)
         task = recipe = order = failure = None  # type: ignore[assignment]  # the traceback refers to this frame, and they to the failure
         raise
     finally:
         lower_shield(scope, saved)
     return task
+
+
+def _record(
+    scope: Scope,
+    region: Region,
+    recipe: Recipe,
+    task: Task,
+    depend: Sequence[Any],
+    order: Ordering | None,
+    *,
+    is_deferred: bool,
+) -> bool:
+    """Give a task to the recorder of its region; return whether it runs as well."""
+    recorder = region.recorder
+    more = () if order is None else order.recorded()
+    recorder.add(task, recipe, (*depend, *task.orderings, *more), deferred=is_deferred)
+    if recorder.executes:
+        return True
+    task.state_ = TaskState.RECORDED
+    if order is not None:
+        order.entered(scope, task)
+    return False
 
 
 @in_one_piece
@@ -208,8 +232,6 @@ def _step_aside(runtime: Runtime) -> None:
     A launch lets go of the GIL for less time than a thread needs to wake up, be it the completer or a worker.
     """
     gate, engine = runtime.gate, runtime.engine
-    if engine.look is None:
-        return
     now_s = perf_counter()
     if gate.watched and now_s >= runtime.glances_s:
         runtime.glances_s = now_s + _GLANCE_S
@@ -234,7 +256,7 @@ def _refuse_to_block(runtime: Runtime, region: Region, depend: Sequence[Any]) ->
                 runtime.check_wait(item.what)
 
 
-def _run(scope: Scope, thread: Shielded, task: Task, depend: Sequence[Any]) -> BaseException | None:
+def _run(scope: Scope, thread: Shielded, task: Task) -> BaseException | None:
     """Run a task on this thread once its predecessors allow, wait until it is complete, and return its failure.
 
     The caller has the shield of this thread up, raises the failure, and marks it as seen.
@@ -243,35 +265,32 @@ def _run(scope: Scope, thread: Shielded, task: Task, depend: Sequence[Any]) -> B
     engine = runtime.engine
     item: Any = task  # of the gate, which tells device tasks only
     helps = scope.task is not None  # else a worker will: a user may hold a lock across the construct
-    task.owner = scope.parker
-    task.special = task.is_asked = True
-    try:
-        with Entered(scope):
-            if engine.submit(task, depend, task.orderings, task.follows):
-                task.is_ready = True
-            while not (task.finished or task.state_ is TaskState.DETACHED):
-                if task.is_ready:
-                    if put_off.calls:
-                        put_off.carry_out()  # it may be what a launch without memory is to be tried again for
-                    task.is_ready = False
-                    engine.run(scope, task, goes_on=stays)
-                elif task.launched and task.is_asked:
-                    has_passed = attend(engine, scope, (task,), helps=helps)
-                    task.is_asked = False
-                    if has_passed:
-                        runtime.gate.tell(task.point, item)
-                    else:
-                        runtime.gate.add(task.point, item, watched=True)
+    with Entered(scope):
+        while not (task.finished or task.state_ is TaskState.DETACHED):
+            if task.is_ready:
+                if put_off.calls:
+                    put_off.carry_out()  # it may be what a launch without memory is to be tried again for
+                task.is_ready = False
+                engine.run(scope, task, goes_on=stays)
+            elif task.launched and task.is_asked:
+                has_passed = attend(engine, scope, (task,), helps=helps)
+                task.is_asked = False
+                if has_passed:
+                    runtime.gate.tell(task.point, item)
                 else:
-                    Wait(engine, scope, _Encounter(task), thread, helps=helps).run()
-    except BaseException:
-        engine.disown(task)
-        if task.is_asked:
-            task.is_asked = False
-            if task.launched:
-                runtime.gate.add(task.point, item)
-        raise
+                    runtime.gate.add(task.point, item, watched=True)
+            else:
+                Wait(engine, scope, _Encounter(task), thread, helps=helps).run()
     return task.failure
+
+
+def _abandon(runtime: Runtime, task: Any) -> None:
+    """Leave an undeferred task, whose wait was interrupted, to other threads."""
+    runtime.engine.disown(task)
+    if task.is_asked:
+        task.is_asked = False
+        if task.launched:
+            runtime.gate.add(task.point, task)
 
 
 class _Encounter(TaskEnd):

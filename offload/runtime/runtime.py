@@ -188,7 +188,7 @@ class Runtime:
         # The default-device-var ICV that a thread begins with.
         self.default_device = self._initial_default_device()
         # The scope of each thread; and the regions of all threads that have one, as long as there is something in them.
-        self._local = threading.local()
+        self.local = threading.local()
         self._roots: dict[Region, threading.Thread] = {}
         wakes_by_driver = any(device.wakes_by_driver for device in devices)
         waits_look = any(device.waits_look for device in devices)
@@ -358,12 +358,12 @@ class Runtime:
     def scope(self) -> RuntimeScope:
         """Return the scope of the calling thread for this runtime."""
         try:
-            scope: RuntimeScope = self._local.scope
+            scope: RuntimeScope = self.local.scope
         except AttributeError:  # the thread has not used this runtime
             frame = Region(None, Inherited(self.default_device, is_final=not self.defers))
             scope = RuntimeScope(self, frame)
             self._roots[frame] = threading.current_thread()  # first: the end of the runtime waits for these
-            self._local.scope = scope
+            self.local.scope = scope
             if len(self._roots) & 63 == 0:
                 self._forget_threads()
         return scope
@@ -424,7 +424,7 @@ class Runtime:
         """Tell the recorder of the calling region, if there is one, that the region has waited for a task."""
         scope = current_scope.get()  # a coroutine has its own
         if scope is None or scope.runtime is not self or scope.thread != threading.get_ident():
-            scope = getattr(self._local, "scope", None)
+            scope = getattr(self.local, "scope", None)
         recorder = scope.recorder if scope is not None else None
         if recorder is not None:
             recorder.note_wait(task)

@@ -41,7 +41,7 @@ from offload.interrupts.finalizers import put_off
 from offload.interrupts.shields import Shield, raise_shield
 from offload.tasks.callbacks import run_callbacks
 from offload.tasks.exclusion import give_back_mutexes, take_mutexes
-from offload.tasks.links import follow, order, release, release_all
+from offload.tasks.links import follow, follows_launched, order, release, release_all
 from offload.tasks.mending import mend
 from offload.tasks.presence import Entered, running_loop, scope_in_context
 from offload.tasks.priorities import ByPriority
@@ -238,6 +238,8 @@ class Engine:
                 task.mutexes, tracker.exclusive = tuple(dict.fromkeys(tracker.exclusive)), []
                 task.special = True
             if found:
+                if task.__class__ is not Task and task.waits_in_stream_order and follows_launched(task, found):
+                    return True
                 return follow(self, task, found)
         except BaseException:  # others must not wait for a task that never runs
             self.mend(task)

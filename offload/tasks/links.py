@@ -63,8 +63,6 @@ def follow(engine: Runner[Task], task: Task, found: Sequence[Any]) -> bool:
 
     Most are plain tasks; to see that by the class takes a tenth of the time of an attribute that the class has.
     """
-    if task.__class__ is not Task and task.waits_in_stream_order and _follows_launched(task, found):
-        return True
     n = len(found)
     counters = task.counters = _COUNTERS[n].copy() if n < _FEW else bytearray(b"\1" + bytes(n))
     for reference in found:
@@ -98,8 +96,8 @@ def follow(engine: Runner[Task], task: Task, found: Sequence[Any]) -> bool:
     return counters.pop() == 1
 
 
-def _follows_launched(task: Task, found: Sequence[Any]) -> bool:
-    """Tell whether all that a device task follows is on a stream that it can wait for, or complete."""
+def follows_launched(task: Task, found: Sequence[Any]) -> bool:
+    """Tell whether all that a device task follows is on a stream that it can wait for, or complete: it is ready."""
     predecessors: tuple[Task, ...] = ()
     place = task.place
     for reference in found:

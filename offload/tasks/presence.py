@@ -24,10 +24,9 @@ def running_loop() -> Any:
     """Return the event loop that runs on the calling thread; None where there is none."""
     global _look  # noqa: PLW0603  # found once
     if _look is None:
-        events = sys.modules.get("asyncio.events")
-        if events is None:
+        if "asyncio.events" not in sys.modules:
             return None
-        _look = getattr(events, "_get_running_loop", None)  # None while another thread imports it
+        _look = getattr(sys.modules["asyncio.events"], "_get_running_loop", None)  # None while a thread imports it
         if _look is None:
             return None
     return _look()

@@ -164,13 +164,13 @@ class ClauseRecipe(Recipe):
         self.values: Values | None = None
 
     def make(self, frame: Region, sources: Sequence[Task | None] = ()) -> Task:
-        body = self.body
+        task = self._new(frame)
         participant = None
+        body = self.body
         if self.reductions is not None:
-            body = participant = self.reductions.participant(body)
+            task.body = body = participant = self.reductions.participant(body)
         if self.values is not None:
-            body = Receiver(body, self.values.of(sources))
-        task = self._new(frame, body)
+            task.body = Receiver(body, self.values.of(sources))
         event = self.event
         if event is not None:
             event.attach(task)
@@ -181,11 +181,11 @@ class ClauseRecipe(Recipe):
             participant.join(task)
         if self.is_final:
             task.is_final = True
-        self._mark(task)
         return task
 
-    def _new(self, frame: Region, body: Callable[..., Any]) -> Task:
-        return Task(self.site, body, self.args, self.kwargs, frame)
+    def _new(self, frame: Region) -> Task:
+        """Make a task without what the clauses add."""
+        return super().make(frame)
 
 
 class Participation(Protocol):

@@ -271,6 +271,8 @@ class CoroutineRecipe(ClauseRecipe):
             )
         self._home = None if loop is None else home_of(loop)
 
-    def _new(self, frame: Region, body: Callable[..., Any]) -> Task:
+    def _new(self, frame: Region) -> Task:
         home, self._home = self._home, None
-        return CoroutineTask(self.site, body, self.args, self.kwargs, frame, home or self._coroutines.own_home())
+        task = CoroutineTask(self.site, self.body, self.args, self.kwargs, frame, home or self._coroutines.own_home())
+        self._mark(task)
+        return task
