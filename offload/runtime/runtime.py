@@ -390,7 +390,9 @@ class Runtime:
             The task was only recorded, or it would wait for itself.
         """
         if task.state_ is TaskState.RECORDED:
-            raise UsageError(f"{task.key} was only recorded and has not run; compute the graph")
+            raise UsageError(
+                f"{task.key} was only recorded and has not run; compute the graph: that returns the values by task.key"
+            )
         refuse_inside(TaskEnd(task))
         scope = self.here()
         scope.frame("a wait for a task")  # refuses one where nobody may wait

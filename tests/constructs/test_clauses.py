@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload import alloc, delete, from_, in_, inout, out, release, to, tofrom
+from offload import acc, alloc, delete, from_, in_, inout, out, release, to, tofrom
 from offload.arrays.items import Token, locator
 from offload.constructs.clauses.dependences import check_depend, check_depend_now
 from offload.constructs.clauses.maps import (
@@ -167,3 +167,25 @@ def test_options_replace_clauses_in_a_copy():
     assert copy.__name__ == original.__name__
     event = omp.Event()
     assert omp.task(lambda: None).options(detach=event)._clauses.given["detach"] is event
+
+
+@pytest.mark.parametrize(
+    ("construct", "clause"),
+    [
+        (omp.target, "if_"),
+        (omp.target, "nowait"),
+        (omp.task, "if_"),
+        (omp.task, "final"),
+        (omp.taskgraph, "nogroup"),
+        (omp.parallel_loop, "nowait"),
+        (acc.parallel, "self_"),
+    ],
+)
+def test_a_string_is_no_condition(construct, clause):
+    """An expression of C's in quotes is an error where it is given, in the decorator or in options."""
+    with pytest.raises(omp.ClauseError, match=rf"{clause}: 'n > 10'.*\.options\({clause}="):
+        construct(**{clause: "n > 10"})
+    function = construct(lambda: None) if construct is not omp.parallel_loop else None
+    if function is not None:
+        with pytest.raises(omp.ClauseError, match="'n > 10'"):
+            function.options(**{clause: "n > 10"})

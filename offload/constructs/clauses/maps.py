@@ -289,6 +289,10 @@ def check_name(value: Any) -> str | None:
     return value
 
 
+# Clauses whose value is a condition. A string in one is an expression of C's, which nobody would evaluate.
+_CONDITIONS = frozenset({"final", "graph_reset", "if_", "nogroup", "nowait", "self_"})
+
+
 def check_clauses(
     construct: str, given: Mapping[str, Any], checks: Mapping[str, Callable[[Any], Any]]
 ) -> dict[str, Any]:
@@ -301,6 +305,11 @@ def check_clauses(
         check = checks.get(name)
         if check is None:
             raise unknown_clause(construct, name, checks)
+        if name in _CONDITIONS and isinstance(value, str):
+            raise ClauseError(
+                f"{name}: {value!r} is a string, which is always true; give a condition, for each call by "
+                f".options({name}=…)"
+            )
         checked[name] = check(value)
     return checked
 
