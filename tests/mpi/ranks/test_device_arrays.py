@@ -165,6 +165,30 @@ def test_replays(comm, arrays, left, right):
     assert (on_host(received) == left + 4).all()
 
 
+def test_replays_with_calls_between_device_work(comm, arrays, left, right):
+    """Calls stand between device work at each replay; where the device has graphs, that is two of them."""
+    sent, received = arrays(3), arrays(3)
+    add = omp.target(nowait=True)(lambda array: np.add(array, 1, array))
+
+    @omp.taskgraph
+    def step(sent, received):
+        for _ in range(3):
+            add.options(depend=[omp.inout(sent)])(sent)
+        mpi.irecv(received, left, 4, comm=comm)
+        mpi.isend(sent, right, 4, comm=comm)
+        for _ in range(3):
+            add.options(depend=[omp.inout(received)])(received)
+
+    filled(sent, comm.rank)
+    omp.taskwait()
+    for n in range(1, 6):
+        step(sent, received)
+        assert (on_host(received) == left + 3 * n + 3).all()
+    if omp.current_runtime().places[0].device.graph_capture() is not None:
+        assert step.records[0].is_captured, step.records[0].why_not
+        assert step.records[0].n_captured >= 2
+
+
 def test_what_is_refused(comm, arrays):
     """Arrays of two devices, freed ones, and those that nobody knows what is done with, are errors at the call."""
     with pytest.raises(omp.ClauseError, match="does not know whether this method accepts device arrays"):
