@@ -10,10 +10,11 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Any
 
+from offload.arrays.items import mapper_of
 from offload.data.replicas import numbers_of
 from offload.graphs.capture import Capture
 from offload.graphs.plan import GroupEndMaker, PieceMaker, TaskMaker, Unit, Wiring
-from offload.graphs.reach import changes_of
+from offload.graphs.reach import Call, changes_of
 from offload.runtime.recipe import DeviceRecipe
 from offload.tasks.recipe import Recipe
 
@@ -34,8 +35,8 @@ class Cut:
     def __init__(self, units: Sequence[Unit], others: Mapping[int, str], site: Site, name: str | None) -> None:
         self._units = units
         self._others = others
-        self._changes = changes_of(_host_calls(units)) if others else None
         self.parts = pieces(units, others)  # the positions of the units of each piece
+        self._changes = changes_of(_calls_outside(units, self.parts)) if others else None
         self.captures = [self._capture(part, site) for part in self.parts]
         self.is_whole = bool(self.parts) and not others  # whether one piece is all
         self.wiring = Wiring(contracted(units, self.parts, name)) if self.parts and others else None
@@ -66,12 +67,16 @@ class Cut:
         return {**self._others, **dict.fromkeys(blamed, capture.refusal)}
 
 
-def _host_calls(units: Sequence[Unit]) -> Iterator[tuple[Any, list[object]]]:
-    """Yield the function and the arguments of each host task."""
-    for unit in units:
+def _calls_outside(units: Sequence[Unit], parts: Sequence[Sequence[int]]) -> Iterator[Call]:
+    """Yield the calls of the tasks that are in no piece."""
+    inside = {at for part in parts for at in part}
+    for at, unit in enumerate(units):
         recipe = recipe_of(unit)
-        if recipe is not None and not isinstance(recipe, DeviceRecipe):
-            yield recipe.body, [*recipe.args, *(recipe.kwargs or {}).values()]
+        if recipe is None or at in inside:
+            continue
+        is_on_host = not is_device(unit)
+        args = [*recipe.args, *(recipe.kwargs or {}).values()]
+        yield Call(recipe.body, [arg for arg in args if is_on_host or mapper_of(arg) is None], is_on_host=is_on_host)
 
 
 def is_device(unit: Unit) -> bool:
