@@ -141,7 +141,10 @@ def _is_for_whole(unit: Unit) -> bool:
 
 
 def parts_of(units: Sequence[Unit], is_inside: Sequence[bool]) -> list[list[int]]:
-    """Return the units inside of pieces in parts: connected, or with the same units outside before and after them."""
+    """Return the units inside of pieces in parts: connected, or with the same units outside before and after them.
+
+    All units of a part have the same units outside before them, on any way.
+    """
     stages = _stages(units, is_inside)
     root = list(range(len(units)))  # of the tree of connected units
 
@@ -150,14 +153,11 @@ def parts_of(units: Sequence[Unit], is_inside: Sequence[bool]) -> list[list[int]
             root[at] = at = root[root[at]]
         return at
 
-    follows: dict[int, set[int]] = {}
     precedes: dict[int, set[int]] = {}
     for at, unit in enumerate(units):
         for other in unit.before:
             if is_inside[at] and is_inside[other] and stages[at] == stages[other]:
                 root[find(at)] = find(other)
-            elif is_inside[at] and not is_inside[other]:
-                follows.setdefault(at, set()).add(other)
             elif is_inside[other] and not is_inside[at]:
                 precedes.setdefault(other, set()).add(at)
     connected: dict[int, list[int]] = {}
@@ -166,21 +166,26 @@ def parts_of(units: Sequence[Unit], is_inside: Sequence[bool]) -> list[list[int]
             connected.setdefault(find(at), []).append(at)
     alike: dict[object, list[int]] = {}
     for part in connected.values():
-        outside = [frozenset().union(*(near.get(at, ()) for at in part)) for near in (follows, precedes)]
-        alike.setdefault((stages[part[0]], units[part[0]].region, *outside), []).extend(part)
+        after = frozenset().union(*(precedes.get(at, ()) for at in part))
+        alike.setdefault((stages[part[0]], units[part[0]].region, after), []).extend(part)
     return sorted(map(sorted, alike.values()))
 
 
-def _stages(units: Sequence[Unit], is_inside: Sequence[bool]) -> list[int]:
-    """Return a number for each unit: units of one piece have the same, and none between them has it."""
+def _stages(units: Sequence[Unit], is_inside: Sequence[bool]) -> list[tuple[int, int]]:
+    """Return the stage of each unit: units of one piece have the same, and none between them has it.
+
+    It is a number, and the set of the units outside that are before it, as bits.
+    """
     ends = {other for at, unit in enumerate(units) if not is_inside[at] for other in unit.before}  # pieces end there
-    stages: list[int] = []
+    stages: list[tuple[int, int]] = []
     for at, unit in enumerate(units):
-        stage = 0
+        stage = outside = 0
         for other in unit.before:
             leaves = is_inside[other] and (not is_inside[at] or other in ends or units[other].region != unit.region)
-            stage = max(stage, stages[other] + leaves)
-        stages.append(stage)
+            number, before = stages[other]
+            stage = max(stage, number + leaves)
+            outside |= before | (0 if is_inside[other] else 1 << other)
+        stages.append((stage, outside))
     return stages
 
 

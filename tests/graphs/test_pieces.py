@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import threading
+import types
 
 import numpy as np
 import pytest
@@ -59,6 +62,21 @@ def test_a_task_between_waits_for_no_later_work(drawn):
         for other in unit.before:
             if other in ends and is_inside[at]:
                 assert part_of[at] != part_of[other]
+
+
+@given(regions())
+def test_pieces_order_no_tasks_outside(drawn):
+    """Two tasks outside of pieces are ordered only if they were: one may wait, on the host, for what the other does."""
+    units, is_inside = drawn
+    outside = [at for at, inside in enumerate(is_inside) if not inside]
+    parts = parts_of(units, is_inside)
+    found = contracted(units, parts, None)
+    at_of = {int(unit.step.split()[1]): at for at, unit in enumerate(found) if isinstance(unit.step, str)}
+    first, then = closure([set(unit.before) for unit in units]), closure([set(unit.before) for unit in found])
+    for at in outside:
+        assert {at_of[other] for other in first[at] if other in at_of} == then[at_of[at]] & set(at_of.values())
+    for part in parts:
+        assert len({frozenset(first[at] & set(outside)) for at in part}) == 1
 
 
 @given(orders, st.integers(1, 4), st.data())
@@ -136,6 +154,27 @@ def test_device_work_does_not_hold_a_host_task_up(two):
         region(y, z)
     assert ["e", "f"] not in launched[-1]
     assert [kernels(call[1].calls) for call in first.launches][-1] == ["e", "f"]
+
+
+def test_a_send_does_not_wait_for_a_receive(two):
+    """Device work behind a task that waits for another process is no part of a graph that this process sends from."""
+    y, packed, received, z = (np.zeros(4) for _ in range(4))
+    sent, found = threading.Event(), []
+
+    @omp.taskgraph
+    def region(y, packed, received, z):
+        kernel.options(depend=[out(y)])("compute", y)
+        kernel.options(depend=[in_(y), out(packed)])("pack", packed)
+        omp.task(depend=[in_(packed)])(sent.set)()
+        omp.task(depend=[out(received)])(lambda: found.append(sent.wait(10)))()
+        kernel.options(depend=[in_(y, received), out(z)])("use", z)
+
+    with omp.target_data(map=[tofrom(y, packed, received, z)]):
+        for n in range(1, 4):
+            sent.clear()
+            region(y, packed, received, z)
+            assert found == [True] * n
+    assert [kernels(call[1].calls) for call in two[0].launches] == [["compute", "pack"]] * 2
 
 
 def test_several_devices_are_one_graph(two):
@@ -310,6 +349,106 @@ def test_a_body_that_reads_what_a_host_task_writes_is_left_out(two):
         (record,) = region.records
         assert record.is_captured
         assert "which a host task of the region may change" in record.why_not
+
+
+MODULE = types.ModuleType("a_module")
+count = 0
+
+
+def increment():
+    global count
+    count += 1
+
+
+class Counter:
+    """A class whose attribute is a count."""
+
+    n = 0
+
+    @classmethod
+    def increment(cls):
+        cls.n += 1
+
+    def __call__(self):
+        increment()
+
+
+def host_changes():
+    """Return pairs of a host task that increments something, and of what a body reads: how often it has done that."""
+    MODULE.n = Counter.n = increment.n = 0
+    array, mine, other, state = np.zeros(3), 0, 0, {"n": 0}
+
+    def by_view(view):
+        view += 1
+
+    def by_name(step):
+        nonlocal mine
+        mine += step
+
+    def by_module():
+        MODULE.n += 1
+
+    def by_attribute():
+        increment.n += 1
+
+    def by_state():
+        state["n"] += 1
+
+    return {
+        "view": (functools.partial(by_view, array[:2]), lambda: array[1]),
+        "other view": (functools.partial(by_view, array[:2]), lambda view=array[1:]: view[0]),
+        "partial": (functools.partial(by_name, 1), lambda: mine),
+        "equal values": (functools.partial(by_name, 1), lambda: (other, mine, other)[1]),
+        "helper": (lambda: increment(), lambda: count),  # noqa: PLW0108  # a function that calls another
+        "object": (Counter(), lambda: count),
+        "module": (by_module, lambda: MODULE.n),
+        "function": (by_attribute, lambda: increment.n),
+        "class": (Counter.increment, lambda: Counter.n),
+        "argument": (by_state, lambda given=None: (given or state)["n"], state),
+    }
+
+
+@pytest.mark.parametrize("case", host_changes())
+def test_a_body_reads_what_a_host_task_changes_by_any_way(two, case):
+    """Such a body runs at each replay, however the host task gets at the object or the name."""
+    global count
+    count = 0
+    change, read, *given = host_changes()[case]
+    y, z, found = np.zeros(4), np.zeros(4), []
+
+    @omp.taskgraph
+    def region(y, z):
+        omp.task(depend=[inout(y, z)])(change)()
+        omp.target(nowait=True, depend=[inout(y)])(lambda y, *given: found.append(read(*given)))(y, *given)
+        kernel("a", y)
+        for what in "bc":
+            kernel(what, z)
+
+    with omp.target_data(map=[tofrom(y, z)]):
+        for n in range(1, 4):
+            region(y, z)
+            assert found == list(range(1, n + 1))
+    assert two[0].launches
+
+
+def test_a_body_reads_what_a_body_outside_changes(two):
+    """A body that is in no graph runs at each replay, so no graph may have read once what it changes on the host."""
+    y, pageable, steps, seen = np.zeros(4), np.zeros(4), [0], []
+    two[0].pageable = [pageable]
+
+    @omp.taskgraph
+    def region(y):
+        def step(p):
+            steps[0] += 1
+
+        omp.target(map=[tofrom(pageable)], nowait=True, depend=[inout(y)])(step)(pageable)
+        omp.target(nowait=True, depend=[inout(y)])(lambda y: seen.append(steps[0]))(y)
+        kernel("a", y)
+
+    with omp.target_data(map=[tofrom(y)]):
+        for _ in range(4):
+            region(y)
+            assert seen[-1] == steps[0]
 
 
 def test_a_host_task_that_maps_what_a_graph_uses(two):
