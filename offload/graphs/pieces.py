@@ -42,9 +42,12 @@ class Cut:
         self.wiring = Wiring(contracted(units, self.parts, name)) if self.parts and others else None
 
     def _capture(self, part: Sequence[int], site: Site) -> Capture:
+        return Capture(self.before(part), [self._units[at].step for at in part], site, self._changes)
+
+    def before(self, part: Sequence[int]) -> list[list[int]]:
+        """Return for each unit of a piece the positions in the piece of the units that it follows there."""
         index = {at: number for number, at in enumerate(part)}
-        before = [[index[other] for other in self._units[at].before if other in index] for at in part]
-        return Capture(before, [self._units[at].step for at in part], site, self._changes)
+        return [[index[other] for other in self._units[at].before if other in index] for at in part]
 
     @property
     def is_captured(self) -> bool:

@@ -481,3 +481,78 @@ def test_a_host_task_that_maps_what_a_graph_uses(two):
     omp.target_exit_data([omp.release(y)])
     for block in kept:
         omp.target_free(block)
+
+
+def test_a_piece_that_is_no_graph_any_more_runs_one_by_one(two):
+    """A host task unmaps what the next piece uses, which then cannot be captured: its tasks run in its place."""
+    y, unmaps = np.zeros(4), []
+    first = two[0]
+    first.pageable = [y]
+
+    def unmap():
+        if unmaps:
+            omp.target_exit_data([omp.release(y)])
+
+    @omp.taskgraph
+    def region(y):
+        for what in "ab":
+            kernel(what, y)
+        omp.task(depend=[inout(y)])(unmap)()
+        for what in "cd":
+            kernel(what, y)
+        omp.task(depend=[inout(y)])(lambda: first.calls.append(("kernel", "host")))()
+
+    omp.target_enter_data([omp.to(y)])
+    for _ in range(2):
+        region(y)
+    before = len(first.calls)
+    unmaps.append(True)
+    region(y)
+    assert kernels(first.calls[before:]) == ["c", "d", "host"]
+    assert "pageable memory" in region.records[0].why_not
+
+
+def test_a_failure_in_place_of_a_piece(two):
+    """A task that runs in place of a graph fails as any task, and what follows the piece does not run."""
+    y, unmaps, ran = np.zeros(4), [], []
+    two[0].pageable = [y]
+
+    def fail(y):
+        if unmaps:
+            raise ZeroDivisionError
+
+    @omp.taskgraph
+    def region(y):
+        omp.task(depend=[inout(y)])(lambda: unmaps and omp.target_exit_data([omp.release(y)]))()
+        kernel("a", y)
+        omp.target(nowait=True, depend=[inout(y)])(fail)(y)
+        omp.task(depend=[inout(y)])(lambda: ran.append(1))()
+
+    omp.target_enter_data([omp.to(y)])
+    region(y)
+    region(y)
+    unmaps.append(True)
+    with pytest.raises(ExceptionGroup) as failed:
+        region(y)
+    assert failed.group_contains(ZeroDivisionError)
+    assert ran == [1, 1]
+
+
+def test_mappings_that_begin_and_end_in_the_region(two):
+    """Pieces between an enter and an exit find other storage than at the start of the replay."""
+    y, seen = np.zeros(4), []
+
+    @omp.taskgraph
+    def region(y):
+        omp.target_enter_data([omp.to(y)], nowait=True, depend=[inout(y)])
+        for what in "ab":
+            kernel(what, y)
+        omp.task(depend=[inout(y)])(lambda: seen.append(omp.target_is_present(y, 0)))()
+        for what in "cd":
+            kernel(what, y)
+        omp.target_exit_data([omp.from_(y)], nowait=True, depend=[inout(y)])
+
+    for n in range(1, 25):
+        region(y)
+        assert seen == [True] * n
+        assert not omp.target_is_present(y, 0)
