@@ -65,12 +65,25 @@ _Found = tuple[str, Any, frozenset[str]]
 
 
 class HostChanges(NamedTuple):
-    """What the tasks between the graphs of a region may change on the host."""
+    """What the tasks between the graphs of a region may change on the host, and the names that they read there."""
 
     names: frozenset[str]  # globals, and variables of functions around them, that they assign
     attributes: frozenset[str]  # attributes that they assign, of any object
     objects: Mapping[int, object]  # host arrays and containers that they reach, by id
     is_known: bool  # whether these are all that host tasks reach
+    read: frozenset[str]  # names of variables, and of attributes with a dot, that they reach
+
+    def read_one_of(self, value: object, parts: object) -> str:
+        """Return a name that they read and that a function assigns, or the methods of an object; empty if none is."""
+        names: set[str] = set()
+        attributes: set[str] = set()
+        for code in _codes_run_by(value, parts):
+            _add_assigned(code, names, attributes)
+        for name in self.read if names or attributes else ():
+            owner, _, attribute = name.rpartition(".")
+            if attribute in names or (owner and attribute in attributes):
+                return name
+        return ""
 
     def may_change(self, name: str, value: object) -> bool:
         """Tell whether they may change an object that a body reaches by a name."""
@@ -103,11 +116,13 @@ def changes_of(calls: Iterable[Call]) -> HostChanges:
     """Return what tasks may change on the host."""
     names: set[str] = set()
     attributes: set[str] = set()
+    read: set[str] = set()
     objects: dict[int, object] = {}
     is_known = True
     for function, args, is_on_host in calls:
         try:
             for name, value, parts in _walk(_beginning(function, args)):
+                read.add(name)
                 for code in _codes_run_by(value, parts):
                     _add_assigned(code, names, attributes)
                 if isinstance(value, _MUTABLE) and (is_on_host or not _is_mapped(name, value)):
@@ -115,7 +130,7 @@ def changes_of(calls: Iterable[Call]) -> HostChanges:
                 is_known = is_known and (not is_on_host or parts is not None or _is_kept(value))
         except NotCapturableError:
             is_known = is_known and not is_on_host
-    return HostChanges(frozenset(names), frozenset(attributes), objects, is_known)
+    return HostChanges(frozenset(names), frozenset(attributes), objects, is_known, frozenset(read))
 
 
 def _beginning(function: object, args: Iterable[object]) -> list[_Found]:
@@ -135,6 +150,10 @@ def reached(function: object, args: Iterable[object], changes: HostChanges | Non
             raise NotCapturableError(
                 f"it reaches {name}, which a host task of the region may change, and a graph would read it once; "
                 "map it, or let the body read something else"
+            )
+        if changes is not None and (assigned := changes.read_one_of(value, parts)):
+            raise NotCapturableError(
+                f"it assigns {assigned}, which a host task of the region may read, and a graph would assign it once"
             )
         if _is_kept(value):
             kept[id(value)] = value

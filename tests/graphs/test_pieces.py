@@ -431,6 +431,33 @@ def test_a_body_reads_what_a_host_task_changes_by_any_way(two, case):
     assert two[0].launches
 
 
+@pytest.mark.parametrize("is_attribute", [True, False])
+def test_a_body_assigns_what_a_host_task_reads(two, is_attribute):
+    """Such a body runs at each replay: a graph would assign it once, when it is captured."""
+    y, mine, found = np.zeros(4), 0, []
+    MODULE.n = 0
+
+    def by_name(y):
+        nonlocal mine
+        mine += 1
+
+    def by_attribute(y):
+        MODULE.n += 1
+
+    step, read = (by_attribute, lambda: MODULE.n) if is_attribute else (by_name, lambda: mine)
+
+    @omp.taskgraph
+    def region(y):
+        kernel("a", y)
+        omp.target(nowait=True, depend=[inout(y)])(step)(y)
+        omp.task(depend=[inout(y)])(lambda: found.append(read()))()
+
+    with omp.target_data(map=[tofrom(y)]):
+        for n in range(1, 5):
+            region(y)
+            assert found == list(range(1, n + 1))
+
+
 def test_a_body_reads_what_a_body_outside_changes(two):
     """A body that is in no graph runs at each replay, so no graph may have read once what it changes on the host."""
     y, pageable, steps, seen = np.zeros(4), np.zeros(4), [0], []
