@@ -8,7 +8,7 @@ wait for later device work. See docs/design/theory.md, "Pieces".
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from offload.arrays.items import mapper_of
 from offload.data.replicas import numbers_of

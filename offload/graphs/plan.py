@@ -12,7 +12,7 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from offload.graphs.tasks import GroupEnd, PieceRecipe
+from offload.graphs.replay_tasks import GroupEnd, PieceRecipe
 from offload.graphs.work import PieceWork
 from offload.tasks.recipe import Recipe
 from offload.tasks.site import Site

@@ -313,7 +313,7 @@ class Replay:
     def _make_one(self, at: int, frames: Sequence[Region], run: ReplayRun) -> Task:
         """Return the task of a unit that needs no other task."""
         step, _, region, _ = self._units[at]
-        return step.make(frames[region], run, ()) if isinstance(step, UnitMaker) else step.make(frames[region])  # type: ignore[no-any-return]  # a task
+        return step.make(frames[region], run, ()) if isinstance(step, UnitMaker) else step.make(frames[region])
 
 
 _END = "the end of the taskgraph"
