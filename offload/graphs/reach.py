@@ -243,6 +243,8 @@ def _of_class(cls: type, mentioned: frozenset[str]) -> Iterator[_Found]:
     """Yield the functions and the data of a class that code mentions; other attributes hold no arrays."""
     for name in mentioned:
         item = inspect.getattr_static(cls, name, None)
+        if isinstance(item, classmethod):
+            yield cls.__name__, cls, frozenset(_mentioned(item.__func__))
         if isinstance(item, (classmethod, staticmethod)):
             item = item.__func__
         if isinstance(item, _OF_CLASSES) or is_device_array(item):

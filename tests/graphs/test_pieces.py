@@ -369,6 +369,10 @@ class Counter:
     def increment(cls):
         cls.n += 1
 
+    @classmethod
+    def read(cls):
+        return cls.n
+
     def __call__(self):
         increment()
 
@@ -404,6 +408,7 @@ def host_changes():
         "module": (by_module, lambda: MODULE.n),
         "function": (by_attribute, lambda: increment.n),
         "class": (Counter.increment, lambda: Counter.n),
+        "class method": (lambda: Counter.increment(), lambda: Counter.read()),  # noqa: PLW0108  # which calls another
         "argument": (by_state, lambda given=None: (given or state)["n"], state),
     }
 
