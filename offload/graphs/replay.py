@@ -185,11 +185,14 @@ class Replay:
         frame = piece.frame.part(piece.inherited.within(group))
         part = cut.parts[number]
         tasks = [self._make_one(at, [frame] * len(self._regions), ReplayRun(())) for at in part]
-        events = dict(zip((piece.place, *piece.work.others), (piece.after, *(piece.other_after or ())), strict=False))  # type: ignore[union-attr]  # it has its work
+        work: Any = piece.work
+        places = piece.place, *work.others
+        events = dict(zip((place.device for place in places), (piece.after, *(piece.other_after or ())), strict=False))
         first = [ref(other) for other in piece.predecessors]
         for task in tasks:
-            if isinstance(task, DeviceTask) and task.work.takes_device_arrays:  # type: ignore[union-attr]  # likewise
-                task.after = events.get(task.place)  # of the thread that generated the piece
+            if isinstance(task, DeviceTask) and (work := task.work) is not None and work.takes_device_arrays:
+                task.after = events.get(task.place.device)  # of the thread that generated the piece
+                task.other_after = events.get(work.second)
         frame.children.live.update(tasks)
         group.live.update(tasks)
         before = cut.before(part)
