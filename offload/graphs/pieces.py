@@ -8,12 +8,13 @@ wait for later device work. See docs/design/theory.md, "Pieces".
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from offload.arrays.items import mapper_of
 from offload.data.replicas import numbers_of
 from offload.graphs.capture import Capture
 from offload.graphs.plan import GroupEndMaker, PieceMaker, TaskMaker, Unit, Wiring
-from offload.graphs.reach import changes_of
+from offload.graphs.reach import Call, changes_of
 from offload.runtime.recipe import DeviceRecipe
 from offload.tasks.recipe import Recipe
 
@@ -34,16 +35,19 @@ class Cut:
     def __init__(self, units: Sequence[Unit], others: Mapping[int, str], site: Site, name: str | None) -> None:
         self._units = units
         self._others = others
-        self._changes = changes_of(_host_calls(units)) if others else None
         self.parts = pieces(units, others)  # the positions of the units of each piece
+        self._changes = changes_of(_calls_outside(units, self.parts)) if others else None
         self.captures = [self._capture(part, site) for part in self.parts]
         self.is_whole = bool(self.parts) and not others  # whether one piece is all
         self.wiring = Wiring(contracted(units, self.parts, name)) if self.parts and others else None
 
     def _capture(self, part: Sequence[int], site: Site) -> Capture:
+        return Capture(self.before(part), [self._units[at].step for at in part], site, self._changes)
+
+    def before(self, part: Sequence[int]) -> list[list[int]]:
+        """Return for each unit of a piece the positions in the piece of the units that it follows there."""
         index = {at: number for number, at in enumerate(part)}
-        before = [[index[other] for other in self._units[at].before if other in index] for at in part]
-        return Capture(before, [self._units[at].step for at in part], site, self._changes)
+        return [[index[other] for other in self._units[at].before if other in index] for at in part]
 
     @property
     def is_captured(self) -> bool:
@@ -66,12 +70,16 @@ class Cut:
         return {**self._others, **dict.fromkeys(blamed, capture.refusal)}
 
 
-def _host_calls(units: Sequence[Unit]) -> Iterator[tuple[Any, list[object]]]:
-    """Yield the function and the arguments of each host task."""
-    for unit in units:
+def _calls_outside(units: Sequence[Unit], parts: Sequence[Sequence[int]]) -> Iterator[Call]:
+    """Yield the calls of the tasks that are in no piece."""
+    inside = {at for part in parts for at in part}
+    for at, unit in enumerate(units):
         recipe = recipe_of(unit)
-        if recipe is not None and not isinstance(recipe, DeviceRecipe):
-            yield recipe.body, [*recipe.args, *(recipe.kwargs or {}).values()]
+        if recipe is None or at in inside:
+            continue
+        is_on_host = not is_device(unit)
+        args = [*recipe.args, *(recipe.kwargs or {}).values()]
+        yield Call(recipe.body, [arg for arg in args if is_on_host or mapper_of(arg) is None], is_on_host=is_on_host)
 
 
 def is_device(unit: Unit) -> bool:
@@ -136,7 +144,10 @@ def _is_for_whole(unit: Unit) -> bool:
 
 
 def parts_of(units: Sequence[Unit], is_inside: Sequence[bool]) -> list[list[int]]:
-    """Return the units inside of pieces in parts: connected, or with the same units outside before and after them."""
+    """Return the units inside of pieces in parts: connected, or with the same units outside before and after them.
+
+    All units of a part have the same units outside before them, on any way.
+    """
     stages = _stages(units, is_inside)
     root = list(range(len(units)))  # of the tree of connected units
 
@@ -145,14 +156,11 @@ def parts_of(units: Sequence[Unit], is_inside: Sequence[bool]) -> list[list[int]
             root[at] = at = root[root[at]]
         return at
 
-    follows: dict[int, set[int]] = {}
     precedes: dict[int, set[int]] = {}
     for at, unit in enumerate(units):
         for other in unit.before:
             if is_inside[at] and is_inside[other] and stages[at] == stages[other]:
                 root[find(at)] = find(other)
-            elif is_inside[at] and not is_inside[other]:
-                follows.setdefault(at, set()).add(other)
             elif is_inside[other] and not is_inside[at]:
                 precedes.setdefault(other, set()).add(at)
     connected: dict[int, list[int]] = {}
@@ -161,21 +169,26 @@ def parts_of(units: Sequence[Unit], is_inside: Sequence[bool]) -> list[list[int]
             connected.setdefault(find(at), []).append(at)
     alike: dict[object, list[int]] = {}
     for part in connected.values():
-        outside = [frozenset().union(*(near.get(at, ()) for at in part)) for near in (follows, precedes)]
-        alike.setdefault((stages[part[0]], units[part[0]].region, *outside), []).extend(part)
+        after = frozenset().union(*(precedes.get(at, ()) for at in part))
+        alike.setdefault((stages[part[0]], units[part[0]].region, after), []).extend(part)
     return sorted(map(sorted, alike.values()))
 
 
-def _stages(units: Sequence[Unit], is_inside: Sequence[bool]) -> list[int]:
-    """Return a number for each unit: units of one piece have the same, and none between them has it."""
+def _stages(units: Sequence[Unit], is_inside: Sequence[bool]) -> list[tuple[int, int]]:
+    """Return the stage of each unit: units of one piece have the same, and none between them has it.
+
+    It is a number, and the set of the units outside that are before it, as bits.
+    """
     ends = {other for at, unit in enumerate(units) if not is_inside[at] for other in unit.before}  # pieces end there
-    stages: list[int] = []
+    stages: list[tuple[int, int]] = []
     for at, unit in enumerate(units):
-        stage = 0
+        stage = outside = 0
         for other in unit.before:
             leaves = is_inside[other] and (not is_inside[at] or other in ends or units[other].region != unit.region)
-            stage = max(stage, stages[other] + leaves)
-        stages.append(stage)
+            number, before = stages[other]
+            stage = max(stage, number + leaves)
+            outside |= before | (0 if is_inside[other] else 1 << other)
+        stages.append((stage, outside))
     return stages
 
 

@@ -12,12 +12,10 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from offload.graphs.replay_tasks import GroupEnd, PieceRecipe
 from offload.graphs.work import PieceWork
-from offload.runtime.recipe import DeviceRecipe
-from offload.tasks.recipe import Recipe, nothing
+from offload.tasks.recipe import Recipe
 from offload.tasks.site import Site
-from offload.tasks.task import Task
-from offload.tasks.troubles import Trouble, poison
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,15 +23,13 @@ if TYPE_CHECKING:
     from offload.graphs.taskgraph import Again, TaskGraph
     from offload.graphs.work import GraphWork
     from offload.runtime.queues import Queue
-    from offload.runtime.works import Launch
     from offload.tasks.depend import Mutex
     from offload.tasks.graph import Node
-    from offload.tasks.protocols import Runner
     from offload.tasks.region import Group, Region
-    from offload.tasks.scope import Scope
+    from offload.tasks.task import Task
 
 
-def _never(number: int, launch: Launch) -> None:
+def _never(number: int, launch: Any) -> None:
     """Return None: there are no pieces."""
 
 
@@ -52,6 +48,7 @@ class ReplayRun(NamedTuple):
     groups: Sequence[Group | None]  # its taskgroups
     works: Sequence[GraphWork] = ()  # what launches its pieces
     renew: Callable[..., GraphWork | None] = _never  # returns that of a piece, by its number, for the storage of now
+    unfold: Callable[..., Any] = _never  # starts the tasks of a piece in its place; returns their group
 
 
 class ReplayPlan:
@@ -243,7 +240,7 @@ class GroupEndMaker(UnitMaker):
         self._number = number
 
     def make(self, frame: Region, run: ReplayRun, tasks: Sequence[Task]) -> Task:
-        return _GroupEnd(self._site, frame, run.groups[self._number])  # type: ignore[arg-type]  # not the first
+        return GroupEnd(self._site, frame, run.groups[self._number])  # type: ignore[arg-type]  # not the first
 
 
 class PieceMaker(UnitMaker):
@@ -257,51 +254,5 @@ class PieceMaker(UnitMaker):
 
     def make(self, frame: Region, run: ReplayRun, tasks: Sequence[Task]) -> Task:
         work = run.works[self._number]
-        piece = PieceWork(work, partial(run.renew, self._number))
-        return DeviceRecipe(work.site, work.place, piece, self._name).make(frame)
-
-
-class _GroupEnd(Task):
-    """The end of a taskgroup in a replay: complete when no task of the group is left."""
-
-    # It hands the failures on that nobody has seen, and then what comes after it does not run.
-
-    __slots__ = ("_group", "_is_listed", "_tokens")
-
-    def __init__(self, site: Site, frame: Region, group: Group) -> None:
-        super().__init__(site, nothing, (), None, frame)
-        self._group = group
-        self._is_listed = False
-        self._tokens = [None]  # whoever takes it goes on
-
-    def advance(self, engine: Runner[Task], scope: Scope) -> Task | None:
-        group = self._group
-        if not self._is_listed:
-            self._is_listed = True
-            with engine.lock:
-                group.waiters = (*group.waiters, self._go_on)
-            if group.live or not self._take():
-                return None
-        group.waiters = ()  # they refer to this task, and it to the group
-        outer = self.inherited.group
-        failed = list(group.failures)
-        if failed and outer is not None:
-            with engine.lock:
-                outer.failures.update(dict.fromkeys(failed))
-        for task in failed:
-            poison(self, task, Trouble.of(task))
-        del failed
-        if (self.special or engine.can_cancel) and engine.hinders(self):
-            return None
-        return engine.finish(self)
-
-    def _take(self) -> bool:
-        try:
-            self._tokens.pop()
-        except IndexError:
-            return False
-        return True
-
-    def _go_on(self) -> None:
-        if self._take():
-            self.construct.runtime.engine.make_ready(self)
+        piece = PieceWork(work, partial(run.renew, self._number), partial(run.unfold, self._number))
+        return PieceRecipe(work.site, work.place, piece, self._name).make(frame)

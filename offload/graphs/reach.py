@@ -56,40 +56,86 @@ _MUTABLE = (bytearray, deque, dict, list, np.ndarray, set)  # what a host task m
 
 _CONTAINERS = (tuple, list, set, frozenset, deque)
 
+_OF_CLASSES = (*_VALUES, *_MUTABLE, *_CONTAINERS, FunctionType, type(None))  # what is looked for in classes
+
+_AN_ARGUMENT = "an argument"
+
 # A name, its value, and the names of attributes that the code which uses it mentions.
 _Found = tuple[str, Any, frozenset[str]]
 
 
 class HostChanges(NamedTuple):
-    """What the host tasks of a region may change between its graphs."""
+    """What the tasks between the graphs of a region may change on the host, and the names that they read there."""
 
     names: frozenset[str]  # globals, and variables of functions around them, that they assign
-    objects: Mapping[int, object] | None  # host arrays and containers that they reach, by id; None: any
+    attributes: frozenset[str]  # attributes that they assign, of any object
+    objects: Mapping[int, object]  # host arrays and containers that they reach, by id
+    is_known: bool  # whether these are all that host tasks reach
+    read: frozenset[str]  # names of variables, and of attributes with a dot, that they reach
+
+    def read_one_of(self, value: object, parts: object) -> str:
+        """Return a name that they read and that a function assigns, or the methods of an object; empty if none is."""
+        names: set[str] = set()
+        attributes: set[str] = set()
+        for code in _codes_run_by(value, parts):
+            _add_assigned(code, names, attributes)
+        for name in self.read if names or attributes else ():
+            owner, _, attribute = name.rpartition(".")
+            if attribute in names or (owner and attribute in attributes):
+                return name
+        return ""
 
     def may_change(self, name: str, value: object) -> bool:
         """Tell whether they may change an object that a body reaches by a name."""
-        if name in self.names:
+        owner, _, attribute = name.rpartition(".")
+        if attribute in self.names or (owner and attribute in self.attributes):
             return True
-        return isinstance(value, _MUTABLE) and (self.objects is None or id(value) in self.objects)
+        if not isinstance(value, _MUTABLE) or _is_mapped(name, value):
+            return False
+        if not self.is_known or id(value) in self.objects:
+            return True
+        return isinstance(value, np.ndarray) and any(
+            np.may_share_memory(value, other) for other in self.objects.values() if isinstance(other, np.ndarray)
+        )
 
 
-def changes_of(calls: Iterable[tuple[Any, Iterable[object]]]) -> HostChanges:
-    """Return what host tasks may change, given their functions and arguments."""
+def _is_mapped(name: str, value: object) -> bool:
+    """Tell whether a body gets an object as device memory."""
+    return name == _AN_ARGUMENT and isinstance(value, np.ndarray)
+
+
+class Call(NamedTuple):
+    """The function and arguments of a task between the graphs of a region."""
+
+    function: Any
+    args: Iterable[object]
+    is_on_host: bool  # whether it is a host task, which may change host memory in ways that nobody finds
+
+
+def changes_of(calls: Iterable[Call]) -> HostChanges:
+    """Return what tasks may change on the host."""
     names: set[str] = set()
+    attributes: set[str] = set()
+    read: set[str] = set()
     objects: dict[int, object] = {}
     is_known = True
-    for function, args in calls:
-        names.update(_assigned(function))
-        todo: list[_Found] = [("the body", function, frozenset())]
-        todo += [("an argument", value, frozenset()) for value in args]
+    for function, args, is_on_host in calls:
         try:
-            for _, value, parts in _walk(todo):
-                if isinstance(value, _MUTABLE):
+            for name, value, parts in _walk(_beginning(function, args)):
+                read.add(name)
+                for code in _codes_run_by(value, parts):
+                    _add_assigned(code, names, attributes)
+                if isinstance(value, _MUTABLE) and (is_on_host or not _is_mapped(name, value)):
                     objects[id(value)] = value
-                is_known = is_known and (parts is not None or _is_kept(value))
+                is_known = is_known and (not is_on_host or parts is not None or _is_kept(value))
         except NotCapturableError:
-            is_known = False
-    return HostChanges(frozenset(names), objects if is_known else None)
+            is_known = is_known and not is_on_host
+    return HostChanges(frozenset(names), frozenset(attributes), objects, is_known, frozenset(read))
+
+
+def _beginning(function: object, args: Iterable[object]) -> list[_Found]:
+    """Return the objects from which a walk begins."""
+    return [("the body", function, frozenset()), *((_AN_ARGUMENT, value, frozenset()) for value in args)]
 
 
 def reached(function: object, args: Iterable[object], changes: HostChanges | None = None) -> list[object]:
@@ -98,32 +144,38 @@ def reached(function: object, args: Iterable[object], changes: HostChanges | Non
     ``changes`` has what host tasks of the region may change; None if there are none. Raise `NotCapturableError` if an
     object may hold device arrays and cannot be looked into, or if the body reads what a host task may change.
     """
-    todo: list[_Found] = [("the body", function, frozenset())]
-    todo += [("an argument", value, frozenset()) for value in args]
-    kept = []
-    for name, value, parts in _walk(todo):
-        if changes is not None and name != "an argument" and changes.may_change(name, value):
+    kept: dict[int, object] = {}
+    for name, value, parts in _walk(_beginning(function, args)):
+        if changes is not None and changes.may_change(name, value):
             raise NotCapturableError(
                 f"it reaches {name}, which a host task of the region may change, and a graph would read it once; "
-                "map it, or pass it to the body"
+                "map it, or let the body read something else"
+            )
+        if changes is not None and (assigned := changes.read_one_of(value, parts)):
+            raise NotCapturableError(
+                f"it assigns {assigned}, which a host task of the region may read, and a graph would assign it once"
             )
         if _is_kept(value):
-            kept.append(value)
+            kept[id(value)] = value
         elif parts is None:
             raise NotCapturableError(
                 f"it reaches {name}, a {type(value).__name__}, whose device arrays offload cannot find; pass the parts "
                 "that it uses as arguments"
             )
-    return kept
+    return list(kept.values())
 
 
 def _walk(todo: list[_Found]) -> Iterator[tuple[str, Any, Iterable[_Found] | None]]:
-    """Yield what can be reached, each object with its name and its parts, which are None if nobody knows them."""
+    """Yield what can be reached, each object with its name and its parts, which are None if nobody knows them.
+
+    An object that is found again, by another name perhaps, has no parts then.
+    """
     seen: dict[Any, object] = {}  # with the objects, whose ids stay theirs
     while todo:
         name, value, mentioned = todo.pop()
         key = (id(value), mentioned) if isinstance(value, (type, ModuleType)) else id(value)
         if key in seen:
+            yield name, value, ()
             continue
         seen[key] = value
         if len(seen) > _MOST:
@@ -159,10 +211,9 @@ def _parts(value: Any, mentioned: frozenset[str]) -> Iterable[_Found] | None:
     if isinstance(value, ModuleType):
         if value.__name__.partition(".")[0] in _LIBRARIES:
             return []
-        return [(name, vars(value)[name], mentioned) for name in mentioned & vars(value).keys()]
+        return [(f"{value.__name__}.{name}", vars(value)[name], mentioned) for name in mentioned & vars(value).keys()]
     if isinstance(value, type):
-        found = [(name, inspect.getattr_static(value, name, None)) for name in mentioned]
-        return [(name, item, mentioned) for name, item in found if is_device_array(item)]
+        return list(_of_class(value, mentioned))
     parts: list[tuple[str, Any]] | None = None
     if value is Ellipsis or isinstance(value, _VALUES):
         parts = []
@@ -188,6 +239,18 @@ def _parts(value: Any, mentioned: frozenset[str]) -> Iterable[_Found] | None:
     return None if parts is None else [(name, item, mentioned) for name, item in parts]
 
 
+def _of_class(cls: type, mentioned: frozenset[str]) -> Iterator[_Found]:
+    """Yield the functions and the data of a class that code mentions; other attributes hold no arrays."""
+    for name in mentioned:
+        item = inspect.getattr_static(cls, name, None)
+        if isinstance(item, classmethod):
+            yield cls.__name__, cls, frozenset(_mentioned(item.__func__))
+        if isinstance(item, (classmethod, staticmethod)):
+            item = item.__func__
+        if isinstance(item, _OF_CLASSES) or is_device_array(item):
+            yield f"{cls.__name__}.{name}", item, mentioned
+
+
 def _of_function(function: FunctionType) -> Iterator[_Found]:
     """Yield objects that a function reaches by its closure, defaults, attributes, globals and imports."""
     attributes = frozenset(_mentioned(function))
@@ -206,9 +269,10 @@ def _of_function(function: FunctionType) -> Iterator[_Found]:
             continue
     for value in function.__defaults__ or ():
         yield "a default", value, attributes
-    for known in (function.__kwdefaults__ or {}, function.__dict__):
-        for name, value in known.items():
-            yield name, value, attributes
+    for name, value in (function.__kwdefaults__ or {}).items():
+        yield name, value, attributes
+    for name, value in function.__dict__.items():
+        yield f"{function.__name__}.{name}", value, attributes
     for name in names & function.__globals__.keys():
         yield name, function.__globals__[name], attributes
     package = function.__globals__.get("__package__") or ""
@@ -216,14 +280,21 @@ def _of_function(function: FunctionType) -> Iterator[_Found]:
         yield name, sys.modules[name], attributes
 
 
-def _assigned(function: object) -> Iterator[str]:
-    """Yield the names outside of it that a function assigns: globals, and variables of functions around it."""
-    code = getattr(inspect.unwrap(function) if callable(function) else function, "__code__", None)
-    if isinstance(code, CodeType):
-        for part in _codes(code):
-            for step in dis.get_instructions(part):
-                if step.opname == "STORE_GLOBAL" or (step.opname == "STORE_DEREF" and step.argval in part.co_freevars):
-                    yield step.argval
+def _codes_run_by(value: Any, parts: object) -> Iterator[CodeType]:
+    """Yield the code of a function, or that of the methods of an object of which nothing else is known."""
+    found = [value] if parts is not None else [item for cls in type(value).__mro__ for item in vars(cls).values()]
+    for function in found:
+        if isinstance(function, FunctionType) and _library(function) not in _LIBRARIES:
+            yield from _codes(function.__code__)
+
+
+def _add_assigned(code: CodeType, names: set[str], attributes: set[str]) -> None:
+    """Add the names outside of it that code assigns: globals, variables of functions around it, and attributes."""
+    for step in dis.get_instructions(code):
+        if step.opname == "STORE_GLOBAL" or (step.opname == "STORE_DEREF" and step.argval in code.co_freevars):
+            names.add(step.argval)
+        elif step.opname == "STORE_ATTR":
+            attributes.add(step.argval)
 
 
 def _mentioned(function: object) -> Iterator[str]:

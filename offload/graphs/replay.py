@@ -20,6 +20,7 @@ from offload.graphs.pieces import Cut, obstacles
 from offload.graphs.plan import ReplayPlan, ReplayRun, UnitMaker, Wiring
 from offload.interrupts.shields import Shield
 from offload.runtime.generate import begin
+from offload.runtime.launch import DeviceTask
 from offload.runtime.recipe import DeviceRecipe
 from offload.tasks.engine import MANY_LIVE
 from offload.tasks.goals import Emptied, Goal
@@ -174,6 +175,36 @@ class Replay:
         make = partial(self._make_some, cut.parts[number], launch.frame)
         return cut.captures[number].renew(self.runtime.here(), make)
 
+    def _unfold(self, cut: Cut, number: int, piece: DeviceTask) -> Group:
+        """Start the tasks of a piece one by one, as its storage has moved and it is no graph any more.
+
+        Return the group of the tasks. They follow what the piece follows on streams.
+        """
+        engine = self.runtime.engine
+        group = Group(piece.inherited.group)
+        frame = piece.frame.part(piece.inherited.within(group))
+        part = cut.parts[number]
+        tasks = [self._make_one(at, [frame] * len(self._regions), ReplayRun(())) for at in part]
+        work: Any = piece.work
+        places = piece.place, *work.others
+        events = dict(zip((place.device for place in places), (piece.after, *(piece.other_after or ())), strict=False))
+        first = [ref(other) for other in piece.predecessors]
+        for task in tasks:
+            if isinstance(task, DeviceTask) and (work := task.work) is not None and work.takes_device_arrays:
+                task.after = events.get(task.place.device)  # of the thread that generated the piece
+                task.other_after = events.get(work.second)
+        frame.children.live.update(tasks)
+        group.live.update(tasks)
+        before = cut.before(part)
+        ready = [
+            task
+            for task, found in zip(tasks, before, strict=True)
+            if follow(engine, task, [ref(tasks[other]) for other in found] or first)
+        ]
+        for task in ready:
+            engine.make_ready(task)
+        return group
+
     def _cut_again(self, cut: Cut, part: Sequence[int], capture: Capture) -> None:
         """Leave out of all pieces what has kept one from being captured."""
         with self._lock:
@@ -224,8 +255,9 @@ class Replay:
         """Return the tasks that are ready, of the plain ones and of the others; all of them exist then."""
         wiring = self._wiring if not works or cut.wiring is None else cut.wiring
         frames, groups = self._regions_in(frame)
+        run = ReplayRun(groups, works, partial(self._renew, cut), partial(self._unfold, cut))
         with _no_collection if len(wiring.makers) >= _MANY else nullcontext():
-            tasks = self._make(frames, wiring, ReplayRun(groups, works, partial(self._renew, cut)))
+            tasks = self._make(frames, wiring, run)
         for at, queue in wiring.queued:
             queue.count(tasks[at])
         special = []
@@ -278,13 +310,13 @@ class Replay:
     def _make_some(self, positions: Sequence[int], frame: Region) -> list[Task]:
         """Return tasks of a piece, which are to be captured and never entered."""
         frames, groups = self._regions_in(frame)
-        run, tasks = ReplayRun(groups), []
-        for at in positions:
-            step, _, region, _ = self._units[at]
-            tasks.append(
-                step.make(frames[region], run, ()) if isinstance(step, UnitMaker) else step.make(frames[region])
-            )
-        return tasks
+        run = ReplayRun(groups)
+        return [self._make_one(at, frames, run) for at in positions]
+
+    def _make_one(self, at: int, frames: Sequence[Region], run: ReplayRun) -> Task:
+        """Return the task of a unit that needs no other task."""
+        step, _, region, _ = self._units[at]
+        return step.make(frames[region], run, ()) if isinstance(step, UnitMaker) else step.make(frames[region])
 
 
 _END = "the end of the taskgraph"

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from offload.devices.base import Device, DeviceGraph
     from offload.devices.streams import Lane, Point
     from offload.graphs.rehearsal import Noted
+    from offload.runtime.launch import DeviceTask
     from offload.runtime.place import DevicePlace
     from offload.runtime.works import Launch
+    from offload.tasks.region import Group
     from offload.tasks.site import Site
 
 
@@ -92,9 +94,8 @@ class _Others:
         self._devices = devices
 
     def caller_event(self) -> list[Any]:
-        """Return an event for each whose current stream is not idle."""
-        found = [device.caller_event() for device in self._devices]
-        return [event for event in found if event is not None]
+        """Return an event for each; None for one whose current stream is idle."""
+        return [device.caller_event() for device in self._devices]
 
 
 class GraphWork(Work):
@@ -148,7 +149,8 @@ class GraphWork(Work):
                 )
             accesses = [storage.acquire(lane) for storage in self.storage]
             for event in launch.other_after or ():
-                place.device.wait_event(lane.stream, event)
+                if event is not None:
+                    place.device.wait_event(lane.stream, event)
             self.graph.launch(lane.stream)
             if self._findings:
                 launch.findings = [self._look]
@@ -176,14 +178,19 @@ class GraphWork(Work):
 class PieceWork(Work):
     """Launch the graph of a piece between other tasks, which may have mapped or unmapped what it uses.
 
-    ``renew`` returns the work for the storage as it is now, or None, given the launch.
+    ``renew`` returns the work for the storage as it is now, or None, given the launch. ``unfold`` starts the tasks of
+    the piece in place of the launch, and returns their group.
     """
 
-    __slots__ = ("_renew", "_work", "second", "takes_device_arrays")
+    __slots__ = ("_renew", "_work", "others", "second", "takes_device_arrays", "unfold")
 
-    def __init__(self, work: GraphWork, renew: Callable[[Launch], GraphWork | None]) -> None:
+    def __init__(
+        self, work: GraphWork, renew: Callable[[Launch], GraphWork | None], unfold: Callable[[DeviceTask], Group]
+    ) -> None:
         self._work = work
         self._renew = renew
+        self.unfold = unfold
+        self.others = work.others
         self.second = work.second
         self.takes_device_arrays = work.takes_device_arrays
 

@@ -35,6 +35,8 @@ class DeviceRecipe(Recipe):
     __slots__ = ("place", "values", "work")
 
     values: Values | None
+    kind: type[DeviceTask] = DeviceTask
+    """The class of the tasks."""
 
     def __init__(self, site: Site, place: DevicePlace, work: Work, label: str | None = None, priority: int = 0) -> None:
         self.site = site  # as `Recipe.__init__` does, which a call of it would cost half as much again
@@ -55,7 +57,7 @@ class DeviceRecipe(Recipe):
 
     def make(self, frame: Region, sources: Sequence[Task | None] = ()) -> DeviceTask:
         work, place = self.work, self.place
-        task = _new(DeviceTask)  # each field is set here: an `__init__` would take as long again
+        task = _new(self.kind)  # each field is set here: an `__init__` would take as long again
         task.construct = self.site
         task.body = work.body
         task.args = work.args

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import threading
+import types
 
 import numpy as np
 import pytest
@@ -59,6 +62,21 @@ def test_a_task_between_waits_for_no_later_work(drawn):
         for other in unit.before:
             if other in ends and is_inside[at]:
                 assert part_of[at] != part_of[other]
+
+
+@given(regions())
+def test_pieces_order_no_tasks_outside(drawn):
+    """Two tasks outside of pieces are ordered only if they were: one may wait, on the host, for what the other does."""
+    units, is_inside = drawn
+    outside = [at for at, inside in enumerate(is_inside) if not inside]
+    parts = parts_of(units, is_inside)
+    found = contracted(units, parts, None)
+    at_of = {int(unit.step.split()[1]): at for at, unit in enumerate(found) if isinstance(unit.step, str)}
+    first, then = closure([set(unit.before) for unit in units]), closure([set(unit.before) for unit in found])
+    for at in outside:
+        assert {at_of[other] for other in first[at] if other in at_of} == then[at_of[at]] & set(at_of.values())
+    for part in parts:
+        assert len({frozenset(first[at] & set(outside)) for at in part}) == 1
 
 
 @given(orders, st.integers(1, 4), st.data())
@@ -136,6 +154,27 @@ def test_device_work_does_not_hold_a_host_task_up(two):
         region(y, z)
     assert ["e", "f"] not in launched[-1]
     assert [kernels(call[1].calls) for call in first.launches][-1] == ["e", "f"]
+
+
+def test_a_send_does_not_wait_for_a_receive(two):
+    """Device work behind a task that waits for another process is no part of a graph that this process sends from."""
+    y, packed, received, z = (np.zeros(4) for _ in range(4))
+    sent, found = threading.Event(), []
+
+    @omp.taskgraph
+    def region(y, packed, received, z):
+        kernel.options(depend=[out(y)])("compute", y)
+        kernel.options(depend=[in_(y), out(packed)])("pack", packed)
+        omp.task(depend=[in_(packed)])(sent.set)()
+        omp.task(depend=[out(received)])(lambda: found.append(sent.wait(10)))()
+        kernel.options(depend=[in_(y, received), out(z)])("use", z)
+
+    with omp.target_data(map=[tofrom(y, packed, received, z)]):
+        for n in range(1, 4):
+            sent.clear()
+            region(y, packed, received, z)
+            assert found == [True] * n
+    assert [kernels(call[1].calls) for call in two[0].launches] == [["compute", "pack"]] * 2
 
 
 def test_several_devices_are_one_graph(two):
@@ -312,6 +351,138 @@ def test_a_body_that_reads_what_a_host_task_writes_is_left_out(two):
         assert "which a host task of the region may change" in record.why_not
 
 
+MODULE = types.ModuleType("a_module")
+count = 0
+
+
+def increment():
+    global count  # noqa: PLW0603  # a host task may do so
+    count += 1
+
+
+class Counter:
+    """A class whose attribute is a count."""
+
+    n = 0
+
+    @classmethod
+    def increment(cls):
+        cls.n += 1
+
+    @classmethod
+    def read(cls):
+        return cls.n
+
+    def __call__(self):
+        increment()
+
+
+def host_changes():
+    """Return pairs of a host task that increments something, and of what a body reads: how often it has done that."""
+    MODULE.n = Counter.n = increment.n = 0
+    array, mine, other, state = np.zeros(3), 0, 0, {"n": 0}
+
+    def by_view(view):
+        view += 1
+
+    def by_name(step):
+        nonlocal mine
+        mine += step
+
+    def by_module():
+        MODULE.n += 1
+
+    def by_attribute():
+        increment.n += 1
+
+    def by_state():
+        state["n"] += 1
+
+    return {
+        "view": (functools.partial(by_view, array[:2]), lambda: array[1]),
+        "other view": (functools.partial(by_view, array[:2]), lambda view=array[1:]: view[0]),
+        "partial": (functools.partial(by_name, 1), lambda: mine),
+        "equal values": (functools.partial(by_name, 1), lambda: (other, mine, other)[1]),
+        "helper": (lambda: increment(), lambda: count),  # noqa: PLW0108  # a function that calls another
+        "object": (Counter(), lambda: count),
+        "module": (by_module, lambda: MODULE.n),
+        "function": (by_attribute, lambda: increment.n),
+        "class": (Counter.increment, lambda: Counter.n),
+        "class method": (lambda: Counter.increment(), lambda: Counter.read()),  # noqa: PLW0108  # which calls another
+        "argument": (by_state, lambda given=None: (given or state)["n"], state),
+    }
+
+
+@pytest.mark.parametrize("case", host_changes())
+def test_a_body_reads_what_a_host_task_changes_by_any_way(two, case):
+    """Such a body runs at each replay, however the host task gets at the object or the name."""
+    global count  # noqa: PLW0603  # a host task may do so
+    count = 0
+    change, read, *given = host_changes()[case]
+    y, z, found = np.zeros(4), np.zeros(4), []
+
+    @omp.taskgraph
+    def region(y, z):
+        omp.task(depend=[inout(y, z)])(change)()
+        omp.target(nowait=True, depend=[inout(y)])(lambda y, *given: found.append(read(*given)))(y, *given)
+        kernel("a", y)
+        for what in "bc":
+            kernel(what, z)
+
+    with omp.target_data(map=[tofrom(y, z)]):
+        for n in range(1, 4):
+            region(y, z)
+            assert found == list(range(1, n + 1))
+    assert two[0].launches
+
+
+@pytest.mark.parametrize("is_attribute", [True, False])
+def test_a_body_assigns_what_a_host_task_reads(two, is_attribute):
+    """Such a body runs at each replay: a graph would assign it once, when it is captured."""
+    y, mine, found = np.zeros(4), 0, []
+    MODULE.n = 0
+
+    def by_name(y):
+        nonlocal mine
+        mine += 1
+
+    def by_attribute(y):
+        MODULE.n += 1
+
+    step, read = (by_attribute, lambda: MODULE.n) if is_attribute else (by_name, lambda: mine)
+
+    @omp.taskgraph
+    def region(y):
+        kernel("a", y)
+        omp.target(nowait=True, depend=[inout(y)])(step)(y)
+        omp.task(depend=[inout(y)])(lambda: found.append(read()))()
+
+    with omp.target_data(map=[tofrom(y)]):
+        for n in range(1, 5):
+            region(y)
+            assert found == list(range(1, n + 1))
+
+
+def test_a_body_reads_what_a_body_outside_changes(two):
+    """A body that is in no graph runs at each replay, so no graph may have read once what it changes on the host."""
+    y, pageable, steps, seen = np.zeros(4), np.zeros(4), [0], []
+    two[0].pageable = [pageable]
+
+    @omp.taskgraph
+    def region(y):
+        def step(p):
+            steps[0] += 1
+
+        omp.target(map=[tofrom(pageable)], nowait=True, depend=[inout(y)])(step)(pageable)
+        omp.target(nowait=True, depend=[inout(y)])(lambda y: seen.append(steps[0]))(y)
+        kernel("a", y)
+
+    with omp.target_data(map=[tofrom(y)]):
+        for _ in range(4):
+            region(y)
+            assert seen[-1] == steps[0]
+
+
 def test_a_host_task_that_maps_what_a_graph_uses(two):
     """A graph behind it finds other storage than at the beginning of the replay, and is captured again."""
     y, addresses = np.zeros(4), []
@@ -342,3 +513,78 @@ def test_a_host_task_that_maps_what_a_graph_uses(two):
     omp.target_exit_data([omp.release(y)])
     for block in kept:
         omp.target_free(block)
+
+
+def test_a_piece_that_is_no_graph_any_more_runs_one_by_one(two):
+    """A host task unmaps what the next piece uses, which then cannot be captured: its tasks run in its place."""
+    y, unmaps = np.zeros(4), []
+    first = two[0]
+    first.pageable = [y]
+
+    def unmap():
+        if unmaps:
+            omp.target_exit_data([omp.release(y)])
+
+    @omp.taskgraph
+    def region(y):
+        for what in "ab":
+            kernel(what, y)
+        omp.task(depend=[inout(y)])(unmap)()
+        for what in "cd":
+            kernel(what, y)
+        omp.task(depend=[inout(y)])(lambda: first.calls.append(("kernel", "host")))()
+
+    omp.target_enter_data([omp.to(y)])
+    for _ in range(2):
+        region(y)
+    before = len(first.calls)
+    unmaps.append(True)
+    region(y)
+    assert kernels(first.calls[before:]) == ["c", "d", "host"]
+    assert "pageable memory" in region.records[0].why_not
+
+
+def test_a_failure_in_place_of_a_piece(two):
+    """A task that runs in place of a graph fails as any task, and what follows the piece does not run."""
+    y, unmaps, ran = np.zeros(4), [], []
+    two[0].pageable = [y]
+
+    def fail(y):
+        if unmaps:
+            raise ZeroDivisionError
+
+    @omp.taskgraph
+    def region(y):
+        omp.task(depend=[inout(y)])(lambda: unmaps and omp.target_exit_data([omp.release(y)]))()
+        kernel("a", y)
+        omp.target(nowait=True, depend=[inout(y)])(fail)(y)
+        omp.task(depend=[inout(y)])(lambda: ran.append(1))()
+
+    omp.target_enter_data([omp.to(y)])
+    region(y)
+    region(y)
+    unmaps.append(True)
+    with pytest.raises(ExceptionGroup) as failed:
+        region(y)
+    assert failed.group_contains(ZeroDivisionError)
+    assert ran == [1, 1]
+
+
+def test_mappings_that_begin_and_end_in_the_region(two):
+    """Pieces between an enter and an exit find other storage than at the start of the replay."""
+    y, seen = np.zeros(4), []
+
+    @omp.taskgraph
+    def region(y):
+        omp.target_enter_data([omp.to(y)], nowait=True, depend=[inout(y)])
+        for what in "ab":
+            kernel(what, y)
+        omp.task(depend=[inout(y)])(lambda: seen.append(omp.target_is_present(y, 0)))()
+        for what in "cd":
+            kernel(what, y)
+        omp.target_exit_data([omp.from_(y)], nowait=True, depend=[inout(y)])
+
+    for n in range(1, 25):
+        region(y)
+        assert seen == [True] * n
+        assert not omp.target_is_present(y, 0)
