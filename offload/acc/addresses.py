@@ -116,9 +116,10 @@ def settle(scope: Scope, frame: Region, place: DevicePlace, array: Any, *, uses:
     With ``uses``, also wait for operations that need it there.
     """
     (item,) = map_items(MapConstruct.TARGET_ENTER_DATA, (array,))
+    # With ``changes`` the dependence is an `inout`, which tasks that need the item present come before, too.
     needed = presence(scope.runtime.queues, [item], place, changes=uses)
     before = [task for handle in frame.tracker.latest(needed) if (task := handle())]
-    pending = [task for task in before if _is_pending(task)]
+    pending = [task for task in before if _is_pending(task)]  # not their ends: later work follows on the stream
     if not pending:
         return
     scope.runtime.engine.wait(scope, _Launches("the data operations before", pending))
@@ -224,19 +225,20 @@ def hostptr(d: Any, *, device: int | None = None) -> Any:
     scope = here()
     scope.frame("acc hostptr")
     number = check_device(device)
-    if isinstance(d, np.ndarray) and not scope.runtime.places:
+    if isinstance(d, np.ndarray) and not scope.runtime.places:  # the host is the only device
         return d
     if not is_device_array(d):
         raise ClauseError(
             f"acc hostptr: {type(d).__name__} {d!r:.60} is not a device array; pass an array that acc.malloc or "
             "acc.deviceptr returned"
         )
+    # None also for an array that is on no device of this runtime.
     place = scope.runtime.place_of(d) if number is None else scope.runtime.find_place(number)
     if place is None or not place.device.is_array(d):
         return None
     section = array_section(d)
     for entry in place.table.entries():
-        buffer = array_section(entry.buffer)
+        buffer = array_section(entry.buffer)  # of the whole entry: `d` may be a view of it
         if buffer.address <= section.address and section.end <= buffer.end:
             return _host_array(entry, place.corresponding(entry.host), section.address - buffer.address, d)
     return None
@@ -246,13 +248,15 @@ class _EntryMemory:
     """Host memory of an entry, as NumPy's array interface describes it; it lives as long as an array over it."""
 
     def __init__(self, entry: Entry, offset: int, d: Any) -> None:
+        # NumPy keeps the object that has the interface, and this keeps the memory.
         self._host = entry.host
+        # With negative strides, the first element does not lie at the lowest address.
         first = sum((size - 1) * -stride for size, stride in zip(d.shape, d.strides, strict=True) if stride < 0)
         is_fixed = not entry.host.flags.writeable  # type: ignore[attr-defined]  # an array
         self.__array_interface__ = {
             "version": 3,
             "shape": d.shape,
-            "typestr": f"|V{d.dtype.itemsize}",
+            "typestr": f"|V{d.dtype.itemsize}",  # raw bytes; `_host_array` views them as the dtype
             "strides": d.strides,
             "data": (entry.section.address + offset + first, is_fixed),
         }
@@ -260,9 +264,10 @@ class _EntryMemory:
 
 def _host_array(entry: Entry, whole: Any, offset: int, d: Any) -> Any:
     """Return the host array of a part of an entry's buffer, of which ``whole`` is the device array."""
-    host: Any = entry.host
+    host: Any = entry.host  # as it was mapped
     if not offset and whole is not None and (d.shape, d.strides, d.dtype) == (whole.shape, whole.strides, whole.dtype):
         return host
+    # A packed buffer lacks the gaps of its host array, so offsets in the two differ.
     return None if entry.is_packed else np.asarray(_EntryMemory(entry, offset, d)).view(d.dtype)
 
 
@@ -345,7 +350,7 @@ def unmap_data(a: Any, *, device: int | None = None) -> None:
     """
     scope, frame, place = here_for("acc unmap_data", a, device)
     if place is not None:
-        settle(scope, frame, place, a, uses=True)
+        settle(scope, frame, place, a, uses=True)  # also tasks that still use the data
     try:
         target_disassociate_ptr(a, device)
     except MapError as error:

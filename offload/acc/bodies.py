@@ -34,6 +34,7 @@ class LaunchConfig(NamedTuple):
     vector_length: int | None = None
 
 
+# The launch clauses of the region whose body runs in this context.
 _config: ContextVar[LaunchConfig] = ContextVar("offload_acc_config")
 
 
@@ -46,14 +47,14 @@ class Body:
         self, function: Callable[..., Any], config: LaunchConfig | None, reduced: list[tuple[Operator, int | str]]
     ) -> None:
         self._function = function
-        self._config = config
-        self._reduced = reduced
+        self._config = config  # None: the construct has no launch clause
+        self._reduced = reduced  # each argument's position or name, once
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         given: list[Any] = list(args)
-        combined = []
+        combined = []  # the operator, the variable and its private array
         for operator, slot in self._reduced:
-            values: Any = kwargs if isinstance(slot, str) else given
+            values: Any = kwargs if isinstance(slot, str) else given  # where the argument stands
             variable = values[slot]
             private = values[slot] = array_namespace(variable).zeros(variable.shape, variable.dtype)
             operator.initialize(private)
@@ -63,9 +64,10 @@ class Body:
             value = self._function(*given, **kwargs)
         finally:
             _config.reset(token)
+        # Only after the body has succeeded: if it raises, the variables keep their values.
         for operator, variable, private in combined:
             result = operator.combine(variable, private)
-            if result is not None:
+            if result is not None:  # else the operator has combined in place
                 variable[...] = result
         return value
 

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 
 class _Meaning(NamedTuple):
-    map_type: MapType
-    present: bool = False
-    if_present: bool = False
+    map_type: MapType  # which copies the clause makes, and how it counts
+    present: bool = False  # an absent item is an error
+    if_present: bool = False  # an absent item is ignored
 
     def is_of(self, construct: MapConstruct) -> bool:
         """Tell whether a clause of this meaning may stand on a construct; one that only looks belongs to regions."""
-        looks = self.present or self.if_present
+        looks = self.present or self.if_present  # such a clause makes no storage
         return keeps_type(construct, self.map_type) and not (looks and construct is not MapConstruct.TARGET_DATA)
 
     @property
@@ -146,8 +146,8 @@ def data_clauses(
         if word is None:
             others = keywords_of(function) if function is not None else ()
             raise unknown_clause(construct, spelling, {*spellings, *others})
-        plain: list[Any] = []
-        zeroed: list[Any] = []
+        plain: list[Any] = []  # items without a modifier
+        zeroed: list[Any] = []  # the items of ``zero(…)``, which become a clause of their own
         for item in as_tuple(value):
             if not isinstance(item, Zero):
                 plain.append(item)
@@ -181,6 +181,7 @@ def check_distinct(construct: str, items: Iterable[MapItem], *, of_function: boo
     seen: dict[Section, MapItem] = {}
     for item in items:
         other = seen.setdefault(item.section, item)
+        # One array may be passed for two parameters that one clause names.
         if of_function and other.clause == item.clause and str(other.label) != str(item.label):
             continue
         if other is not item and item.section.run_nbytes:
@@ -235,7 +236,7 @@ class Names:
         frame = self.frame
         if frame is None or isinstance(value, str):
             return ""
-        local = frame.f_locals
+        local = frame.f_locals  # they hide globals of the same name
         found = next((name for name, other in local.items() if other is value), "")
         if _KEEPS_LOCALS and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
             local.clear()  # a copy, which would keep what the function has there for as long as that runs
@@ -253,7 +254,7 @@ class _NamedLater(Label):
     def __init__(self, array: Any, names: Names) -> None:
         super().__init__(array)
         self._array = array
-        self.names: Names | None = names
+        self.names: Names | None = names  # None once the name has been looked up
 
     def look_up(self) -> None:
         """Look the name up, once."""
@@ -285,7 +286,8 @@ class _Presence:
 
     def __init__(self, item: MapItem, device_num: int) -> None:
         host: Any = item.host
-        self.dtype, self.shape = host.dtype, host.shape
+        self.dtype, self.shape = host.dtype, host.shape  # for messages
+        # An address space of its own: dependences on the data do not meet those on its presence.
         self._section = item.section._replace(space=("presence", device_num))
 
     def __offload_section__(self) -> Section:
@@ -313,15 +315,16 @@ def orderings_of(queues: Queues, needs: Needs) -> tuple[Dependence, ...]:
     found = []
     for place in places:
         if place is None:
-            continue
+            continue  # nothing is mapped on the host
         number = place.device.number
         for item in items:
             section = item.section
-            if section.run_nbytes:
-                key = section, number, changes
+            if section.run_nbytes:  # else it is never present
+                key = section, number, changes  # keeps no array alive
                 dependence = known.get(key)
                 if dependence is None:
                     if len(known) >= _MOST_PRESENCES:
+                        # Rare: each is made again when it is needed.
                         known.clear()
                     dependence = Dependence(DependType.INOUT if changes else DependType.IN, (_Presence(item, number),))
                     known[key] = dependence
@@ -344,10 +347,10 @@ async_sync: Final = -2
 async_default: Final = -3
 """The async-argument of the queue that is every host thread's default to begin with."""
 
-FIRST_DEFAULT: Final = 0
+FIRST_DEFAULT: Final = 0  # `async_default` stands for it
 """That queue's number."""
 
-_NAMED = {async_noval: "async_noval", async_sync: "async_sync", async_default: "async_default"}
+_NAMED = {async_noval: "async_noval", async_sync: "async_sync", async_default: "async_default"}  # allowed below 0
 
 
 def check_async(value: Any, clause: str = "async_") -> int | None:
@@ -383,7 +386,7 @@ def number_of(queues: Queues, value: int | None) -> int | None:
 
 def default_number(queues: Queues) -> int:
     """Return the calling host thread's default queue, which may be `async_sync`."""
-    number: int = getattr(queues.local, "default", FIRST_DEFAULT)
+    number: int = getattr(queues.local, "default", FIRST_DEFAULT)  # of this host thread
     return number
 
 

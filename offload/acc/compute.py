@@ -108,8 +108,9 @@ class ComputeClauses(TargetClauses):
 class ComputeFunction(TargetFunction):
     """A function whose calls are OpenACC compute regions."""
 
+    # OpenACC counts regions and `enter_data` in two counters, and this is the one of regions.
     _counter = Counter.STRUCTURED
-    _is_queued = True
+    _is_queued = True  # `_ordering` decides, by ``async_``
     _clauses_of = ComputeClauses
     _rules_of = _Rules
     _checks = {  # noqa: RUF012  # a table, never changed
@@ -119,7 +120,7 @@ class ComputeFunction(TargetFunction):
         "firstprivate": check_sharing,
         "reduction": lambda value: check_reduction("reduction", value),
         "default": _check_default,
-        "if_": _unchecked,
+        "if_": _unchecked,  # any object with a truth value
         "self_": _unchecked,
         "async_": check_async,
         "wait": check_wait,
@@ -139,12 +140,14 @@ class ComputeFunction(TargetFunction):
         config = LaunchConfig(*(words.get(name) for name in LaunchConfig._fields))
         clauses.config = None if config == LaunchConfig() else config
         maps = data_clauses(self._directive, {word: words[word] for word in SPELLINGS if word in words}, SPELLINGS)
-        given = [item for clause in maps for item in clause.items]
+        given = [item for clause in maps for item in clause.items]  # in a data clause
+        # A reduction variable in no data clause is implicitly ``copy``, as the standard has it.
         listed = {_name_or_id(item) for item in (*given, *words.get("deviceptr", ()))}
         unlisted = [item.item for item in reduced if _name_or_id(item.item) not in listed]
         if unlisted:
             maps.append(data_clause("copy", unlisted, Names(None)))
         target: dict[str, Any] = {"map": tuple(maps)} if maps else {}
+        # From here on, the clauses have the names that `target` gives them.
         renamed = {"deviceptr": "has_device_addr", "default": "defaultmap"}
         for name in ("deviceptr", "private", "firstprivate", "device", "name", "default"):
             if words.get(name) is not None:
@@ -153,8 +156,9 @@ class ComputeFunction(TargetFunction):
             target["defaultmap"] = _DEFAULTS[target["defaultmap"]]
         super()._prepare(clauses, target)
         clauses.waits = True  # also of an operation of a queue more has to be asked
-        clauses.pointers = words.get("deviceptr", ())
+        clauses.pointers = words.get("deviceptr", ())  # also under its own name, for reductions
         clauses.if_, clauses.self_ = words.get("if_", True), words.get("self_", False)
+        # The short way calls the function itself, without the wrappers of `_body`.
         clauses.is_short = clauses.is_short and not reduced and clauses.config is None
         _take_queues(clauses, words)
 
@@ -174,11 +178,13 @@ class ComputeFunction(TargetFunction):
         device: int | None,
         items: Sequence[MapItem] | None,
     ) -> tuple[bool, QueueEntry]:
+        # A region with ``if_=False`` runs on the host, but stays in the queue of its device.
         said, queues = self._clauses, scope.runtime.queues
         at = place if place is not None else scope.runtime.place(region, device)
-        value = said.queue
+        value = said.queue  # checked, not yet resolved
         queue = queues[at, value] if value is not None and value >= 0 else queue_of(queues, at, value)
         after = queues_of(queues, at, said.after) if said.after != () else ()
+        # A region in no queue follows others by blocking its caller.
         if queue is None and after:
             wait_for(scope, region, after, "the wait clause")
         needs: Needs = (items, (at,), False) if items is not None else NOTHING
@@ -195,6 +201,7 @@ class ComputeFunction(TargetFunction):
     def _divided(
         self, values: Values, names: Mapping[str, Any], kwargs: Mapping[str, Any]
     ) -> tuple[Sequence[Any], list[LateItem]]:
+        # A queue needs the items at the call: data clauses may not name values of tasks.
         for clause in self._clauses.get("map", ()):
             check_known({clause.word: clause.items}, values, self._names_of_clauses, names, kwargs)
         return super()._divided(values, names, kwargs)
@@ -203,7 +210,7 @@ class ComputeFunction(TargetFunction):
         refuse_host_arrays(self._directive, values, found)
 
     def _items(self, names: Mapping[str, Any], objects: dict[int, Expansion], given: Sequence[Any]) -> list[MapItem]:
-        pointers = [_name_or_id(item) for item in self._clauses.pointers]
+        pointers = [_name_or_id(item) for item in self._clauses.pointers]  # parameters and arrays
         for item in self._clauses.reduced:
             name = item.item
             if isinstance(name, str) and is_device_array(names.get(name)) and name not in pointers:
@@ -214,7 +221,7 @@ class ComputeFunction(TargetFunction):
         return items
 
     def _listed_around(self, frame: Region) -> tuple[Section, ...]:
-        return frame.listed
+        return frame.listed  # of enclosing ``acc.data`` blocks
 
     def _body(self, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
         """Return the function with the wrappers that the clauses put around a call of it."""
@@ -222,6 +229,7 @@ class ComputeFunction(TargetFunction):
         if not said.reduced and said.config is None:
             return self._function
         reduced = [found for item in said.reduced for found in self._slots(item, names, args, kwargs)]
+        # Two private arrays for one argument would lose one of the results.
         if len({slot for _, slot in reduced}) < len(reduced):
             raise ClauseError(f"{self._directive} reduction: one argument is named twice; name it under one operator")
         return Body(self._function, said.config, reduced)
@@ -248,6 +256,7 @@ class ComputeFunction(TargetFunction):
 
 
 def _take_queues(clauses: Any, words: dict[str, Any]) -> None:
+    # Each call resolves them to queues: the default queue is the calling thread's.
     clauses.queue, clauses.after = words.get("async_"), words.get("wait", ())
 
 
@@ -433,7 +442,7 @@ def _name_or_id(item: Any) -> Any:
     """Return a key that is equal for two list items that name one variable."""
     if isinstance(item, str):
         return parse_item(item).name
-    return array_section(item) if isinstance(item, np.ndarray) else id(item)
+    return array_section(item) if isinstance(item, np.ndarray) else id(item)  # over the same memory equal
 
 
 def _is_storage(value: Any, item: Any) -> bool:

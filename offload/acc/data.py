@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from offload.data.items import MapItem
     from offload.tasks.task import Task
 
+# Stands for a clause that is not given, and is compared by identity.
 _NONE: tuple[Any, ...] = ()
 
 
@@ -140,21 +141,23 @@ def data(
     region = Block(operation.scope, operation.frame)
     frame = region.frame
     listed = [item.section for item in items]
+    # Regions in the block need not name these items again for ``default="none"``.
     frame.listed = (*frame.listed, *listed)
     failure: BaseException | None = None
     try:
         yield
     except BaseException as error:  # noqa: BLE001  # goes on below, after the end
         failure = error
+    # The task of the end belongs to the code around the block.
     region.leave()
-    own = set(map(id, listed))
+    own = set(map(id, listed))  # by identity: an outer block may list equal sections
     frame.listed = tuple([section for section in frame.listed if id(section) not in own])
     try:
         _leave(operation, entry, items)
     except BaseException as error:
         if failure is None:
             raise
-        failure.add_note(f"then, at the end of acc data: {error!r}")
+        failure.add_note(f"then, at the end of acc data: {error!r}")  # the block's own failure goes on
     if failure is not None:
         try:
             raise failure
@@ -377,7 +380,7 @@ def update(
     operation = QueueOperation(
         "acc update", async_=async_, wait=wait, if_=if_, device=device_num, devices=devices, depend=depend, code=where
     )
-    place = operation.place if operation.places is None else None
+    place = operation.place if operation.places is None else None  # several have a table each
     key = "acc update", bool(if_present), *map(id, to_device), None, *map(id, to_host)
     work: Any = place.table.remembered.get(key) if place is not None else None  # an `UpdateWork`
     is_known = work is not None and work.layouts.are_current()
@@ -388,13 +391,14 @@ def update(
         if not is_known:
             items = _moved_both(to_device, to_host, names, if_present=bool(if_present))
             is_kept = operation.places is None and are_of(items, to_device, to_host)
-            work = UpdateWork(items, key if is_kept else None)
+            work = UpdateWork(items, key if is_kept else None)  # the launch remembers it by the key
         elif names is not None:
             names.name(work.items)
         site = work.site
         if site is None or site.where != operation.call:
             site = work.site = operation.site
         task = operation.run(work, work.items, changes=False, site=site)
+        # A task that has not been launched may still fail, and its message needs the names.
         if is_known or operation.frame.mode or not (task.launched or task.finished):
             named = work.items
     finally:
@@ -411,6 +415,7 @@ def _moved_both(
     """Return the items of both clauses of an update; raise `ClauseError` where they share storage."""
     incoming = _moved("update device", to_device, names, if_present=if_present) if to_device else []
     outgoing = _moved("update self", to_host, names, if_present=if_present) if to_host else []
+    # Which copy comes first would be undefined.
     for one in incoming:
         for other in outgoing:
             if overlaps(one.section, other.section):
@@ -428,11 +433,11 @@ def _moved(word: str, given: tuple[Any, ...], names: Names, *, if_present: bool)
     map_type = prototype.map_type
     for value in given:
         if value.__class__ is np.ndarray and not value.dtype.hasobject:
-            items = [map_item(value, map_type, names.label(value), clause=prototype)]
+            items = [map_item(value, map_type, names.label(value), clause=prototype)]  # most items
         else:
             items = _moved_otherwise(word, value, names)
         for item in items:
-            item.present = not if_present and bool(item.section.run_nbytes)
+            item.present = not if_present and bool(item.section.run_nbytes)  # absent: an error
         found += items
     return found
 
@@ -449,6 +454,7 @@ _CLAUSES = {word: MapClause(map_type, (np.empty(1),), word=word) for word, map_t
 """What the items of plain arrays have of a clause, which need none of their own."""
 
 
+# An error in a clause suggests the keywords of its construct's function.
 _CONSTRUCTS: dict[str, Callable[..., Any]] = {
     "acc data": data,
     "acc enter_data": enter_data,
@@ -483,9 +489,9 @@ def _check_device_arrays(construct: str, deviceptr: Any, device: Any, devices: A
     scope, frame = encounter(construct)
     _, place = choose(scope.runtime, frame, construct, check_devices(devices), check_device(device), if_=True)
     if place is None:
-        items = tuple([item for item in items if not isinstance(item, np.ndarray)])
+        items = tuple([item for item in items if not isinstance(item, np.ndarray)])  # on the host, device arrays alone
     for item in device_arrays(f"{construct} deviceptr", items):
-        if place is not None and place.device.as_array(item) is None:
+        if place is not None and place.device.as_array(item) is None:  # an array of any library will do
             raise MapError(
                 f"deviceptr({label(item)}) is not on device {place.device.number}; run the region on the device that "
                 "holds it"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from offload.constructs.clauses.signatures import P, R
 
 
+# The clauses for data of the program. All but ``link`` mean the same here.
 _STATIC = ("create", "copyin", "device_resident", "link")
 
 
@@ -88,7 +89,8 @@ def declare(function: Callable[..., Any] | None = None, /, **clauses: Unpack[Dec
                 "acc declare: strings (data of a function) and arrays (data of the program) are mixed; use two "
                 "declarations"
             )
-        return decorate(DeclaredFunction, None, clauses)
+        return decorate(DeclaredFunction, None, clauses)  # a decorator: the function comes next
+    # All clauses are checked before the first array is declared.
     arrays: list[tuple[Any, str]] = []
     for word, value in given.items():
         if word not in SPELLINGS and word not in _STATIC:
@@ -100,7 +102,7 @@ def declare(function: Callable[..., Any] | None = None, /, **clauses: Unpack[Dec
             )
         arrays += [(array, word) for array in host_arrays(f"acc declare {word}", value)]
     for array, word in arrays:
-        declare_target(array, link=word == "link")
+        declare_target(array, link=word == "link")  # declared twice is no error
     return None
 
 
@@ -114,6 +116,7 @@ class DeclaredFunction(DirectiveFunction):
 
     def _prepare(self, clauses: Clauses, words: dict[str, Any]) -> None:
         super()._prepare(clauses, words)
+        # A misspelled name is reported at the decorator, not at the first call.
         names = clauses.names = self._visible_names()
         for word, items in words.items():
             for item in items:
@@ -126,6 +129,7 @@ class DeclaredFunction(DirectiveFunction):
         """Call the function in a data region of the variables that the clauses name."""
         names: Any = self._clauses.names
         visible = names.at_call(args, kwargs)
+        # `data` evaluates and checks the items, as if the call had written it.
         found: dict[str, Any] = {
             word: [parse_item(item).resolve(visible) for item in items]
             for word, items in self._clauses.given.items()

@@ -83,7 +83,7 @@ property_name: Final = DeviceProperty.NAME
 property_vendor: Final = DeviceProperty.VENDOR
 property_driver: Final = DeviceProperty.DRIVER
 
-_OWN_TYPES: Final = frozenset(DeviceType)
+_OWN_TYPES: Final = frozenset(DeviceType)  # another kind's word stays a plain string
 
 _Word = TypeVar("_Word", bound=StrEnum)
 
@@ -237,7 +237,7 @@ def get_device_num(device_type: DeviceType | str) -> int:
         wanted = get_device_type()
     numbers = [_number_of(runtime, place) for place in _available(runtime, wanted, what)]
     current = get_default_device()
-    return numbers.index(current) if current in numbers else 0
+    return numbers.index(current) if current in numbers else 0  # within the type
 
 
 def get_property(n: int, device_type: DeviceType | str, what: DeviceProperty | str) -> int | bool | str:
@@ -288,7 +288,7 @@ def get_property(n: int, device_type: DeviceType | str, what: DeviceProperty | s
         case DeviceProperty.FREE_MEMORY:
             return int(device.memory_info()[0])
         case DeviceProperty.SHARED_MEMORY_SUPPORT:
-            return place is None or bool(place.device.can_access(np.empty(1)))
+            return place is None or bool(place.device.can_access(np.empty(1)))  # any host memory will do
         case DeviceProperty.NAME:
             return str(device.name)
         case DeviceProperty.VENDOR:
@@ -329,7 +329,7 @@ def init(device_type: DeviceType | str = DeviceType.DEFAULT) -> None:
     _select(wanted, "init")
     for place in _places(runtime, wanted):
         if place is not None:
-            runtime.find_place(place.device.number)
+            runtime.find_place(place.device.number)  # it gets the declared arrays
 
 
 @takes_clauses
@@ -492,6 +492,7 @@ def _select(wanted: DeviceType | str, what: str) -> None:
     runtime = current_runtime()
     if wanted is DeviceType.NONE:
         return
+    # A device of the type that is in use already stays in use.
     numbers = [_number_of(runtime, place) for place in _available(runtime, wanted, what)]
     current = runtime.default_device if wanted is DeviceType.DEFAULT else get_default_device()
     set_default_device(current if current in numbers else numbers[0])

@@ -53,6 +53,7 @@ class KernelsLoop(ComputeLoop):
     __slots__ = ()
 
     def _words(self, clauses: Mapping[str, Any]) -> LoopWords:
+        # A kernels region may have several loops, and analysis decides which of them are parallel.
         words = super()._words(clauses)
         return words._replace(several=True, order=words.order or "auto")
 
@@ -251,6 +252,7 @@ def loop(
         raise ClauseError(
             f"acc loop: {type(iterations).__name__} {iterations!r:.40} is not a range; write loop(range(…))"
         )
+    # The loop around has read the clauses from its text. Python itself only checks them.
     levels = {"gang": gang, "worker": worker, "vector": vector}
     order = {"seq": seq, "independent": independent, "auto": auto}
     shape = {"collapse": collapse, "tile": tile, "reduction": reduction, "private": private}

@@ -55,7 +55,7 @@ def malloc(nbytes: int, *, device: int | None = None) -> Any:
     (3,)
     >>> acc.free(d)
     """
-    return target_alloc(number_of_bytes(nbytes, "acc malloc: nbytes"), "u1", device)
+    return target_alloc(number_of_bytes(nbytes, "acc malloc: nbytes"), "u1", device)  # untyped bytes, as in C
 
 
 def free(d: Any) -> None:
@@ -259,16 +259,18 @@ def memcpy_d2d_async(
 
 
 def _d2d(dst: Any, src: Any, nbytes: Any, dst_device: Any, src_device: Any, async_: Any) -> Task | None:
-    sides: list[Any] = []
+    sides: list[Any] = []  # destination, then source
+    # Both sides are checked before either is waited for.
     given = [
         (array, *here_for("acc memcpy_d2d", array, device)) for array, device in ((dst, dst_device), (src, src_device))
     ]
     for array, scope, frame, place in given:
         found = array if place is None else corresponding(scope, frame, place, array)
+        # An array without elements is present nowhere, and copies nothing.
         if found is None and array.size:
             raise _absent("memcpy_d2d", array, place)
         sides.append(array if found is None else found)
-    return _copy("memcpy_d2d", sides[0], sides[1], nbytes, async_, dst_device)
+    return _copy("memcpy_d2d", sides[0], sides[1], nbytes, async_, dst_device)  # in a queue of the destination's device
 
 
 def _absent(what: str, array: Any, place: DevicePlace | None) -> MapError:
@@ -286,12 +288,13 @@ _SIDES = {"memcpy_to_device": (True, False), "memcpy_from_device": (False, True)
 def _memcpy(what: str, dst: Any, src: Any, nbytes: Any, async_: Any) -> Task | None:
     scope = here()
     runtime = scope.runtime
-    number = None
+    number = None  # of the one device of both
     for array, is_on_device, side in zip((dst, src), _SIDES[what], ("dst", "src"), strict=True):
+        # Without a device, all arrays are the host's, and each side may be one.
         if runtime.places and is_on_device != (not isinstance(array, np.ndarray)):
             kind = "a device array" if is_on_device else "a host array"
             raise ClauseError(f"acc {what}: {side} {type(array).__name__} {array!r:.60} is not {kind}")
-        place = runtime.place_of(array) if not isinstance(array, np.ndarray) else None
+        place = runtime.place_of(array) if not isinstance(array, np.ndarray) else None  # a host array is on none
         if place is not None:
             number = place.device.number if number is None else number
             if number != place.device.number:
@@ -305,6 +308,7 @@ def _memcpy(what: str, dst: Any, src: Any, nbytes: Any, async_: Any) -> Task | N
 @for_finalizers
 def _copy(what: str, dst: Any, src: Any, nbytes: Any, async_: Any, device: int | None) -> Task | None:
     name = f"acc {what}"
+    # Bytes of both sides, and their places. A wrong argument raises here, before there is a task.
     to, at, places = byte_ranges(here().runtime, dst, src, nbytes, what=name)
     operation = QueueOperation(name, async_=async_, device=device)
     task = operation.run_recipe(copy_recipe(operation.site, to, at, *places))

@@ -67,18 +67,20 @@ def wait(*queues: Wait, async_: Async = None, if_: Truth = True, device: int | N
     >>> x
     array([2., 2., 2.])
     """
+    # In a wait clause True stands for all queues.
     given = True if not queues else queues[0] if len(queues) == 1 else list(queues)
     if given is None or given is False:
         raise ClauseError(f"acc wait: {given!r} is not an async-argument; use a number of at least 0, or pass no queue")
-    number, values = check_async(async_), check_wait(given)
+    number, values = check_async(async_), check_wait(given)  # before ``if_``: errors do not depend on it
     scope, frame, place = _here("acc wait", device)
-    if not if_:
+    if not if_:  # the construct has no effect then
         return
-    found = queues_of(scope.runtime.queues, place, values)
-    target = queue_of(scope.runtime.queues, scope.runtime.place(frame, None), number)
+    found = queues_of(scope.runtime.queues, place, values)  # of the device that is waited for
+    target = queue_of(scope.runtime.queues, scope.runtime.place(frame, None), number)  # of the default device
     if target is None:
         wait_for(scope, frame, found, "acc.wait")
         return
+    # Operations of the target follow those before them anyway.
     others = [queue for queue in found if queue is not target]
     if others:
         enqueue_marker(scope, frame, target, others)
@@ -248,6 +250,7 @@ def async_test(queue: Number = True, *, device: int | None = None) -> bool:
     if value is None:
         raise ClauseError(f"async_test: {queue!r} is not an async-argument; use a number of at least 0")
     scope, frame, place = _here("acc async_test", device)
+    # A synchronous operation is complete when its call returns.
     found = queue_of(scope.runtime.queues, place, value)
     return found is None or are_complete(scope, frame, [found])
 
@@ -267,7 +270,7 @@ def async_test_all(*, device: int | None = None) -> bool:
     True
     """
     scope, frame, place = _here("acc async_test_all", device)
-    return are_complete(scope, frame, scope.runtime.queues.known(place))
+    return are_complete(scope, frame, scope.runtime.queues.known(place))  # an unused queue is complete
 
 
 def set_default_async(queue: Number) -> None:
@@ -299,6 +302,7 @@ def set_default_async(queue: Number) -> None:
     if value is None:
         raise ClauseError(f"set_default_async: {queue!r} is not an async-argument; use a number of at least 0")
     if value != async_noval:
+        # `async_noval` names the default queue itself. `async_sync` is kept: later operations are synchronous.
         current_runtime().queues.local.default = FIRST_DEFAULT if value == async_default else value
 
 

@@ -373,6 +373,7 @@ def update_self_async(a: Any, async_: Async = True, *, device: int | None = None
 
 def _enter(word: str, a: Any, device: int | None) -> Any:
     _move(f"acc {word}", EnterDataWork, word, a, None, device)
+    # An object with a mapper has no one device array.
     return deviceptr(a, device=device) if isinstance(a, np.ndarray) else None
 
 
@@ -385,12 +386,13 @@ def _move(
         raise ClauseError(
             f"{name}: {type(a).__name__} {a!r:.60} is not a host array; pass a NumPy array, or an object with a mapper"
         )
-    clause = data_clause(word, (a,), names_of())
+    clause = data_clause(word, (a,), names_of())  # names for messages
     items: list[MapItem] = map_items(_CONSTRUCTS[kind], (clause,))
-    excuse_empty(items)
-    operation = QueueOperation(name, async_=async_, device=device, devices=None)
-    work = kind(items, finalizes=True) if finalizes else kind(items)
+    excuse_empty(items)  # never present, so never missing
+    operation = QueueOperation(name, async_=async_, device=device, devices=None)  # as ``OFFLOAD_LOOP_DEVICES`` says
+    work = kind(items, finalizes=True) if finalizes else kind(items)  # an exit alone
     task = operation.run(work, items, changes=kind is not UpdateWork)
+    # Without a queue the operation is complete.
     return task if operation.queue is not None else None
 
 

@@ -34,22 +34,22 @@ Strings: TypeAlias = "str | Sequence[str]"
 """List items of a function."""
 
 DEFAULTS: dict[str, Any] = {
-    "copy": (),
+    "copy": (),  # data clauses
     "copyin": (),
     "copyout": (),
     "create": (),
     "present": (),
     "no_create": (),
-    "delete": (),
-    "device_resident": (),
+    "delete": (),  # of `exit_data` alone
+    "device_resident": (),  # of `declare` alone, as ``link`` is
     "link": (),
     "deviceptr": (),
-    "default": None,
-    "async_": None,
+    "default": None,  # for data in no clause
+    "async_": None,  # queues
     "wait": (),
     "self_": False,
     **signatures.DEFAULTS,
-    "pcopy": (),
+    "pcopy": (),  # older spellings, last in signatures
     "pcopyin": (),
     "pcopyout": (),
     "pcreate": (),

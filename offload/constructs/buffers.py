@@ -27,10 +27,10 @@ class Buffers:
     __slots__ = ("_arrays", "_asked", "_n", "_region", "_runtime")
 
     def __init__(self, n: int, asked: tuple[Any, Any, int | None]) -> None:
-        self._n = n
-        self._asked = asked
-        self._arrays: list[Any] = []
-        self._region: GroupRegion | None = None
+        self._n = n  # of the ring
+        self._asked = asked  # shape, dtype and device of each
+        self._arrays: list[Any] = []  # empty outside of the block
+        self._region: GroupRegion | None = None  # waits at the end for the tasks that use them
         self._runtime: Any = None
 
     def __len__(self) -> int:

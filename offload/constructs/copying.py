@@ -46,8 +46,10 @@ if TYPE_CHECKING:
 MAX_DIMENSIONS = 64
 """Dimensions of a rectangular copy at most: NumPy's own limit."""
 
+# NumPy has one object for it, so `is` compares.
 _BYTE = np.dtype("u1")
 
+# Stands for ``depend`` where a call has none, and is compared by identity.
 _NONE: tuple[Any, ...] = ()
 
 _BUILT_IN = 1  # `numpy.dtype.isbuiltin`: no fields, no padding, the byte order of this machine
@@ -78,6 +80,7 @@ def copy_recipe(
         flags = dst.flags
         if not getattr(flags, "writeable", True):  # CuPy's arrays always are
             check_writeable(flags, dst, site.directive)
+        # Fewer bytes of storage than of elements: the result would depend on the order of the writes.
         if not flags.c_contiguous and section_at(place, dst).nbytes < dst.nbytes:
             raise ClauseError(
                 f"{site.directive}: the destination {label(dst)} with strides {dst.strides} has elements that share "
@@ -87,10 +90,11 @@ def copy_recipe(
             raise ClauseError(f"{site.directive}: destination and source overlap; copy through a third array")
     if place is None:
         if other is None:
-            return Recipe(site, copyto, (dst, src))
+            return Recipe(site, copyto, (dst, src))  # between host arrays a thread of the host copies
         return DeviceRecipe(site, other, CopyWork(dst, src, (src,)))
     if other is None:
         return DeviceRecipe(site, place, CopyWork(dst, src, (dst,)))
+    # Arrays on two devices: the copy also holds the source's place.
     second = second_place(site.directive, place, other)
     return DeviceRecipe(site, place, CopyWork(dst, src, (dst, src) if second is None else (dst,), second))
 
@@ -116,6 +120,7 @@ def second_place(directive: str, place: DevicePlace | None, other: DevicePlace |
 
 def encounter_copy(scope: Scope, recipe: Recipe, depend: Any, deferred: bool, *written: Any) -> Task:
     """Encounter a routine as a task, which writes some arrays."""
+    # Otherwise `Scope.frame` would find this region, too.
     region, directive = scope.region, recipe.site.directive
     if region is None or region.mode or owned:
         region = scope.frame(directive)
@@ -166,7 +171,7 @@ def check_side(runtime: Runtime, array: Any, number: Any, argument: str, what: s
     RegionClosedError
         Its storage has gone back.
     """
-    is_plain = array.__class__ is np.ndarray
+    is_plain = array.__class__ is np.ndarray  # of no subclass, such as a matrix
     place = None if is_plain else runtime.place_of(array)
     if place is None and (not is_plain or array.dtype.hasobject):
         place = place_of(runtime, array, what)
@@ -190,7 +195,7 @@ def byte_range(array: Any, offset: Any, side: str, what: str) -> tuple[int, int]
     flags = array.flags
     if not (flags.c_contiguous or flags.f_contiguous):
         raise ClauseError(f"{what}: {side} {label(array)} is not contiguous; use target_memcpy_rect")
-    low = number_of_bytes(offset, f"{what}: {side}_offset")
+    low = number_of_bytes(offset, f"{what}: {side}_offset")  # the first byte
     nbytes = array.nbytes
     if low > nbytes:
         raise ClauseError(f"{what}: {side}_offset={offset} is outside the array, which has {nbytes} bytes")
@@ -205,6 +210,7 @@ def bytes_of(array: Any, place: DevicePlace | None, low: int, count: int) -> Any
         return array
     if place is not None:
         return place.device.view(array, low, (count,), (1,), _BYTE)
+    # In Fortran's order, the transposed array has the same memory in C's order.
     flat = array if array.flags.c_contiguous else array.T
     return flat.reshape(-1).view(_BYTE)[low : low + count]
 
@@ -254,14 +260,15 @@ def byte_ranges(
             return dst, src, (place, other)
     low_to, left_to = byte_range(dst, dst_offset, "dst", what)
     low_at, left_at = byte_range(src, src_offset, "src", what)
-    most = min(left_to, left_at)
+    most = min(left_to, left_at)  # bytes from the offsets to both ends
     if count is None:
         count = most
     elif count > most:
         raise ClauseError(
             f"{what}: {count} bytes do not fit; dst has {left_to} left and src {left_at}; copy fewer bytes"
         )
-    places = place if dst.nbytes else None, other if src.nbytes else None
+    places = place if dst.nbytes else None, other if src.nbytes else None  # an empty range has no place
+    # The side on the device keeps its dtype, and the host's bytes are viewed as such elements.
     if other is None and count == dst.nbytes and _is_plain_run(dst, place):
         return dst, bytes_of(src, None, low_at, count).view(dst.dtype).reshape(dst.shape), places
     if place is None and count == src.nbytes and _is_plain_run(src, other):
@@ -299,7 +306,7 @@ def boxes(
     what = "target_memcpy_rect"
     dst, to = check_side(runtime, dst, dst_device, "dst_device", what)
     src, at = check_side(runtime, src, src_device, "src_device", what)
-    is_whole = (
+    is_whole = (  # then nothing is to be resolved
         volume is None
         and dst_offsets is None
         and src_offsets is None
@@ -331,7 +338,7 @@ def uninterpreted(dst: Any, src: Any) -> tuple[Any, Any]:
     if dtype == src.dtype and dtype.fields is None:
         return dst, src
     nbytes = dtype.itemsize
-    raw = np.dtype(f"{'u' if nbytes in {1, 2, 4, 8} else 'V'}{nbytes}")
+    raw = np.dtype(f"{'u' if nbytes in {1, 2, 4, 8} else 'V'}{nbytes}")  # an integer where there is one
     return dst.view(raw), src.view(raw)
 
 

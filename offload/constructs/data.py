@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     Function = TypeVar("Function", bound=Callable[..., Any])
 
+# The clauses that all data constructs have. Dependences are resolved at the place of the construct.
 _CHECKS: dict[str, Callable[[Any], Any]] = {
     "map": check_map,
     "depend": lambda value: value,
@@ -74,17 +75,17 @@ class _DataConstruct:
         self.scope: Scope = here()
         runtime = self.scope.runtime
         self.runtime = runtime
-        self.frame: Region = self.scope.frame(name)
+        self.frame: Region = self.scope.frame(name)  # where it is encountered
         self.items: list[MapItem] = map_items(construct, checked["map"])
-        self.places, self.place = None, None
-        self.is_default = checked["devices"] is None
+        self.places, self.place = None, None  # all places with ``devices``, and that of the task
+        self.is_default = checked["devices"] is None  # else the program names the devices
         device, devices, if_ = checked["device"], checked["devices"], checked["if_"]
         if devices is None and runtime.settings.loop_devices is None:
             self.place = runtime.place(self.frame, device, if_=if_)
         else:
             self.places, self.place = choose(runtime, self.frame, name, devices, device, if_=if_)
         self.depend: tuple[Dependence, ...] = depend
-        self.deferred: bool = checked["nowait"]
+        self.deferred: bool = checked["nowait"]  # else the caller waits
         self.site = call_site(name.replace("_", " "), runtime)
         self._order = Ordering()  # of the last `run`
 
@@ -97,6 +98,7 @@ class _DataConstruct:
         done = one if self.places is None else spread(one, self.places, self.runtime.gate, is_default=self.is_default)
         recipe = recipe_at(self.site, self.place, done)
         if ends is not None and isinstance(recipe, DeviceRecipe):
+            # The end releases what the entry has mapped, also if a task in between has failed.
             recipe.survives, recipe.values = True, Values((), (ends,))
         scope, frame = self.scope, self.frame
         if scope.thread != get_ident():  # a generator is ended elsewhere than it was begun, perhaps by the collector
@@ -118,6 +120,7 @@ class _DataConstruct:
         """Run the construct as `run` does, and let the loop run until the task is complete."""
         from offload.constructs.awaiting import ended  # imports asyncio
 
+        # The task is deferred, since an undeferred one would block the event loop.
         waits, recorder = not self.deferred, self.frame.recorder
         self.deferred = recorder is None or recorder.executes
         try:
@@ -136,7 +139,7 @@ class _DataConstruct:
         if place is None or entry.state_ is TaskState.RECORDED:
             return arrays
         if self.deferred:
-            entry.result()
+            entry.result()  # blocks, and raises its failure
         found = [corresponding(self.scope, place, array) if isinstance(array, np.ndarray) else None for array in arrays]
         return tuple([array if device is None else device for array, device in zip(arrays, found, strict=True)])
 
@@ -283,13 +286,13 @@ class TargetData(ContextDecorator):
     """The result of `target_data`: a context manager, used once."""
 
     def __init__(self, clauses: dict[str, Any], used: tuple[Any, ...], *, nogroup: bool) -> None:
-        self._clauses = clauses
+        self._clauses = clauses  # checked at the entry, where the construct is
         self._given = used  # the clauses use_device_ptr and use_device_addr
-        self._nogroup = nogroup
-        self._construct: _DataConstruct | None = None
-        self._used: tuple[Any, ...] = ()
-        self._entry: Task
-        self._region: GroupRegion | None = None
+        self._nogroup = nogroup  # the end does not wait for the tasks of the block
+        self._construct: _DataConstruct | None = None  # from the entry on
+        self._used: tuple[Any, ...] = ()  # the arrays of both clauses
+        self._entry: Task  # which has mapped the items
+        self._region: GroupRegion | None = None  # the implicit taskgroup
         self._unentered = Unentered("target_data")
 
     def __call__(self, function: Function) -> Function:

@@ -41,8 +41,8 @@ class GroupRegion:
     def __init__(
         self, scope: Scope, frame: Region, where: str, *, is_implicit: bool = False, nests: bool = False
     ) -> None:
-        self._scope = scope
-        self._where = where
+        self._scope = scope  # of the thread that begins it
+        self._where = where  # the end, for messages
         self._block = Block(scope, frame, nests=nests)
         frame = self._block.frame
         self.group = Group(frame.inherited.group, is_implicit=is_implicit)
@@ -117,10 +117,10 @@ class Taskgroup:
     def __init__(
         self, reductions: tuple[Reduction, ...] = (), directive: str = "taskgroup", unentered: Unentered | None = None
     ) -> None:
-        self._reductions = reductions
+        self._reductions = reductions  # combined at the end
         self._directive = directive
-        self._region: GroupRegion | None = None
-        self._unentered = unentered
+        self._region: GroupRegion | None = None  # from the entry on
+        self._unentered = unentered  # None for groups of the library's own
 
     def __enter__(self) -> None:
         if self._unentered is not None:

@@ -99,17 +99,18 @@ class Interop:
         *,
         syncs: bool,
     ) -> None:
-        self._runtime = runtime
+        self._runtime = runtime  # that of the making, and the only one
         self._place = place
-        self._depend = depend
-        self._syncs = syncs
+        self._depend = depend  # of the entry and the exit; of `use` by default
+        self._syncs = syncs  # False: there is no stream to order
         self._frame: Region | None = None  # in the block: the region that it is in
-        self._has_ended = False
-        self._lane: Lane | None = None
+        self._has_ended = False  # an object has one block
+        self._lane: Lane | None = None  # None where there is no stream to order
         if place is not None and syncs:
             self._lane = place.user_pool.next() if stream is None else place.lane_of(stream)
         self.device: Device | Host = Host(runtime.initial_device) if place is None else place.device
         self.stream: Any = stream if stream is not None or self._lane is None else self._lane.stream
+        # Without dependences, an object may well be made for its device alone.
         self._unentered = Unentered("interop") if depend else None
 
     def __enter__(self) -> Self:
@@ -199,6 +200,7 @@ class Interop:
     def _leave(self) -> None:
         """Generate the task that later ones follow."""
         scope, frame = self._block("the end")
+        # First: also an end that raises is the end.
         self._frame, self._has_ended = None, True
         if not self._syncs:
             return
@@ -207,6 +209,7 @@ class Interop:
         if lane is None or place is None:
             self._on_host(scope, frame, self._depend, site, deferred=True)
             return
+        # Later tasks follow this one, and it follows all work on the stream so far.
         generate(scope, frame, DeviceRecipe(site, place, _Passage(_mark(lane), None)), self._depend, wait=False)
 
     def _follow(self, scope: Scope, frame: Region, depend: tuple[Dependence, ...], before: Point | None) -> None:
@@ -222,10 +225,12 @@ class Interop:
             self._on_host(scope, frame, depend, site, deferred=False)
             return
         lane.device.adopt(lane.stream)  # refuses one that captures, before there is a task
+        # A device array in a dependence may be the work of the thread's own stream.
         names_device_arrays = any(is_device_array(item) for dependence in depend for item in dependence.items)
         passage = _Passage(before, scope.parker, takes_device_arrays=names_device_arrays)
         task = generate(scope, frame, DeviceRecipe(site, place, passage), depend, wait=False)
         try:
+            # The stream of the block can wait once the task has a point on a stream.
             if task.point is None:
                 _wait_until_launched(scope, task)
             if task.point is None:
@@ -326,6 +331,7 @@ def interop(
                 f"interop: {stream!r:.60} is not a stream of {where}; leave device= out, or name its device"
             )
     else:
+        # A stream names its device.
         owners = (place for place in runtime.places if place.device.owns_stream(stream))
         place = next(owners, None)
         if place is None:
@@ -346,8 +352,8 @@ class _Passage(Work):
 
     def __init__(self, before: Point | None, parker: Parker | None, *, takes_device_arrays: bool = False) -> None:
         self.takes_device_arrays = takes_device_arrays
-        self._before = before
-        self._parker = parker
+        self._before = before  # None: at the entry, nothing on the stream has to be followed
+        self._parker = parker  # of the thread that waits for the launch; None at the exit
         self.ends_region = parker is None  # what follows the exit follows the stream, also in a cancelled taskgroup
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:

@@ -82,6 +82,7 @@ def target_alloc(shape: int | tuple[int, ...], dtype: Any = "u1", device: int | 
 
 def allocate(shape: Any, dtype: Any, device: int | None, what: str) -> Any:
     """Implement `target_alloc`; ``what`` is the routine, for errors."""
+    # Nobody else knows the array until it is returned: an interruption before that gives it back.
     array = None
     try:
         with Shield():
@@ -97,7 +98,7 @@ def _allocate(shape: Any, dtype: Any, device: int | None, what: str) -> Any:
     dims, kind = extent(shape, dtype, what)
     place = _place(what, device)
     nbytes = check_nbytes(dims, kind, what)
-    where = "the host"
+    where = "the host"  # for the report of arrays that were never freed
     if place is None:
         try:
             array: Any = np.empty(dims, kind)
@@ -108,6 +109,7 @@ def _allocate(shape: Any, dtype: Any, device: int | None, what: str) -> Any:
     else:
         where = f"device {place.device.number}"
         array = place.device.alloc(dims, kind, place.user_pool.numbered(0).stream)
+    # The runtime keeps the array alive until `target_free`, and reports it if that never comes.
     current_runtime().note_allocation(array, f"{kind}[{', '.join(map(str, dims))}] on {where}")
     return array
 
@@ -160,11 +162,12 @@ def give_back(runtime: Runtime, array: Any, what: str) -> bool:
     Return whether it was allocated.
     """
     with Shield():
-        block = runtime.forget_allocation(array)
+        block = runtime.forget_allocation(array)  # None: not one of these, or freed already
         if block is None:
             return False
         place = runtime.place_of(array)
         if place is not None and what:
+            # Views of it may be left: each raises from now on.
             place.device.retire(array, Retired(block, what))
         return True
 
@@ -219,11 +222,12 @@ def target_memcpy(
     array([2., 3., 0., 0.])
     >>> omp.target_free(d)
     """
+    # As `here` does, without its call.
     scope = scope_in_context()
     if scope is None or scope.thread != get_ident():
         scope = elsewhere(scope)
     dst, src, places = byte_ranges(scope.runtime, dst, src, nbytes, dst_offset, src_offset, dst_device, src_device)
-    where = caller(2)
+    where = caller(2)  # whoever calls this is the library: `for_finalizers`
     site = Site("target_memcpy", "target_memcpy", (where.f_code, where.f_lasti), scope.runtime)
     recipe = copy_recipe(site, dst, src, *places)
     encounter_copy(scope, recipe, (), False, dst)
@@ -279,11 +283,12 @@ def target_memcpy_async(
     array([0., 1., 2., 3.])
     >>> omp.target_free(d)
     """
+    # As `here` does, without its call.
     scope = scope_in_context()
     if scope is None or scope.thread != get_ident():
         scope = elsewhere(scope)
     dst, src, places = byte_ranges(scope.runtime, dst, src, nbytes, dst_offset, src_offset, dst_device, src_device)
-    where = caller(2)
+    where = caller(2)  # whoever calls this is the library: `for_finalizers`
     site = Site("target_memcpy", "target_memcpy", (where.f_code, where.f_lasti), scope.runtime)
     recipe = copy_recipe(site, dst, src, *places)
     return encounter_copy(scope, recipe, depend, True, dst)
@@ -345,7 +350,7 @@ def target_memcpy_rect(
     array([[ 6,  7],
            [10, 11]])
     """
-    if dst is None and src is None:
+    if dst is None and src is None:  # as in C: asks how many dimensions are allowed
         return MAX_DIMENSIONS
     scope = here()
     runtime = scope.runtime
@@ -408,7 +413,7 @@ def target_memcpy_rect_async(
     array([[0, 1],
            [4, 5]])
     """
-    if dst is None and src is None:
+    if dst is None and src is None:  # as in C: asks how many dimensions are allowed
         return MAX_DIMENSIONS
     scope = here()
     runtime = scope.runtime
@@ -545,7 +550,7 @@ def target_is_present(a: Any, device: int | None = None) -> bool:
     array = _host_array(a, "target_is_present")
     if array is None or not array.size:
         return False
-    return place is None or place.is_present(array)
+    return place is None or place.is_present(array)  # on the host each array is
 
 
 @takes_clauses
@@ -629,6 +634,7 @@ def get_mapped_ptr(a: Any, device: int | None = None) -> Any:
     """
     array = _host_array(a, "get_mapped_ptr")
     number = check_device(device)
+    # As in C, a number of no device gives a null pointer, not an error.
     if number is not None and not -1 <= number <= current_runtime().initial_device:
         return None
     place = _place("get_mapped_ptr", number)
@@ -636,6 +642,7 @@ def get_mapped_ptr(a: Any, device: int | None = None) -> Any:
         return a
     if array is None:
         return None
+    # A replicated array is made current first, by a task.
     return corresponding(here(), place, array) if place.sets else place.corresponding(array)
 
 

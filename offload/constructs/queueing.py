@@ -38,15 +38,8 @@ if TYPE_CHECKING:
 class QueueEntry(Ordering):
     """How a task becomes the next operation of a queue, which follows the last ones of other queues, too.
 
-    Parameters
-    ----------
-    queue : Queue or None
-        None: the task is in no queue, and has its ``orderings`` only.
-    after : sequence of Queue
-        The other queues.
-    orderings : callable, optional
-        Returns dependences along which no failure goes. Most operations have been launched when `generate` returns, and
-        so have all before them. Then it is not called, since later tasks find their effects.
+    ``orderings`` returns dependences along which no failure goes. Most operations have been launched when `generate`
+    returns, and so have all before them. Then it is not called, since later tasks find their effects.
     """
 
     __slots__ = ("_mark", "_orderings", "_recorded", "after", "queue")
@@ -58,25 +51,26 @@ class QueueEntry(Ordering):
         orderings: Callable[[], Sequence[Dependence]] | None = None,
     ) -> None:
         self.task = None  # as `Ordering.__init__` does
-        self.queue = queue
-        self.after = after
-        self._orderings = orderings
-        self._mark: Mark | None = None
-        self._recorded: Sequence[Dependence] = ()
+        self.queue = queue  # None: the task is in no queue, and has its ``orderings`` only
+        self.after = after  # other queues to follow
+        self._orderings = orderings  # None once they have been asked for, too
+        self._mark: Mark | None = None  # the operation's place in the queue
+        self._recorded: Sequence[Dependence] = ()  # what a recorder is to add
 
     def enter(self, scope: Scope, region: Region, recipe: Recipe, task: Task) -> None:
         queue, tracker, recorder = self.queue, region.tracker, region.recorder
         if self._orderings is not None and (queue is None or region.mode or (tracker.ordered and holds_up(tracker))):
             task.orderings = self._orderings()
             self._orderings = None
-        is_real = recorder is None or recorder.executes
+        is_real = recorder is None or recorder.executes  # else the graph makes the task, when it runs
         if is_real:
             self.task = task
         if queue is None:
             return
-        recipe.queue = queue
+        recipe.queue = queue  # also for tasks that a replay makes
         others = [other for other in self.after if other is not queue] if self.after else ()
         marks = [mark for other in others if (mark := last_mark(scope, region, other)) is not None] if others else []
+        # `append` takes the place in the queue, and returns the mark before it.
         own = self._mark = Mark(queue, tracker, task if is_real else None)
         before = queue.append(own, region)
         if before is not None:
@@ -97,6 +91,7 @@ class QueueEntry(Ordering):
 
     def entered(self, scope: Scope, task: Task) -> None:
         if self._mark is not None:
+            # The chain of marks would keep all earlier operations.
             self._mark.before = None
         if self._orderings is not None and not (task.launched or task.finished):
             order(task, self._orderings())
@@ -170,7 +165,7 @@ def wait_for(scope: Scope, frame: Region, queues: Sequence[Queue], where: str) -
     marks = [mark for queue in queues if (mark := last_mark(scope, frame, queue)) is not None]
     recorder = frame.recorder
     if recorder is not None:
-        here = [mark for mark in marks if mark.tracker is frame.tracker]
+        here = [mark for mark in marks if mark.tracker is frame.tracker]  # a graph orders its own operations only
         if here:
             recorder.add_wait(call_site("acc wait", runtime), (Dependence(DependType.IN, tuple(here)),))
         if not recorder.executes:
@@ -187,6 +182,7 @@ def wait_for_any(scope: Scope, frame: Region, queues: Sequence[Queue | None], wh
     """
     if frame.recorder is not None and not frame.recorder.executes:
         return 0
+    # Work of the program on a stream counts as an operation, so each gets its mark before the wait.
     for queue in queues:
         if queue is not None:
             last_mark(scope, frame, queue)
@@ -212,18 +208,18 @@ def are_complete(scope: Scope, frame: Region, queues: Sequence[Queue]) -> bool:
         All are complete, and a failure has not been seen.
     """
     engine = scope.runtime.engine
-    held = [queue.unfinished() for queue in queues]
+    held = [queue.unfinished() for queue in queues]  # oldest first
     unfinished = [task for operations in held if (task := _last(operations)) is not None]
     if unfinished:
         for task in unfinished:
-            task.watch()
+            task.watch()  # the end of device work is noticed soon
         if (look := engine.look) is not None:
             look()
         if not engine.threads or scope.task is not None:  # else nobody may be left to run what is ready
             engine.help(scope, frame)
         if any(_last(operations) is not None for operations in held):
             return False
-    if any(map(_is_busy, queues)):
+    if any(map(_is_busy, queues)):  # the program's own work on a stream
         return False
     raise_failures([task for queue in queues for task in queue.take_failed()], "async_test")
     return True

@@ -45,18 +45,12 @@ if TYPE_CHECKING:
 
 
 class LateItem(NamedTuple):
-    """A list item that is a value: its clause, or a bare string; the argument; its name for messages.
+    """A list item that is a value."""
 
-    Attributes
-    ----------
-    is_one_of_all : bool
-        Whether the clause names all arguments of a ``*`` or ``**`` parameter, and so applies to arrays only.
-    """
-
-    clause: Any
-    slot: Slot
-    text: str
-    is_one_of_all: bool
+    clause: Any  # of `map`, or the item itself where that is a bare string
+    slot: Slot  # the argument whose value it is
+    text: str  # its name for messages
+    is_one_of_all: bool  # from the name of a ``*`` or ``**`` parameter: it applies to arrays only
 
 
 def divided_clauses(
@@ -96,11 +90,11 @@ def divided(
     ClauseError
         A string names a part of a value.
     """
-    now: list[Any] = []
-    late: list[LateItem] = []
+    now: list[Any] = []  # known at the call
+    late: list[LateItem] = []  # known in the region's turn
     for clause in clauses:
         items = clause.items if isinstance(clause, MapClause) else (clause,)
-        kept: list[Any] = []
+        kept: list[Any] = []  # the items of this clause that are known
         for item in items:
             found = _slots_of(item, values, visible, names, kwargs)
             for slot, text, is_whole, is_one_of_all in found:
@@ -110,6 +104,7 @@ def divided(
                         "completes; name the whole value, or pass the task's result()"
                     )
                 late.append(LateItem(clause, slot, text, is_one_of_all))
+            # The name of a ``*`` or ``**`` parameter names known arguments, too.
             if not found or any(is_one_of_all for *_, is_one_of_all in found):
                 kept.append(item)
         if isinstance(clause, MapClause) and len(kept) < len(items):
@@ -158,7 +153,7 @@ def _slots_of(
     if not isinstance(item, str) or visible is None:
         return []
     parsed = parse_item(item)
-    every = members(parsed, names)
+    every = members(parsed, names)  # None unless it names a ``*`` or ``**`` parameter
     if every is not None:
         return [(one.slot, one.text, True, True) for one in every if one.slot in values.slots]
     found = named_by(parsed, visible, names, kwargs)
@@ -189,7 +184,7 @@ def late_items(late: Sequence[LateItem], by_slot: Mapping[Slot, Any], objects: d
 
 
 def _with_items(clause: MapClause, items: tuple[Any, ...]) -> MapClause:
-    other = copy(clause)
+    other = copy(clause)  # clauses are shared by all calls
     other.items = items
     return other
 
@@ -198,22 +193,14 @@ def _with_items(clause: MapClause, items: tuple[Any, ...]) -> MapClause:
 
 
 class ReceivingWork(Work):
-    """The work of a target region that receives values: its launch becomes that of the work that these ask for.
-
-    Parameters
-    ----------
-    known : TargetWork
-        The work with None in the place of each value; never begun.
-    make : callable
-        Returns the work for the values.
-    """
+    """The work of a target region that receives values: its launch becomes that of the work that these ask for."""
 
     __slots__ = ("_known", "_make", "args", "body", "kwargs", "takes_device_arrays")
 
     def __init__(self, known: TargetWork, make: Callable[[list[Any]], TargetWork]) -> None:
         self.body, self.args, self.kwargs = known.body, known.args, known.kwargs
-        self._known = known
-        self._make = make
+        self._known = known  # has None in the place of each value, and is never begun
+        self._make = make  # the work for the values
         self.takes_device_arrays = known.takes_device_arrays
 
     @property
@@ -224,7 +211,7 @@ class ReceivingWork(Work):
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         values = launch.received
         assert values is not None, "made with them"
-        work = self._make(values.found())
+        work = self._make(values.found())  # its errors are the region's failure
         if work.takes_device_arrays and not all(task and task.waits_in_stream_order for task in values.tasks):
             # A host task's array may be the work of its thread's current stream, which is mostly everybody's.
             event = place.device.caller_event()
@@ -260,6 +247,7 @@ def receiving_work(
 
     def make(found: list[Any]) -> TargetWork:
         check(values, found)
+        # A graph that runs again makes it again, for the values of that run.
         known = binding.with_arguments(*values.put(found, binding.args, binding.kwargs))
         known.items += late_items(late, dict(zip(values.slots, found, strict=True)), known.objects)
         return work_of(known)

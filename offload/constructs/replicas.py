@@ -80,13 +80,14 @@ def places_of(
     ClauseError
         A device does not exist, is the host, or is of another kind than the first.
     """
-    is_said = devices is not None
+    is_said = devices is not None  # else `OFFLOAD_LOOP_DEVICES` names them
     if devices is None:
         devices = runtime.settings.loop_devices
         if devices is None or device is not None or not runtime.places:
             return None
     numbers = devices if isinstance(devices, tuple) else tuple(range(len(runtime.places)))
     default = None if is_said else _default_device(runtime)
+    # With "all" in the variable, the default device is the primary.
     if devices == "all" and not is_said:
         numbers = tuple(sorted(numbers, key=lambda number: number != default))
     found = []
@@ -102,12 +103,14 @@ def places_of(
             raise ClauseError(f"{_given(devices, is_said=is_said)}: {error}") from None
         assert place is not None, "not the host"
         found.append(place)
+    # Replicas are copied from device to device.
     for place in found:
         if place.device.kind != found[0].device.kind:
             raise ClauseError(
                 f"{_given(devices, is_said=is_said)}: {found[0].device.name} and {place.device.name} are of two kinds "
                 "and cannot copy to each other; list the numbers of devices of one kind"
             )
+    # The variable says nothing about regions on a default device that it does not name.
     return tuple(found) if is_said or default in numbers else None
 
 

@@ -108,6 +108,7 @@ def set_default_device(device: int) -> None:
     number = _checked(device, "set_default_device")
     frame = scope.frame("set_default_device")
     scope.runtime.find_place(number)
+    # -1 also means the host, and `get_default_device` returns the other number.
     number = scope.runtime.initial_device if number == initial_device else number
     frame.inherit(Inherited(number, frame.inherited.group, is_final=frame.inherited.is_final))
 
@@ -303,7 +304,7 @@ def current_stream() -> Any:
             "current_stream: the host has no streams, and there is no device or the default device is the host; choose "
             "a device with set_default_device"
         )
-    if scope.user_lane is None or scope.user_lane.device is not place.device:
+    if scope.user_lane is None or scope.user_lane.device is not place.device:  # kept for the thread
         scope.user_lane = place.user_pool.next()
     return scope.user_lane.stream
 
@@ -431,7 +432,7 @@ def array_namespace(*arrays: Any) -> Any:
         device = here().device
         return np if device is None else device.namespace()
     runtime = current_runtime()
-    found: list[Any] = []
+    found: list[Any] = []  # the module of each array
     for given in arrays:
         array = given.parts.arrays[0] if isinstance(given, PartialView) else given
         if is_device_array(array):

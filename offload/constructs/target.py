@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 class TargetClauses(Clauses):
     """The values of the clauses of a target region."""
 
-    device: int | None
+    device: int | None  # None: the default device
     if_: Any
     self_: Any = False
     """The device is the host where the one is false, and OpenACC's other one true."""
@@ -141,6 +141,8 @@ class TargetFunction(DirectiveFunction):
         is_offloaded = bool(said.if_ and not said.self_)
         if self._defaults is not None:
             args, kwargs = self._defaults.completed(args, kwargs)
+        # Each argument by position is looked at once. Host arrays are mapped and scalars are captured. Others may be
+        # device arrays, objects or tasks.
         arrays: dict[Slot, Any] = {}
         others: dict[Slot, Any] = {}
         for slot, value in enumerate(args):
@@ -162,6 +164,7 @@ class TargetFunction(DirectiveFunction):
                 break
         if (kwargs or not are_native) and not said.waits and put_off_here(scope, self, args, kwargs):
             return None
+        # A region without ``device`` runs where its device arrays are.
         if others and are_native:
             device = place.device.number  # type: ignore[union-attr]  # there is one
         elif others and device is None and is_offloaded:
@@ -173,6 +176,7 @@ class TargetFunction(DirectiveFunction):
             place, device = places[0], places[0].device.number
         elif place is None:
             place = runtime.place(region, device, if_=is_offloaded)
+        # The short way: arguments by position, on a device, and nothing recorded or changed around the call.
         work: Any = None
         if (
             said.is_short
@@ -185,8 +189,8 @@ class TargetFunction(DirectiveFunction):
         if work is None:
             return self._encounter_named(scope, region, place, places, device, args, kwargs)
         if others:
-            work.takes_device_arrays = True
-        late: Any = depend
+            work.takes_device_arrays = True  # then it follows the caller's own stream
+        late: Any = depend  # strings in it name arguments of this call
         if late.__class__ is not tuple:
             late = late.at(late.names.at_call(args, kwargs, only_parameters=True))
         priority = said.priority
@@ -212,9 +216,11 @@ class TargetFunction(DirectiveFunction):
         said = self._clauses
         body: Any = self._function if self._runs_function else self._short_body(args, is_given=not arrays)
         known: Known | None = None
+        # Neither an argument nor a clause maps anything.
         if not arrays and said.memo[0] is None:
             binding = _NOTHING if self._runs_function else Binding(args, {}, [])
         else:
+            # Arrays stand in it by identity, which holds as long as the memo keeps them in a binding.
             key = (
                 *said.memo,
                 len(args),
@@ -256,8 +262,9 @@ class TargetFunction(DirectiveFunction):
         """Encounter a region whose clauses or arguments have to be looked at by name, or that is recorded."""
         said, runtime = self._clauses, scope.runtime
         depend: Any = self._depend
+        # Values of tasks come first, then list items, then the rules for arguments in no clause.
         binding = Binding.of(args, kwargs)
-        values = Values.in_slots(binding.others)
+        values = Values.in_slots(binding.others)  # arguments that are tasks; None where there are none
         is_short = said.is_short and not kwargs and not binding.others and depend.__class__ is tuple
         visible = self._names_of_clauses
         names = visible.at_call(args, kwargs, only_parameters=is_short) if visible is not None else {}
@@ -265,18 +272,20 @@ class TargetFunction(DirectiveFunction):
             depend = depend.at(names)
         priority = min(said.priority, runtime.engine.max_priority)
         given: Sequence[Any] = said.get("map", ())
-        late: Sequence[LateItem] = ()
+        late: Sequence[LateItem] = ()  # list items that are such values
         if values is not None:
             given, late = self._divided(values, names, kwargs)
             depend = (*depend, dependence_on(values))
+            # None stands for each value until the region gets its turn.
             binding = Binding.of(*values.without(args, kwargs))
         body = self._body(names, binding.args, binding.kwargs)
-        items = self._known_items(args) if is_short else None
+        items = self._known_items(args) if is_short else None  # spares evaluating strings
         binding.items = self._items(names, binding.objects, given) if items is None else items
         if visible is not None and said.whole is None:
             enter_parts(binding, said.get("map", ()), visible, names)
         if said.rules is not None:
             said.rules.decide(binding, names, on_host=place is None, listed=self._listed_around(region))
+        # With values of tasks, some arguments are known only in the region's turn.
         if values is None:
             self._look(binding, body)
         recipe: Recipe
@@ -287,7 +296,7 @@ class TargetFunction(DirectiveFunction):
         else:
             work: Any
             if values is None:
-                binding.complete(place)
+                binding.complete(place)  # decides about the arguments in no clause
                 work = self._work(body, binding.args, binding.kwargs, binding, places)
             else:
                 work = receiving_work(values, late, body, binding.kept(), place, self._counter, self._check_values)
@@ -395,11 +404,12 @@ class TargetFunction(DirectiveFunction):
     def _ready_items(self) -> list[MapItem] | None:
         """Return the list items of clauses that name arrays; None before there are any, or if a layout has changed."""
         said = self._clauses
+        # Set by `_items`: arrays in clauses are the same objects at every call.
         if said.items is not None:
             items, layouts = said.items
             if layouts.are_current():
                 return items  # type: ignore[no-any-return]  # of clauses
-            check_writeable(items)
+            check_writeable(items)  # of another layout now: perhaps write-protected
             said.items = None
         return None
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from offload.runtime.works import Launch
 
 
+# Looked up once: `end` compares it with each item's.
 _FROM = MapType.FROM
 
 _RANGE = re.compile(r"\[([^\]:]*):[^\]]*\]")
@@ -44,17 +45,6 @@ class Known:
     """The findings of a region whose arrays are all present, for calls with the same arrays.
 
     `PresentTable.remembered` keeps it, and forgets it when an entry goes: it refers to memory of the device.
-
-    Attributes
-    ----------
-    binding : Binding
-    layouts : Layouts
-        Those of its items.
-    plan : Plan or None
-        The entry of the region; None where it is to be planned each time.
-    views : list of (int, array, dtype, shape, array)
-        The slots of host arrays, those with the dtype and shape that they had, and the device arrays that the body is
-        given.
     """
 
     __slots__ = ("binding", "layouts", "plan", "views")
@@ -62,7 +52,8 @@ class Known:
     def __init__(self, binding: Binding, plan: Plan | None = None, args: Sequence[Any] = ()) -> None:
         self.binding = binding
         self.layouts = Layouts(binding.items)
-        self.plan = plan
+        self.plan = plan  # the entry of the region; None where it is to be planned each time
+        # The slots of host arrays, these with the dtype and shape that they had, and the body's device arrays.
         slots: Any = [(slot, host) for slot, host, *_ in binding.arrays] if args else ()  # by position, all of them
         self.views = [(slot, host, host.dtype, host.shape, args[slot]) for slot, host in slots]
 
@@ -119,20 +110,21 @@ class TargetWork(Work):
         self.kwargs: Any = kwargs
         self.items = binding.items
         self.takes_device_arrays = binding.takes_device_arrays
-        self.has_end = bool(binding.items or binding.privates)
+        self.has_end = bool(binding.items or binding.privates)  # else there is nothing to unmap or free
         self._binding = binding
         self._counter = counter
         self._known = known
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> Point | None:
         binding = self._binding
+        # Replicas of arrays that are passed as device arrays are made current first.
         if self.takes_device_arrays and place.sets:
             given = [(place, array) for array in (*self.args, *self.kwargs.values()) if place.device.is_array(array)]
             touch(launch.gate, place, lane, given, given)
         if not binding.items and not binding.privates:
             return None
         before, views = self._known.entry(self.args) if self._known is not None else (None, None)
-        own = []
+        own = []  # for each private argument its slot, its clause and its memory
         try:
             if binding.privates:  # before the maps: a failure here has changed nothing
                 for slot, private in binding.privates.items():
@@ -149,9 +141,10 @@ class TargetWork(Work):
         except BaseException:
             own.clear()  # the traceback refers to this frame, and would keep their memory
             raise
-        if plan is before:
+        if plan is before:  # nothing has changed since an earlier call
             launch.plan, launch.args = plan, views
             return None
+        # Launches of one work share the arguments of the call, and each replaces its own copy.
         args, kwargs = list(self.args), dict(self.kwargs) if self.kwargs else {}
         try:
             for slot, host, address, number in binding.arrays:
@@ -164,6 +157,7 @@ class TargetWork(Work):
                     args[slot] = array
                 else:
                     kwargs[slot] = array
+            # After the maps: a copy into private storage is enqueued after theirs.
             for slot, private, array in own:
                 if private.is_first:
                     place.copy(array, private.host, lane, staged)
@@ -199,7 +193,7 @@ class TargetWork(Work):
 
     def _put_objects(self, plan: Plan, place: DevicePlace, lane: Lane, args: list[Any], kwargs: dict[str, Any]) -> None:
         """Give the body copies of objects, whose attributes are the device's; one that is passed twice is one there."""
-        copies: dict[int, Any] = {}
+        copies: dict[int, Any] = {}  # by the `id` of the expansion
         for slot, expansion in self._binding.copies:
             if id(expansion) not in copies:
                 copies[id(expansion)] = expansion.rebuilt(lambda host: self._corresponding(plan, place, lane, host))
@@ -234,16 +228,17 @@ class TargetWork(Work):
                     f"the body returns a view of {entry.label}, but this construct releases its device storage; return "
                     "a copy, or map the array in an enclosing target_data"
                 )
-            entry.is_exposed = True
+            entry.is_exposed = True  # the program has an array over it from now on
 
     def end(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         plan = launch.plan
         if plan is None:
             return
         binding = self._binding
-        key, binding.key = binding.key, None
-        remembers: tuple[Any, Known] | None = None
-        unwritten: Sequence[MapItem] = ()
+        key, binding.key = binding.key, None  # it is remembered once
+        remembers: tuple[Any, Known] | None = None  # for the present table, under its lock
+        unwritten: Sequence[MapItem] = ()  # items to warn of
+        # Later calls can repeat a plan that only counts. Any other is made at each call.
         if not plan.only_counts:
             for item in self.items:
                 if item.map_type is _FROM:
@@ -260,7 +255,7 @@ class TargetWork(Work):
             ends_region=True,
             remembers=remembers,
         )
-        launch.plan = None
+        launch.plan = None  # an abort after this has nothing to undo
         if not binding.privates:  # else the task keeps their memory by what the body was given
             launch.args, launch.kwargs = self.args, self.kwargs  # arrays that nobody has may be used again on the lane
         for item in unwritten:  # the region has ended: the warning may be an error
@@ -288,6 +283,7 @@ class TargetWork(Work):
 
     def abort(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
         if launch.plan is not None:
+            # The launch keeps what is released until the lane is done with it.
             launch.held = place.undo(launch.plan, lane)
 
 

@@ -104,7 +104,7 @@ class TaskloopFunction(DirectiveFunction):
         """
         scope, frame = encounter("taskloop")
         clauses = self._clauses
-        parts = split(
+        parts = split(  # before the group: errors in the range begin none
             iterable,
             grainsize=clauses.get("grainsize"),
             num_tasks=clauses.get("num_tasks"),
@@ -118,6 +118,7 @@ class TaskloopFunction(DirectiveFunction):
         if_, final = clauses.get("if_", True), clauses.get("final", False)
         is_deferred = if_ and not final and not frame.inherited.is_final
         tasks = []
+        # Only the tasks that are returned are kept: each keeps its value.
         is_left = clauses.get("nogroup")
         with nullcontext() if clauses.get("nogroup") else group:
             enclosing = frame.inherited.group
@@ -141,19 +142,21 @@ class TaskloopFunction(DirectiveFunction):
         on the item itself, by any name, and its tasks have to exclude each other.
         """
         names = self._names_at_call(iterable, args, kwargs)
-        own: tuple[ReductionItem, ...] = self._clauses.get("reduction", ())
-        outer: tuple[ReductionItem, ...] = self._clauses.get("in_reduction", ())
+        own: tuple[ReductionItem, ...] = self._clauses.get("reduction", ())  # which the loop's group combines
+        outer: tuple[ReductionItem, ...] = self._clauses.get("in_reduction", ())  # which a group around it combines
         reduced, taken = resolved("reduction", own, names), resolved("in_reduction", outer, names)
         self._check_part(taken, reduced, around)
         group = Taskgroup(reductions_of("reduction", reduced), "taskloop")
-        received: list[ReductionItem] = []
-        missing: list[ReductionItem] = []
+        received: list[ReductionItem] = []  # as private arrays
+        missing: list[ReductionItem] = []  # not among the arguments
         for written, item in zip((*own, *outer), (*reduced, *taken), strict=True):
             if self._is_passed(written.item, item.item, args, kwargs):
                 received.append(written)
             else:
                 missing.append(item)
         depend = []
+        # A body with parameters for them gets private arrays. Another one uses the arrays themselves, one task at a
+        # time.
         if missing and self._takes(len(missing), 1 + len(args), kwargs):
             args = (*args, *(item for _, item in missing))
             received += missing
@@ -249,6 +252,7 @@ def split(iterable: Any, *, grainsize: int | None, num_tasks: int | None, is_str
     whole = iterable
     try:
         if isinstance(whole, (Sequence, np.ndarray)) or is_device_array(whole):
+            # Raises where the object has no slices.
             whole[0:0]
         else:
             whole = list(whole)
@@ -282,6 +286,7 @@ def part_sizes(n: int, *, grainsize: int | None, num_tasks: int | None, is_stric
     if grainsize is not None and is_strict:
         return [grainsize] * (n // grainsize) + [n % grainsize] * (n % grainsize > 0)
     n_tasks = max(1, n // grainsize) if grainsize is not None else min(n, num_tasks or _TASKS_A_THREAD * n_threads)
+    # Sizes differ by one at most.
     size, n_larger = divmod(n, n_tasks)
     return [size + 1] * n_larger + [size] * (n_tasks - n_larger)
 

@@ -91,6 +91,7 @@ def taskwait(depend: Depends = _ALL, nowait: bool = False, **unknown: Never) -> 
     if recorder is not None:
         recorder.add_wait(call_site("taskwait", scope.runtime), dependences)
         if not recorder.executes:
+            # A coroutine awaits the result of the call, also where nothing is to be waited for.
             return None if waits is None else waits.nothing()
     if scope.runtime.notify is not None:
         scope.runtime.notify.wait("taskwait")
@@ -107,6 +108,7 @@ def _front(caller: FrameType) -> Any:
     return wait
 
 
+# Code that can await: an ``async def``, or a generator that `types.coroutine` has marked.
 _COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
 

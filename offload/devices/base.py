@@ -105,24 +105,14 @@ class StagedCopy(Protocol):
 
 
 class Program(Protocol):
-    """Kernels as text, and as what the host's processor runs.
-
-    Attributes
-    ----------
-    source : str
-        In the dialect of the device.
-    names : sequence of str
-        The kernels in it.
-    options : sequence of str
-        What a compiler is told.
-    """
+    """Kernels as text, and as what the host's processor runs."""
 
     @property
-    def source(self) -> str: ...
+    def source(self) -> str: ...  # in the dialect of the device
     @property
-    def names(self) -> Sequence[str]: ...
+    def names(self) -> Sequence[str]: ...  # the kernels in it
     @property
-    def options(self) -> Sequence[str]: ...
+    def options(self) -> Sequence[str]: ...  # of the compiler
     def on_host(self) -> Mapping[str, Callable[[tuple[int, ...], Any], object]]:
         """Return the kernels as functions of this process, each of a grid and arguments; of dialect ``"c"`` alone."""
 
@@ -149,20 +139,12 @@ class Kernel(Protocol):
 
 
 class Kernels(Protocol):
-    """How a device is given functions to run.
-
-    Attributes
-    ----------
-    dialect : {"cuda", "c"}
-        The language of the sources.
-    target : str
-        What they are compiled for, as a part of keys: ``"sm_90"``, or the host's processor.
-    """
+    """How a device is given functions to run."""
 
     @property
-    def dialect(self) -> Literal["cuda", "c"]: ...
+    def dialect(self) -> Literal["cuda", "c"]: ...  # the language of the sources
     @property
-    def target(self) -> str: ...
+    def target(self) -> str: ...  # a part of keys: ``"sm_90"``, or the host's processor
     def load(self, program: Program) -> Mapping[str, Kernel]:
         """Compile a program for the device, and return its kernels by name."""
 
@@ -174,42 +156,23 @@ class Kernels(Protocol):
 
 
 class Device(Protocol):
-    """What the runtime asks of a device.
+    """What the runtime asks of a device."""
 
-    Attributes
-    ----------
-    number : int
-        Device number within its runtime, ``0 … n-1``.
-    kind : str
-        The name of its kind (`offload.devices.kind.Kind`). Devices of one kind wait for each other's events, and copy
-        to each other.
-    name : str
-        For people: ``"sim:0"``, ``"NVIDIA H200"``.
-    space : object
-        Hashable; names the device's address space in a `Section`. Two devices never share one.
-    bodies_block : bool
-        True where array operations in a body run on the thread of the body (the simulated device): a body
-        must then start only when its stream has reached it, and never inside a ``nowait`` call.
-    waits_look : bool
-        True where a thread that waits learns by ``passed`` sooner than by being woken (CUDA).
-    wakes_by_driver : bool
-        True where `wake` has C code post the wake-up, which then is a `SemaphoreWakeup` (CUDA).
-    poisons : bool
-        True where uninitialised memory is filled with what shows (the simulated device, on demand): `alloc` does, and
-        what is allocated as bytes for elements of another dtype is given to `poison` before anything else.
-    kernels : Kernels or None
-        How it is given functions to run; None where it runs none.
-    """
-
-    number: int
+    number: int  # within its runtime, ``0 … n-1``
+    # The name of its kind (`offload.devices.kind.Kind`). Devices of one kind wait for each other's events, and copy to
+    # each other.
     kind: str
-    name: str
-    space: object
+    name: str  # for people: ``"sim:0"``, ``"NVIDIA H200"``
+    space: object  # hashable; names the address space in a `Section`; two devices never share one
+    # True where array operations in a body run on the thread of the body (the simulated device). A body must then start
+    # only when its stream has reached it, and never inside a ``nowait`` call.
     bodies_block: bool
-    waits_look: bool
-    wakes_by_driver: bool
+    waits_look: bool  # a thread that waits learns by ``passed`` sooner than by being woken (CUDA)
+    wakes_by_driver: bool  # `wake` has C code post the wake-up, which then is a `SemaphoreWakeup` (CUDA)
+    # True where uninitialised memory is filled with what shows (the simulated device, on demand). `alloc` does so.
+    # Bytes that are allocated for elements of another dtype are given to `poison` before anything else.
     poisons: bool
-    kernels: Kernels | None
+    kernels: Kernels | None  # how it is given functions to run; None where it runs none
 
     # -- streams ---------------------------------------------------------------------------------
     def new_stream(self) -> Any:

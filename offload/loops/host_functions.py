@@ -110,11 +110,9 @@ class _HostLoopRecipe(Recipe):
     values: Values | None
 
     def make(self, frame: Region, sources: Sequence[Task | None] = ()) -> Task:
-        body = self.body
+        task = super().make(frame)
         if self.values is not None:
-            body = Receiver(body, self.values.of(sources))
-        task = Task(self.site, body, self.args, self.kwargs, frame)
-        self._mark(task)
+            task.body = Receiver(self.body, self.values.of(sources))
         return task
 
 

@@ -80,21 +80,10 @@ class Ordering:
 def generate(
     scope: Scope, region: Region, recipe: Recipe, depend: Sequence[Any], *, wait: bool, order: Ordering | None = None
 ) -> Task:
-    """Generate a task: deferred, or run now by this thread, which waits until it is complete.
+    """Generate a task: deferred, or with ``wait`` and in a final region run now by this thread.
 
-    Parameters
-    ----------
-    depend : sequence of dependences
-        As they are for this encounter.
-    wait : bool
-        Whether the task is undeferred. In a final region each task is. One that fails raises its exception here.
-    order : Ordering, optional
-        Its further ordering.
-
-    Raises
-    ------
-    RuntimeClosedError, UsageError
-        Before there is a task: the runtime is closed, or this thread would wait for itself.
+    An undeferred task that fails raises its exception here. Before there is a task, a closed runtime raises
+    `RuntimeClosedError`, and a thread that would wait for itself raises `UsageError`.
     """
     runtime, mode = scope.runtime, region.mode
     engine = runtime.engine
@@ -115,17 +104,11 @@ def generate(
         if mode & RECORDS and not _record(scope, region, recipe, task, depend, order, is_deferred=not wait):
             return task
         if wait:
-            task.owner = scope.parker
-            task.special = task.is_asked = True
-        is_ready = engine.submit(task, depend, task.orderings, task.follows)
-        if wait:
-            if is_ready:  # else it may be ready meanwhile
-                task.is_ready = True
-            failure = _run(scope, saved[0], task)
+            failure = _run(scope, saved[0], task, depend)
             if failure is not None:
                 see(task)
                 raise failure  # noqa: TRY301  # it leaves by the same way as what interrupts the wait
-        elif is_ready:
+        elif engine.submit(task, depend, task.orderings, task.follows):
             rng = runtime.rng  # as `begin` does, whose call every task would pay for
             if task.launches_inline if rng is None else task.waits_in_stream_order and rng.random() < 0.5:
                 engine.launch(task, scope)
@@ -136,19 +119,13 @@ def generate(
         if wait:
             return task
         if task.launched:  # else it may be many others that it waits for, and not its stream
-            gate = runtime.gate
-            if engine.look is not None and (gate.watched or gate.has_told):
+            if engine.look is not None and ((gate := runtime.gate).watched or gate.has_told):
                 _step_aside(runtime)
         elif len(region.children.live) > MANY_LIVE:
             engine.throttle(scope, region)
     except BaseException as error:
         if task is not None:
-            if not wait:
-                engine.mend(task)
-            elif failure is None:
-                _abandon(runtime, task)
-            if order is not None:
-                order.failed(task, error)
+            _give_up(runtime, task, order, error, is_deferred=not wait, has_failed=failure is not None)
         task = recipe = order = failure = None  # type: ignore[assignment]  # the traceback refers to this frame, and they to the failure
         raise
     finally:
@@ -256,13 +233,17 @@ def _refuse_to_block(runtime: Runtime, region: Region, depend: Sequence[Any]) ->
                 runtime.check_wait(item.what)
 
 
-def _run(scope: Scope, thread: Shielded, task: Task) -> BaseException | None:
-    """Run a task on this thread once its predecessors allow, wait until it is complete, and return its failure.
+def _run(scope: Scope, thread: Shielded, task: Task, depend: Sequence[Any]) -> BaseException | None:
+    """Submit a task, run it on this thread once its predecessors allow, and return its failure when it is complete.
 
     The caller has the shield of this thread up, raises the failure, and marks it as seen.
     """
     runtime = scope.runtime
     engine = runtime.engine
+    task.owner = scope.parker
+    task.special = task.is_asked = True
+    if engine.submit(task, depend, task.orderings, task.follows):  # else it may be ready meanwhile
+        task.is_ready = True
     item: Any = task  # of the gate, which tells device tasks only
     helps = scope.task is not None  # else a worker will: a user may hold a lock across the construct
     with Entered(scope):
@@ -284,13 +265,20 @@ def _run(scope: Scope, thread: Shielded, task: Task) -> BaseException | None:
     return task.failure
 
 
-def _abandon(runtime: Runtime, task: Any) -> None:
-    """Leave an undeferred task, whose wait was interrupted, to other threads."""
-    runtime.engine.disown(task)
-    if task.is_asked:
-        task.is_asked = False
-        if task.launched:
-            runtime.gate.add(task.point, task)
+def _give_up(
+    runtime: Runtime, task: Any, order: Ordering | None, error: BaseException, *, is_deferred: bool, has_failed: bool
+) -> None:
+    """Leave a task, whose generation raises, in a state that others can go on with."""
+    if is_deferred:
+        runtime.engine.mend(task)
+    elif not has_failed:  # an interruption of the wait: other threads go on with the task
+        runtime.engine.disown(task)
+        if task.is_asked:
+            task.is_asked = False
+            if task.launched:
+                runtime.gate.add(task.point, task)
+    if order is not None:
+        order.failed(task, error)
 
 
 class _Encounter(TaskEnd):

@@ -31,9 +31,9 @@ def map_item(
     clause: MapClause | None = None,
 ) -> MapItem:
     """Return the evaluated list item of a host array; raise `MapError` for a copy back to a read-only array."""
-    section = array_section(array)
+    section = array_section(array)  # refuses Python objects
     flags = array.flags
-    address = section.address if flags.c_contiguous else address_of(array)
+    address = section.address if flags.c_contiguous else address_of(array)  # of the first element
     item = MapItem(  # by position: by name takes twice as long
         section, address, array.shape, array.strides, array.itemsize, map_type, always, present, array, text
     )
@@ -66,16 +66,17 @@ def map_items(
     """
     items: list[MapItem] = []
     for clause in clauses:
-        given = clause if isinstance(clause, MapClause) else None
+        given = clause if isinstance(clause, MapClause) else None  # None: a bare list item
         listed = given.items if given is not None else (clause,)
         for item in listed:
-            name = given.names.get(id(item), "") if given is not None else ""
+            name = given.names.get(id(item), "") if given is not None else ""  # in the program, for messages
             found = _named(item, names or {}) if isinstance(item, str) else ((Label(item, name), item),)
             for text, array in found:
                 map_type = resolve(construct, given.map_type if given is not None else None, text)
                 if not isinstance(array, np.ndarray) or (given is not None and given.mapper is not None):
                     expansion = expansion_of(array, map_type, text, given)
                     if objects is not None:
+                        # The body gets a copy of the object, made of this expansion.
                         objects[id(array)] = expansion.keep()
                     items += object_items(expansion, given)
                     continue
@@ -105,7 +106,7 @@ def expansion_of(
     value: Any, map_type: MapType, text: object, clause: MapClause | None = None, *, present: bool = False
 ) -> Expansion:
     """Return the expansion of a list item that is not an array, by its mapper."""
-    mapper = clause.mapper if clause is not None else None
+    mapper = clause.mapper if clause is not None else None  # None: the default mapper of the class
     if mapper is None and mapper_of(value) is None:
         is_worded = clause is not None and clause.word
         what = f"{clause.word}({text})" if is_worded else f"map({map_type.word}: {text})"  # type: ignore[union-attr]  # it is one
@@ -130,7 +131,7 @@ def expansion_of(
 
 def object_items(expansion: Expansion, clause: MapClause | None = None) -> list[MapItem]:
     """Return the evaluated list items of an object in a clause: the arrays that its mapper maps."""
-    owner = type(expansion.item).__name__
+    owner = type(expansion.item).__name__  # leaves have no name of their own
     return [
         map_item(
             leaf.array,

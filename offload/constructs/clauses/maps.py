@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 
 class MapClause:
-    """One ``map`` clause: a map type, its modifiers, its list items and the mapper for those that are objects.
-
-    OpenACC's data clauses are this too: ``word`` is the name of such a clause for messages, ``names`` has the names of
-    its items, by `id`; ``if_present`` and ``zeroes`` are as in `offload.data.items.MapItem`.
-    """
+    """One ``map`` clause, or data clause of OpenACC: a map type, modifiers, list items, and a mapper for objects."""
 
     __slots__ = (
         "always", "close", "if_present", "is_symbolic", "items", "map_type", "mapper", "names", "present", "word",
@@ -48,22 +44,23 @@ class MapClause:
             raise ClauseError(
                 f"map({name}): mapper={mapper!r:.60} is not a name given to declare_mapper; write a string"
             )
+        # Only the items themselves are checked here. The arrays that strings name are known at a call.
         for item in items:
             if isinstance(item, str):
                 parse_item(item)
             else:
                 check_map_item(item, name, mapper, word=word)
-        self.map_type = map_type
-        self.items = items
+        self.map_type = map_type  # as written: a construct may have it mean another
+        self.items = items  # arrays, objects with a mapper, strings of decorators
         self.is_symbolic = any(isinstance(item, str) for item in items)  # whether an item is a string
-        self.always = always
-        self.present = present
-        self.close = close
+        self.always = always  # copy at any reference count
+        self.present = present  # an absent item is an error
+        self.close = close  # a hint that changes nothing
         self.mapper = mapper  # its name; None for the default one
         self.word = word  # for messages; empty for OpenMP's clauses
         self.names: dict[int, str] = {}  # of the items in messages, by `id`
-        self.if_present = if_present
-        self.zeroes = zeroes
+        self.if_present = if_present  # of OpenACC: an absent item is ignored
+        self.zeroes = zeroes  # of OpenACC: new storage begins with zeros
 
     def __repr__(self) -> str:
         return f"{self.word or self.map_type.name.lower()}({', '.join(map(label, self.items))})"
@@ -71,6 +68,7 @@ class MapClause:
 
 def check_map_item(item: Any, what: str, mapper: str | None = None, *, word: str = "") -> None:
     """Raise `ClauseError` unless ``item`` is a host array that can be mapped, or an object with that mapper."""
+    # First: an array subclass or a named tuple may have a mapper.
     if mapper_of(item, mapper) is not None:
         return
     clause = word or f"map({what})"

@@ -58,6 +58,7 @@ def _smallest(private: Any) -> None:
             private[...] = np.iinfo(private.dtype).min
 
 
+# Kinds of dtypes: complex numbers have no order, and only integers and truth values have bits.
 _NUMBERS, _ORDERED, _BITS = "biufc", "biuf", "biu"
 
 _BUILT_IN = {

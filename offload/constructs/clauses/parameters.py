@@ -38,16 +38,12 @@ def are_parameters(depend: Iterable[Any], visible: VisibleNames) -> bool:
 
 
 class WholeParameters:
-    """The list items of a region all of whose map clauses name whole parameters.
-
-    ``n_args`` is the necessary number of arguments, None for any. ``listed`` has for each item its position, map type,
-    text and clause.
-    """
+    """The list items of a region all of whose map clauses name whole parameters."""
 
     __slots__ = ("_listed", "_n_args")
 
     def __init__(self, n_args: int | None, listed: Sequence[tuple[int, MapType, str, MapClause | None]]) -> None:
-        self._n_args = n_args
+        self._n_args = n_args  # the necessary number of arguments; None for any
         self._listed = listed  # position, map type, text and clause of each item
 
     @classmethod

@@ -28,9 +28,9 @@ def enter_parts(binding: Binding, clauses: Iterable[Any], visible: VisibleNames,
     """
     args, kwargs = binding.args, binding.kwargs
     evaluated = {item.label: item.host for item in binding.items if item.label.__class__ is str}
-    found: dict[Slot, Any] = {}
-    texts: dict[Slot, list[str]] = {}
-    whole: set[Slot] = set()
+    found: dict[Slot, Any] = {}  # the part of each argument
+    texts: dict[Slot, list[str]] = {}  # the different parts, for the error
+    whole: set[Slot] = set()  # arguments that an item names as a whole
     for item in string_items(clauses):
         parsed = parse_item(item)
         if members(parsed, names) is not None:

@@ -99,6 +99,7 @@ class ArgumentRules:
         """
         kwargs = binding.kwargs
         values: dict[Slot, Any] = dict([*enumerate(binding.args), *kwargs.items()])
+        # An argument may stand in one clause only, a map clause included.
         taken: dict[Slot, str] = dict.fromkeys(self._mapped_slots(values, kwargs, names, binding.objects), "map")
         for clause, item in self._clauses:
             for slot, value in self._named(clause, item, values, kwargs, names):
@@ -107,8 +108,8 @@ class ArgumentRules:
                 taken[slot] = clause
                 self._share(clause, slot, value, binding, is_whole=value is values[slot], on_host=on_host)
         if self._behaviour:
-            sections = [item.section for item in binding.items]
-            listed = tuple(listed)
+            sections = [item.section for item in binding.items]  # their storage is in a clause
+            listed = tuple(listed)  # it is read for each argument
             for slot, value in values.items():
                 if slot not in taken and self._parameter(slot) not in self.excused:
                     self._default(slot, value, sections, listed, binding)
@@ -157,6 +158,7 @@ class ArgumentRules:
         elif is_on_device and clause == "private" and hasattr(value, "dtype"):
             binding.privates[slot] = Private(value, is_first=False)
             return
+        # The clause names a part of the argument: the body gets that part.
         if not is_whole:
             binding.sections[slot] = value
 
@@ -176,6 +178,7 @@ class ArgumentRules:
         elif isinstance(value, (Number, np.generic)):
             category, behaviour = "a scalar", self._behaviour.get("scalar", "default")
             remedy = "firstprivate or private"
+            # Scalars are captured by value whatever else is said.
             behaviour = behaviour if behaviour == "none" else "default"
         else:
             return
@@ -184,7 +187,7 @@ class ArgumentRules:
                 f"{self._word('defaultmap')}(none): argument {self._label(slot)}, {category}, is in no clause; "
                 f"put it into {remedy}"
             )
-        map_type, present = BEHAVIOURS[behaviour], behaviour == "present"
+        map_type, present = BEHAVIOURS[behaviour], behaviour == "present"  # None: there is nothing to map
         if map_type is not None and isinstance(value, np.ndarray):
             item = implicit_item(value, f"argument {self._label(slot)}", map_type, present=present)
             item.clause = self.words.get(behaviour, "")

@@ -192,9 +192,9 @@ class UpdateKeywords(DataKeywords, total=False):
 
 # -- functions under a directive -------------------------------------------------------------------
 
-P = ParamSpec("P")
-Q = ParamSpec("Q")
-R = TypeVar("R")
+P = ParamSpec("P")  # the parameters of the body
+Q = ParamSpec("Q")  # the same without the first, of a method
+R = TypeVar("R")  # what the body returns
 R_co = TypeVar("R_co", covariant=True)
 """What the body returns."""
 V_co = TypeVar("V_co", covariant=True)

@@ -17,7 +17,7 @@ from offload.devices.cuda.indexed_kernels import call_of, kernels, prelude
 if TYPE_CHECKING:
     from offload.arrays.boxes import Box
 
-_THREADS = TILE_LANES
+_THREADS = TILE_LANES  # of a block, in each kernel
 # Elements of a thread, by width: enough bytes in flight to hide the latency of memory.
 _PER_THREAD = {16: 4, 8: 4, 4: 8, 2: 8, 1: 8}
 
@@ -318,21 +318,21 @@ def _launch_of(box: Box, dst: int, src: int, keeps_order: bool) -> KernelLaunch 
 
 def prepare(box: Box, work: Units) -> KernelLaunch:
     """Return the launch of a box with its work."""
-    kind = work.kernel
+    kind = work.kernel  # which of the three kernels copies units of this form
     if kind is UnitKind.FLAT:
         variant, per_block = str(work.width), _THREADS * _PER_THREAD[work.width]
     elif work.turned is not None:
         variant, per_block = _variant(work.width, work.turned.tile), 1
     else:
         variant, per_block = str(work.lanes), _THREADS // work.lanes
-    call = bytearray(_CALL_NBYTES)
+    call = bytearray(_CALL_NBYTES)  # unused axes stay zero
     extents, places = work.turned[1:] if work.turned else ((0, 0), (0, 0))
     _HEAD.pack_into(call, 0, 0, 0, 0, work.count, work.row_nbytes, len(work.axes), *extents, *places, 0)
     at = _HEAD.size
     for axis in work.axes:
         _AXIS.pack_into(call, at, *axis[:3], 0, *axis[3:])
         at += _AXIS.size
-    blocks = -(-work.count // per_block)
+    blocks = -(-work.count // per_block)  # rounded up: a block may have less to do
     return KernelLaunch(_name(kind, variant), blocks, bytes(call), box.dst_offset_nbytes, box.src_offset_nbytes)
 
 

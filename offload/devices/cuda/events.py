@@ -20,7 +20,7 @@ class EventPool:
 
     def __init__(self, index: int) -> None:
         self._index = index
-        self._free: list[int] = []
+        self._free: list[int] = []  # addresses of events that nobody refers to
         self.passed: list[PooledEvent] = []  # these may be recorded again; the thread that takes one out owns it
         self._is_closed = False
 

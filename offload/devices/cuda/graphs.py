@@ -43,7 +43,7 @@ class CudaGraphCapture:
         self._device = device
         self._memory: dict[int, _GraphMemory] = {}  # by ordinal
         self._streams: list[tuple[Any, Any]] = []  # each with its device
-        self._entered = ExitStack()
+        self._entered = ExitStack()  # locks, caches and the allocator, until the end
 
     def begin(self, devices: Sequence[Any]) -> list[Any]:
         """Capture what is enqueued on new streams from now on; see the contract."""
@@ -143,8 +143,8 @@ class CudaGraph:
     def __init__(self, device: CapturedDevice, executable: int, memory: list[_GraphMemory], plans: list[Any]) -> None:
         self._device = device
         self._executable = executable
-        self._memory = memory
-        self._plans = plans
+        self._memory = memory  # the arrays in it are the graph's
+        self._plans = plans  # FFT plans whose work areas the graph uses
 
     def __del__(self, is_finalizing: Any = sys.is_finalizing) -> None:
         if not is_finalizing():  # else the driver may be gone

@@ -13,8 +13,8 @@ from offload.arrays.copies import width_of
 from offload.arrays.units import WIDTHS
 
 THREADS = 256
-_PER_THREAD = 1
-_INDICES = {4: "int", 8: "long long"}
+_PER_THREAD = 1  # elements under way at a time
+_INDICES = {4: "int", 8: "long long"}  # by the bytes of an index
 
 _CALL = struct.Struct("PPPPP Q I I")
 _WORK_AT = struct.calcsize("P")

@@ -38,7 +38,7 @@ class CudaKernels:
     def __init__(self, index: int, name: str) -> None:
         self._index = index
         self._name = name
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # one thread compiles at a time
         self._loaded: dict[tuple[str, tuple[str, ...]], Mapping[str, CudaKernel]] = {}
         self._capability = int(cupy.cuda.Device(index).compute_capability)
         self.target = f"sm_{self._capability}"

@@ -56,14 +56,14 @@ class PageableCopy:
         self._staging = staging
         self._keep = keep
         side = 1 if to_host else 2
-        self.box = ordered_by(box, side)
+        self.box = ordered_by(box, side)  # in the order of the host's memory
         self.host = HostMemory(dst if to_host else src, box, side)
-        self.device = src if to_host else dst
+        self.device = src if to_host else dst  # the address on the device
         self.stream = stream
         self.to_host = to_host
-        self.error: BaseException | None = None
-        self.parts: Iterator[Box] = iter(())
-        self.ahead: Box | None = None
+        self.error: BaseException | None = None  # the first one
+        self.parts: Iterator[Box] = iter(())  # the chunks after ``ahead``
+        self.ahead: Box | None = None  # the next chunk; None where there is no more
         self.n_out = 0  # chunks that threads are at
         self._done: Callable[[BaseException | None], None] | None = None
 
@@ -124,16 +124,17 @@ class StagingThreads:
         self.driver = Driver()
         self.transfer = transfer  # the device's part of a chunk
         self._name = name
-        self._pid = os.getpid()
+        self._pid = os.getpid()  # a forked child has none of the threads
         self._most_threads = min(_MOST_THREADS, len(os.sched_getaffinity(0)))
         self._threads: list[threading.Thread] = []
         self._changed = threading.Condition(threading.Lock())
-        self._n_idle = 0
+        self._n_idle = 0  # threads that wait for a chunk
         self._copies: deque[PageableCopy] = deque()  # those with chunks that no thread has taken
         self._is_closed = False
 
     def start(self, copy: PageableCopy) -> None:
         """Have a copy done; see `PageableCopy.start`."""
+        # A copy alone may have smaller chunks, which more threads pack at the same time.
         nbytes = copy.box.nbytes
         is_alone = self._n_idle == len(self._threads) and not self._copies
         limit_nbytes = chunk_nbytes(nbytes, is_alone=is_alone, least_nbytes=self.least_chunk_nbytes)
@@ -198,7 +199,7 @@ class StagingThreads:
                 with suppress(ValueError):
                     self._copies.remove(copy)
             copy.n_out -= 1
-            is_done = not copy.n_out and copy.ahead is None
+            is_done = not copy.n_out and copy.ahead is None  # decided under the lock: one thread alone ends it
         if is_done:
             copy.finish()
 
@@ -220,7 +221,7 @@ class StagingThreads:
             self._copies.clear()
             for copy in left:
                 copy.drop(self._closed())
-            idle = [copy for copy in left if not copy.n_out]
+            idle = [copy for copy in left if not copy.n_out]  # of the others the last chunk's thread says so
             self._changed.notify_all()
         for copy in idle:
             copy.finish()

@@ -94,7 +94,7 @@ class SimArray(NDArrayOperatorsMixin):
     def __init__(self, storage: Storage, device: ArraysDevice, block: SimBlock) -> None:
         self._storage = storage
         self._device = device
-        self._block = block
+        self._block = block  # shared by all views of one allocation
 
     # -- what can be said without a look at the elements -----------------------------------------
     @property

@@ -64,11 +64,11 @@ class SimDevice:
     """
 
     kind = "sim"
-    bodies_block = True
-    waits_look = False
-    wakes_by_driver = False
+    bodies_block = True  # array operations run on the thread of the body
+    waits_look = False  # a lane wakes whoever waits
+    wakes_by_driver = False  # a thread of Python posts the wake-up
     kernels: Kernels | None = SimKernels()
-    _serial = itertools.count()
+    _serial = itertools.count()  # no two devices of a process share an address space
 
     def __init__(
         self,
@@ -84,9 +84,9 @@ class SimDevice:
         self.poisons = poisons
         self.name = f"sim:{number}"
         self.space: object = ("sim", next(self._serial))
-        self.memory = MemoryAccount(self.name, memory_nbytes)
-        self.fate = Fate(self.name)
-        self._current = _Current()
+        self.memory = MemoryAccount(self.name, memory_nbytes)  # refuses more than there is
+        self.fate = Fate(self.name)  # sound, lost or closed
+        self._current = _Current()  # the stream that each thread uses
         self._mode: Free | Stepper
         self._mode = Free(self.fate) if rng is None else Stepper(self.fate, random.Random(rng.getrandbits(64)))  # noqa: S311
         self._namespace = SimNamespace(self)
@@ -199,6 +199,7 @@ class SimDevice:
         """
         if self.fate.error is not None:
             self.fate.check()
+        # The account refuses before NumPy allocates.
         block = self.memory.take(math.prod(shape) * dtype.itemsize)
         storage: np.ndarray[Any, Any] = np.empty(shape, dtype)
         if self.poisons:

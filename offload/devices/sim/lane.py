@@ -45,10 +45,10 @@ class SimLane(ABC):
 
     def __init__(self, fate: Fate, send: Callable[[Operation], None]) -> None:
         self._send = send
-        self.number = next(self._numbers)
+        self.number = next(self._numbers)  # in the names of threads
         self.fate = fate
-        self.tail = 0
-        self.completed = 0
+        self.tail = 0  # enqueued
+        self.completed = 0  # run, or dropped
 
     @property
     def is_idle(self) -> bool:
@@ -152,6 +152,7 @@ class ThreadLane(SimLane):
                 self.thread = thread
                 self._mode.lanes.add(self)
                 self._mode.threads.add(thread)
+        # From the second operation on, the queue takes them without a lock of the lane.
         self._send = self._queue.put
         self._send(operation)
 
@@ -184,12 +185,12 @@ class Stepper:
         self.thread: threading.Thread | None = None
         self.lanes: list[SteppedLane] = []
         self.sleeps = False
-        self.changes = 0
-        self.signal: SimpleQueue[None] = SimpleQueue()
+        self.changes = 0  # counts what has been enqueued
+        self.signal: SimpleQueue[None] = SimpleQueue()  # wakes the stepper
         self._rng = rng
         self._stopping = False
-        self._favourite: SteppedLane | None = None
-        self._burst = 0
+        self._favourite: SteppedLane | None = None  # the lane of the burst
+        self._burst = 0  # operations of it that are left
         self._listened: set[Fate] = {fate}
 
     def new_lane(self) -> SimLane:
@@ -286,10 +287,10 @@ class SteppedLane(SimLane):
 
     def __init__(self, stepper: Stepper) -> None:
         super().__init__(stepper.fate, self._append)
-        self.operations: deque[Operation] = deque()
+        self.operations: deque[Operation] = deque()  # not yet run
         self.retired = False
         self._stepper = stepper
-        self._entered = False
+        self._entered = False  # the stepper knows of it from its first operation on
 
     def _append(self, operation: Operation) -> None:
         self.operations.append(operation)

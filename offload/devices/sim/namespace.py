@@ -26,8 +26,8 @@ _TAKES_HOST = frozenset(
     | {"require"}
     | {f"{name}_like" for name in ("empty", "zeros", "ones", "full")}
 )
-_SUBMODULES = frozenset({"fft", "linalg", "random"})
-_GRIDS = frozenset({"mgrid", "ogrid", "r_", "c_"})
+_SUBMODULES = frozenset({"fft", "linalg", "random"})  # whose functions are wrapped as well
+_GRIDS = frozenset({"mgrid", "ogrid", "r_", "c_"})  # indexed, not called
 
 _WHOLE = "operations on whole arrays"
 _HOST_ONLY = {
@@ -80,6 +80,7 @@ class SimNamespace:
             wrapped = _Function(self._device, value, host_allowed=is_top and name in _TAKES_HOST)
         else:
             return value
+        # Found at once from now on, without `__getattr__`.
         self.__dict__[name] = wrapped
         return wrapped
 

@@ -100,6 +100,7 @@ class SimRandom:
 
     def __init__(self, device: ArraysDevice) -> None:
         self._device = device
+        # Classes of this device, so that a program can test and call them as CuPy's.
         names = {"_device": device}
         self.Generator: Any = type("Generator", (Generator,), names)
         self.RandomState: Any = type("RandomState", (RandomState,), names)

@@ -37,8 +37,8 @@ class SimEvent:
 
     def __init__(self, device: StreamsDevice) -> None:
         self.device = device
-        self._armed = 1
-        self._fired = 0
+        self._armed = 1  # the latest point
+        self._fired = 0  # the last point that has passed
         self._signals: list[SimpleQueue[None]] | None = None  # made when needed: most events are never waited for
 
     @property
@@ -117,6 +117,7 @@ class SimEvent:
             fate.signals.add(signal)
         try:
             while True:
+                # Registered before the look, or a change in between would be missed.
                 self.listen(signal)
                 if self._fired >= point:
                     return True
