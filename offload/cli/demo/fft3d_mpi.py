@@ -129,8 +129,8 @@ def _run(args: argparse.Namespace, comm: MPI.Comm, stack: ExitStack) -> int:
 
 
 def _check_field(comm: MPI.Comm, source: Any, args: argparse.Namespace) -> None:
-    """Refuse a field that is another one on another rank: ranks may see different file systems."""
-    with _agreed(comm):
+    """Refuse a field that is another one on another rank."""
+    with _agreed(comm):  # ranks may see different file systems
         fields = comm.allgather((source.shape, str(source.dtype)))
         if fields[0] != fields[comm.rank]:
             raise ClauseError(
