@@ -366,12 +366,7 @@ def update(
     array([7., 7., 0.])
     """
     to_host = self_ if self_.__class__ is tuple else as_tuple(self_)
-    if device.__class__ is list:
-        to_device = tuple(device)
-    elif isinstance(device, (int, np.integer)):
-        raise ClauseError(f"acc update device: {device!r} is not an array; to choose a device, write device_num=")
-    else:
-        to_device = as_tuple(device)
+    to_device = device if device.__class__ is tuple else tuple(device) if device.__class__ is list else _listed(device)
     if host is not _NONE:
         to_host += as_tuple(host)
     if not to_host and not to_device:
@@ -407,6 +402,13 @@ def update(
     if named:
         work.is_named = True
     return task if operation.queue is not None else None
+
+
+def _listed(device: Any) -> tuple[Any, ...]:
+    """Return the items of the clause ``device`` of an update; refuse a device number."""
+    if isinstance(device, (int, np.integer)):
+        raise ClauseError(f"acc update device: {device!r} is not an array; to choose a device, write device_num=")
+    return as_tuple(device)
 
 
 def _moved_both(

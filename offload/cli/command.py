@@ -172,12 +172,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Show the devices and settings that a runtime gets on this machine, and the versions of CuPy, the "
         "CUDA driver and the C compiler.",
     )
-    one.add_argument(
-        "--devices",
-        metavar="SPEC",
-        help="devices to open, such as cuda:0 or sim:2 (default: OFFLOAD_DEVICES, else CUDA, else sim)",
-    )
-    one.add_argument("--json", action="store_true", help="print one JSON object")
+    info.add_arguments(one)
     one.set_defaults(run=info.run, parser=one)
 
     one = commands.add_parser(

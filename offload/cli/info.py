@@ -20,6 +20,16 @@ if TYPE_CHECKING:
     import argparse
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument(
+        "--devices",
+        metavar="SPEC",
+        help="devices to open, such as cuda:0 or sim:2 (default: OFFLOAD_DEVICES, else CUDA, else sim)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
 def run(args: argparse.Namespace) -> int:
     """Show a runtime that is made here; return the exit status."""
     with open_runtime(args.devices, os.environ) as runtime:

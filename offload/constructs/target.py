@@ -193,9 +193,7 @@ class TargetFunction(DirectiveFunction):
         late: Any = depend  # strings in it name arguments of this call
         if late.__class__ is not tuple:
             late = late.at(late.names.at_call(args, kwargs, only_parameters=True))
-        priority = said.priority
-        if priority:
-            priority = min(priority, runtime.engine.max_priority)
+        priority = said.priority and min(said.priority, runtime.engine.max_priority)
         site = self._site
         if site is None or site.runtime is not runtime:
             site = self._site_in(runtime)

@@ -153,10 +153,8 @@ class TargetWork(Work):
                     array = place.view(entry, host, address)
                 else:
                     array = self._view(plan, place, lane, number, host, address)
-                if slot.__class__ is int:
-                    args[slot] = array
-                else:
-                    kwargs[slot] = array
+                into: Any = args if slot.__class__ is int else kwargs  # as `put`, whose call each would pay for
+                into[slot] = array
             # After the maps: a copy into private storage is enqueued after theirs.
             for slot, private, array in own:
                 if private.is_first:
@@ -165,11 +163,7 @@ class TargetWork(Work):
             if binding.copies:
                 self._put_objects(plan, place, lane, args, kwargs)
         except BaseException:
-            with suppress(DeviceLostError):  # on a lost device nothing has to be released in order
-                place.keep(lane, place.undo(plan, lane))  # first: what is still open nobody else has found
-            with suppress(DeviceLostError):
-                place.settle(lane)
-            place.keep(lane, [array for *_, array in own])
+            _undo(plan, place, lane, [array for *_, array in own])
             raise
         launch.plan, launch.args, launch.kwargs = plan, args, kwargs
         return None if own else plan.point  # private copies have been put behind that
@@ -285,6 +279,15 @@ class TargetWork(Work):
         if launch.plan is not None:
             # The launch keeps what is released until the lane is done with it.
             launch.held = place.undo(launch.plan, lane)
+
+
+def _undo(plan: Plan, place: DevicePlace, lane: Lane, own: list[Any]) -> None:
+    """Undo the entry of a region whose arguments could not be made, with its private copies."""
+    with suppress(DeviceLostError):  # on a lost device nothing has to be released in order
+        place.keep(lane, place.undo(plan, lane))  # first: what is still open nobody else has found
+    with suppress(DeviceLostError):
+        place.settle(lane)
+    place.keep(lane, own)
 
 
 def put(args: list[Any], kwargs: dict[str, Any], slot: Slot, value: Any) -> None:

@@ -104,28 +104,29 @@ def generate(
         if mode & RECORDS and not _record(scope, region, recipe, task, depend, order, is_deferred=not wait):
             return task
         if wait:
-            failure = _run(scope, saved[0], task, depend)
+            task.owner = scope.parker
+            task.special = task.is_asked = True
+        is_ready = engine.submit(task, depend, task.orderings, task.follows)
+        if wait:
+            failure = _run(scope, saved[0], task, is_ready=is_ready)
             if failure is not None:
-                see(task)
+                see(task)  # not in `_run`: it clears the frames that the failure refers to, and that one would be left
                 raise failure  # noqa: TRY301  # it leaves by the same way as what interrupts the wait
-        elif engine.submit(task, depend, task.orderings, task.follows):
-            rng = runtime.rng  # as `begin` does, whose call every task would pay for
+        elif is_ready:  # as `begin` does, whose call every task would pay for
+            rng = runtime.rng
             if task.launches_inline if rng is None else task.waits_in_stream_order and rng.random() < 0.5:
                 engine.launch(task, scope)
             else:
                 engine.make_ready(task)
         if order is not None:
             order.entered(scope, task)
-        if wait:
-            return task
-        if task.launched:  # else it may be many others that it waits for, and not its stream
+        if task.launched and not wait:  # else it may be many others that it waits for, and not its stream
             if engine.look is not None and ((gate := runtime.gate).watched or gate.has_told):
                 _step_aside(runtime)
-        elif len(region.children.live) > MANY_LIVE:
+        elif not wait and len(region.children.live) > MANY_LIVE:
             engine.throttle(scope, region)
     except BaseException as error:
-        if task is not None:
-            _give_up(runtime, task, order, error, is_deferred=not wait, has_failed=failure is not None)
+        _give_up(runtime, task, order, error, is_deferred=not wait, has_failed=failure is not None)
         task = recipe = order = failure = None  # type: ignore[assignment]  # the traceback refers to this frame, and they to the failure
         raise
     finally:
@@ -233,17 +234,15 @@ def _refuse_to_block(runtime: Runtime, region: Region, depend: Sequence[Any]) ->
                 runtime.check_wait(item.what)
 
 
-def _run(scope: Scope, thread: Shielded, task: Task, depend: Sequence[Any]) -> BaseException | None:
-    """Submit a task, run it on this thread once its predecessors allow, and return its failure when it is complete.
+def _run(scope: Scope, thread: Shielded, task: Task, *, is_ready: bool) -> BaseException | None:
+    """Run a task on this thread once its predecessors allow, wait until it is complete, and return its failure.
 
     The caller has the shield of this thread up, raises the failure, and marks it as seen.
     """
+    if is_ready:  # else it may be ready meanwhile
+        task.is_ready = True
     runtime = scope.runtime
     engine = runtime.engine
-    task.owner = scope.parker
-    task.special = task.is_asked = True
-    if engine.submit(task, depend, task.orderings, task.follows):  # else it may be ready meanwhile
-        task.is_ready = True
     item: Any = task  # of the gate, which tells device tasks only
     helps = scope.task is not None  # else a worker will: a user may hold a lock across the construct
     with Entered(scope):
@@ -268,7 +267,9 @@ def _run(scope: Scope, thread: Shielded, task: Task, depend: Sequence[Any]) -> B
 def _give_up(
     runtime: Runtime, task: Any, order: Ordering | None, error: BaseException, *, is_deferred: bool, has_failed: bool
 ) -> None:
-    """Leave a task, whose generation raises, in a state that others can go on with."""
+    """Leave a task, whose generation raises, in a state that others can go on with; None where there is none yet."""
+    if task is None:
+        return
     if is_deferred:
         runtime.engine.mend(task)
     elif not has_failed:  # an interruption of the wait: other threads go on with the task

@@ -173,17 +173,9 @@ class DeviceTask(Task):
             if work is not None:
                 reached = work.begin(self, place, lane, staged)
         except BaseException as error:
-            kept = place.take_kept(lane)
-            if kept:
-                with suppress(DeviceLostError):
-                    self.construct.runtime.gate.add(lane.mark(), Kept(kept))
-            place.in_flight.discard(self)
-            lane.release()
-            if isinstance(error, PutOffError):
-                return self._put_off(error.place)
-            if isinstance(error, DeviceMemoryError) and (place.in_flight or self._may_find_memory(ended)):
-                return self._put_off()
-            raise
+            if not self._is_put_off(error, lane, ended):
+                raise
+            return False
         self.lane = lane
         if not follows_others:
             self.predecessors = ()  # when those end that are on the lane, the lane knows
@@ -197,6 +189,23 @@ class DeviceTask(Task):
             if end is None or end.event is None:
                 return True  # who waits has nothing else to do than to wait, in the body, for the copies of this call
         return not BodyStart.holds(self, lane, reached)
+
+    def _is_put_off(self, error: BaseException, lane: Lane, ended: int) -> bool:
+        """Leave the lane after an error of `_begin`; put the launch off, and return True, if it may succeed later."""
+        place = self.place
+        kept = place.take_kept(lane)
+        if kept:
+            with suppress(DeviceLostError):
+                self.construct.runtime.gate.add(lane.mark(), Kept(kept))
+        place.in_flight.discard(self)
+        lane.release()
+        if isinstance(error, PutOffError):
+            self._put_off(error.place)
+            return True
+        if isinstance(error, DeviceMemoryError) and (place.in_flight or self._may_find_memory(ended)):
+            self._put_off()
+            return True
+        return False
 
     def _may_find_memory(self, ended: int) -> bool:
         """Tell whether another try is worth it: something has ended since, or garbage has just been collected."""

@@ -51,19 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--output", metavar="OUT.npy", help="file for the transform: complex64, or complex128 for 64-bit input")
     add("--shape", metavar="NZ,NY,NX", help=f"shape of the generated field (default: {','.join(map(str, SHAPE))})")
-    pieces = parser.add_mutually_exclusive_group().add_argument
-    pieces(
-        "--pencils",
-        metavar="K",
-        type=int,
-        help="cut the pass along z into K pencils along x; with --mpi: K pieces per rank",
-    )
-    pieces(
-        "--planes",
-        metavar="K",
-        type=int,
-        help="work in groups of K planes (default: up to 32 MB); with --mpi: K pieces per rank",
-    )
+    _add_pieces(parser)
     add("--buffers", metavar="B", type=int, default=3, help="number of device buffers, used in turn (default: 3)")
     add("--device-memory", metavar="BYTES", help="limit the device's memory; suffixes K, M, G, T are powers of 1024")
     add("--devices", metavar="SPEC", help="device to use: cuda, cuda:1, sim (default: CUDA, else sim)")
@@ -90,6 +78,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--peer",
         action="store_true",
         help="also time a version with hand-written CUDA streams (in a checkout); with --mpi: time mpi4py-fft",
+    )
+
+
+def _add_pieces(parser: argparse.ArgumentParser) -> None:
+    """Declare the options that cut the field into pieces, of which one at most may be given."""
+    add = parser.add_mutually_exclusive_group().add_argument
+    add(
+        "--pencils",
+        metavar="K",
+        type=int,
+        help="cut the pass along z into K pencils along x; with --mpi: K pieces per rank",
+    )
+    add(
+        "--planes",
+        metavar="K",
+        type=int,
+        help="work in groups of K planes (default: up to 32 MB); with --mpi: K pieces per rank",
     )
 
 

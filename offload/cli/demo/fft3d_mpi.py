@@ -93,13 +93,7 @@ def _run(args: argparse.Namespace, comm: MPI.Comm, stack: ExitStack) -> int:
         source = source_of(args)
         dtype = result_dtype(source.dtype, "the field")
         _check_ranks(source.shape, grid, args)
-    with _agreed(comm):  # ranks may see different file systems
-        fields = comm.allgather((source.shape, str(source.dtype)))
-        if fields[0] != fields[comm.rank]:
-            raise ClauseError(
-                f"--input {args.input} is {fields[comm.rank]} here but {fields[0]} on rank 0; give the same file to "
-                "all ranks"
-            )
+    _check_field(comm, source, args)
     output = None  # of rank 0, which makes the file; all ranks write their boxes into it
     part, offset = "", 0
     with _agreed(comm):
@@ -132,6 +126,17 @@ def _run(args: argparse.Namespace, comm: MPI.Comm, stack: ExitStack) -> int:
     if comm.rank == 0:
         show(args, report)
     return 0 if report.is_right else 1
+
+
+def _check_field(comm: MPI.Comm, source: Any, args: argparse.Namespace) -> None:
+    """Refuse a field that is another one on another rank."""
+    with _agreed(comm):  # ranks may see different file systems
+        fields = comm.allgather((source.shape, str(source.dtype)))
+        if fields[0] != fields[comm.rank]:
+            raise ClauseError(
+                f"--input {args.input} is {fields[comm.rank]} here but {fields[0]} on rank 0; give the same file to "
+                "all ranks"
+            )
 
 
 def _grid(args: argparse.Namespace, n_ranks: int) -> tuple[int, int]:
