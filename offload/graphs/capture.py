@@ -58,7 +58,7 @@ class Capture:
     """The graph of a piece: made at the first replay, and again if its storage has moved.
 
     ``before`` has for each task the positions of its predecessors in the piece. ``made_of`` holds the recipes, whose
-    host arrays a graph in flight needs. ``changes`` has what host tasks between pieces may change; None if the
+    host arrays a graph in flight needs. ``changes`` returns what host tasks between pieces may change, None if the
     piece is the whole region.
     """
 
@@ -68,7 +68,11 @@ class Capture:
     )  # fmt: skip
 
     def __init__(
-        self, before: Sequence[Sequence[int]], made_of: object, site: Site, changes: HostChanges | None = None
+        self,
+        before: Sequence[Sequence[int]],
+        made_of: object,
+        site: Site,
+        changes: Callable[[], HostChanges | None],
     ) -> None:
         self._before = before
         self._changes = changes
@@ -138,7 +142,8 @@ class Capture:
 
     def _capture(self, scope: Scope, tasks: Sequence[Task]) -> None:
         try:
-            kept = [self._made_of, *(value for task in tasks for value in _reached(task, self._changes))]
+            changes = self._changes()
+            kept = [self._made_of, *(value for task in tasks for value in _reached(task, changes))]
             self.work = _captured(scope, self._site, tasks, self._before, kept)
         except NotCapturableError as error:
             self._n_disturbed += error.is_passing

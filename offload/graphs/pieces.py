@@ -21,6 +21,7 @@ from offload.tasks.recipe import Recipe
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from offload.graphs.reach import HostChanges
     from offload.tasks.site import Site
 
 _LEAST = 2  # Device tasks of a piece between other tasks: a graph of one saves nothing
@@ -36,13 +37,17 @@ class Cut:
         self._units = units
         self._others = others
         self.parts = pieces(units, others)  # the positions of the units of each piece
-        self._changes = changes_of(_calls_outside(units, self.parts)) if others else None
         self.captures = [self._capture(part, site) for part in self.parts]
         self.is_whole = bool(self.parts) and not others  # whether one piece is all
         self.wiring = Wiring(contracted(units, self.parts, name)) if self.parts and others else None
 
     def _capture(self, part: Sequence[int], site: Site) -> Capture:
         return Capture(self.before(part), [self._units[at].step for at in part], site, self._changes)
+
+    def _changes(self) -> HostChanges | None:
+        """Return what tasks between pieces may change; None if one piece is all."""
+        # Asked at each capture and not kept: it refers to whatever host tasks reach.
+        return changes_of(_calls_outside(self._units, self.parts)) if self._others else None
 
     def before(self, part: Sequence[int]) -> list[list[int]]:
         """Return for each unit of a piece the positions in the piece of the units that it follows there."""

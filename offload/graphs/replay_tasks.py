@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from offload.graphs.work import MovedError, PieceWork
 from offload.runtime.launch import DeviceTask
@@ -27,7 +27,7 @@ class Rest:
     __slots__ = ("_group", "_is_listed", "_task", "_tokens")
 
     def __init__(self, task: Task, group: Group) -> None:
-        self._task = task
+        self._task: Any = task  # until it goes on: it refers to this
         self._group = group
         self._is_listed = False
         self._tokens = [None]  # whoever takes it goes on
@@ -41,7 +41,8 @@ class Rest:
                 group.waiters = (*group.waiters, self._go_on)
             if group.live or not self._take():
                 return None
-        group.waiters = ()  # they refer to this task, and it to the group
+        self._task = None
+        group.waiters = ()  # they refer to this, and it to the group
         outer = task.inherited.group
         failed = list(group.failures)
         if failed and outer is not None:
