@@ -58,7 +58,7 @@ class Capture:
     """The graph of a piece: made at the first replay, and again if its storage has moved.
 
     ``before`` has for each task the positions of its predecessors in the piece. ``made_of`` holds the recipes, whose
-    host arrays a graph in flight needs. ``changes`` returns what host tasks between pieces may change, None if the
+    host arrays a graph in flight needs. ``changes`` returns what host tasks between pieces may change; None if the
     piece is the whole region.
     """
 
@@ -72,7 +72,7 @@ class Capture:
         before: Sequence[Sequence[int]],
         made_of: object,
         site: Site,
-        changes: Callable[[], HostChanges | None],
+        changes: Callable[[], HostChanges] | None,
     ) -> None:
         self._before = before
         self._changes = changes
@@ -142,7 +142,7 @@ class Capture:
 
     def _capture(self, scope: Scope, tasks: Sequence[Task]) -> None:
         try:
-            changes = self._changes()
+            changes = None if self._changes is None else self._changes()
             kept = [self._made_of, *(value for task in tasks for value in _reached(task, changes))]
             self.work = _captured(scope, self._site, tasks, self._before, kept)
         except NotCapturableError as error:

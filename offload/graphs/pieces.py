@@ -8,6 +8,7 @@ wait for later device work. See docs/design/theory.md, "Pieces".
 from __future__ import annotations
 
 import heapq
+from functools import partial
 from typing import TYPE_CHECKING
 
 from offload.arrays.items import mapper_of
@@ -42,12 +43,8 @@ class Cut:
         self.wiring = Wiring(contracted(units, self.parts, name)) if self.parts and others else None
 
     def _capture(self, part: Sequence[int], site: Site) -> Capture:
-        return Capture(self.before(part), [self._units[at].step for at in part], site, self._changes)
-
-    def _changes(self) -> HostChanges | None:
-        """Return what tasks between pieces may change; None if one piece is all."""
-        # Asked at each capture and not kept: it refers to whatever host tasks reach.
-        return changes_of(_calls_outside(self._units, self.parts)) if self._others else None
+        changes = partial(_changes_outside, self._units, self.parts) if self._others else None
+        return Capture(self.before(part), [self._units[at].step for at in part], site, changes)
 
     def before(self, part: Sequence[int]) -> list[list[int]]:
         """Return for each unit of a piece the positions in the piece of the units that it follows there."""
@@ -73,6 +70,11 @@ class Cut:
         at = capture.refused_at
         blamed = part if at is None or wholly else [part[at]]
         return {**self._others, **dict.fromkeys(blamed, capture.refusal)}
+
+
+def _changes_outside(units: Sequence[Unit], parts: Sequence[Sequence[int]]) -> HostChanges:
+    """Return what tasks between pieces may change: asked at each capture, as it refers to all that they reach."""
+    return changes_of(_calls_outside(units, parts))
 
 
 def _calls_outside(units: Sequence[Unit], parts: Sequence[Sequence[int]]) -> Iterator[Call]:

@@ -6,6 +6,7 @@ import functools
 import gc
 import threading
 import types
+import weakref
 
 import numpy as np
 import pytest
@@ -588,3 +589,31 @@ def test_mappings_that_begin_and_end_in_the_region(two):
         region(y)
         assert seen == [True] * n
         assert not omp.target_is_present(y, 0)
+
+
+@pytest.mark.parametrize("has_host_task", [False, True])
+def test_graphs_go_with_their_record(two, has_host_task):
+    """A graph goes with the last reference to its record, and not when the collector comes: it has device memory."""
+    y = np.zeros(4)
+
+    @omp.taskgraph
+    def region(y):
+        for what in "ab":
+            kernel(what, y)
+        if has_host_task:
+            omp.task(depend=[inout(y)])(lambda: None)()
+        for what in "cd":
+            kernel(what, y)
+
+    with omp.target_data(map=[tofrom(y)]):
+        for _ in range(3):
+            region(y)
+        graphs = [weakref.ref(graph) for _, graph, _ in two[0].launches]
+        assert graphs
+        two[0].calls.clear()
+        gc.disable()
+        try:
+            del region
+            assert not any(graph() for graph in graphs)
+        finally:
+            gc.enable()
