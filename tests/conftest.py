@@ -210,7 +210,8 @@ def pytest_report_header():
 def pytest_collection_modifyitems(config, items):
     """Leave out tests that lack a GPU, that would hang, or that are the share of another process.
 
-    The share is `OFFLOAD_TESTS_SHARE`, such as 0/4. `cudaMalloc`, as each unpooled array takes it, waits for kernels that hold streams.
+    The share is `OFFLOAD_TESTS_SHARE`, such as 0/4. `cudaMalloc`, as each unpooled array takes it, waits for kernels
+    that hold streams.
     """
     chosen = config.pluginmanager.get_plugin(GPU_TESTS).without(items[:])
     if os.environ.get("OFFLOAD_TESTS_UNPOOLED"):
