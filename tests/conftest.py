@@ -9,6 +9,7 @@ import gc
 import importlib.util
 import os
 import signal
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -143,6 +144,9 @@ def pytest_configure(config):
         config.add_cleanup(cache.cleanup)
         os.environ["OFFLOAD_CACHE_DIR"] = cache.name  # compiled loops of this run, and of the processes that it starts
         os.environ["OFFLOAD_TESTS_FOLDER"] = cache.name  # which no test changes
+        # Some 400 processes import the package, which takes 1 s more where each has to compile it.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        sys.dont_write_bytecode = False
     SimDevice.waits_look = bool(os.environ.get("OFFLOAD_TESTS_WAITS_LOOK"))
     if no_gpu() is None:
         from tests.gpu.ledger import open_ledger
