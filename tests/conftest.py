@@ -9,6 +9,7 @@ import gc
 import importlib.util
 import os
 import signal
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -42,6 +43,7 @@ MAY_SKIP = {
 }
 """Why a GPU test may be skipped where there is a GPU."""
 
+GPU_TESTS = "offload-gpu-tests"
 DIED = pytest.StashKey[bool]()
 GPUS = sorted(str(path) for path in Path("/dev").glob("nvidia[0-9]*"))
 
@@ -67,8 +69,31 @@ class GpuTests:
     """Lets a GPU test be skipped where there is no GPU, and counts them for a line at the end."""
 
     def __init__(self):
-        self.n_run = self.n_files = 0
+        self.n_run = self.n_files = self.n_left_out = 0
         self.skipped = []
+
+    def without(self, items):
+        """Return the tests without those that a GPU is missing for, and count these.
+
+        A skip costs as much as a small test. Tests with a mark of their own remain, for the mark may be a mistake. If
+        all tests need a GPU, all remain.
+        """
+        marks = ("skip", "skipif", "xfail")
+        lacking = {i for i in items if i.get_closest_marker("gpu") and not any(map(i.get_closest_marker, marks))}
+        if no_gpu() is None or len(lacking) == len(items):
+            return items
+        self.n_left_out = len(lacking)
+        return [item for item in items if item not in lacking]
+
+    def pytest_sessionfinish(self, session):
+        """Tell the process that has started this one of pytest-xdist how many tests were left out."""
+        if hasattr(session.config, "workeroutput"):
+            session.config.workeroutput["gpu tests left out"] = self.n_left_out
+
+    @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+    def pytest_testnodedown(self, node):
+        """Take the number of tests that each process has left out: all have left out the same."""
+        self.n_left_out = getattr(node, "workeroutput", {}).get("gpu tests left out", self.n_left_out)
 
     def judge(self, report):
         """Turn a skip into a failure unless it is for one of the reasons that are allowed."""
@@ -101,7 +126,7 @@ class GpuTests:
         return report
 
     def pytest_terminal_summary(self, terminalreporter):
-        n_skipped = len(self.skipped)
+        n_skipped = len(self.skipped) + self.n_left_out
         files = f", and {self.n_files} whole files" if self.n_files else ""
         if no_gpu() and (n_skipped or self.n_files):
             why = f"{', '.join(GPUS)} is not used" if GPUS else "no GPU here"
@@ -113,11 +138,15 @@ class GpuTests:
 
 def pytest_configure(config):
     """Have the GPU tests judged and counted, the books kept of what they take from CUDA, and the user's cache alone."""
-    config.pluginmanager.register(GpuTests(), "offload-gpu-tests")
+    config.pluginmanager.register(GpuTests(), GPU_TESTS)
     if not hasattr(config, "workerinput"):  # the processes of pytest-xdist share the cache of the one that starts them
         cache = tempfile.TemporaryDirectory(prefix="offload-tests-", ignore_cleanup_errors=True)
         config.add_cleanup(cache.cleanup)
         os.environ["OFFLOAD_CACHE_DIR"] = cache.name  # compiled loops of this run, and of the processes that it starts
+        os.environ["OFFLOAD_TESTS_FOLDER"] = cache.name  # which no test changes
+        # Some 400 processes import the package, which takes 1 s more where each has to compile it.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        sys.dont_write_bytecode = False
     SimDevice.waits_look = bool(os.environ.get("OFFLOAD_TESTS_WAITS_LOOK"))
     if no_gpu() is None:
         from tests.gpu.ledger import open_ledger
@@ -183,11 +212,12 @@ def pytest_report_header():
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    """Leave out what would hang, and what is the share of another process (`OFFLOAD_TESTS_SHARE`, such as 0/4).
+    """Leave out tests that lack a GPU, that would hang, or that are the share of another process.
 
-    `cudaMalloc`, as each unpooled array takes it, waits for kernels that hold streams.
+    The share is `OFFLOAD_TESTS_SHARE`, such as 0/4. `cudaMalloc`, as each unpooled array takes it, waits for kernels
+    that hold streams.
     """
-    chosen = items[:]
+    chosen = config.pluginmanager.get_plugin(GPU_TESTS).without(items[:])
     if os.environ.get("OFFLOAD_TESTS_UNPOOLED"):
         chosen = [item for item in chosen if "latch" not in item.fixturenames]
     if share := os.environ.get("OFFLOAD_TESTS_SHARE"):

@@ -1,6 +1,6 @@
 """How much the tests try: little by default, all of it in CI.
 
-A property is tried with 15 examples by default, with 100 by ``--hypothesis-profile=full``, and with 5,000 by
+A property is tried with 10 examples by default, with 50 by ``--hypothesis-profile=full``, and with 5,000 by
 ``--hypothesis-profile=soak``. Of long parametrisations a few members run by default, and the others with ``-m slow``
 (`few`). A test that takes its number of examples from `examples`, and is not one of Hypothesis's own, has the mark
 ``hypothesis``.
@@ -16,7 +16,8 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-_QUICK, _FULL = 15, 100
+_QUICK, _FULL = 10, 50
+_BASE = 100  # the examples of a profile that would try as many as `examples` is given
 _LEAST = 5
 
 settings.register_profile("quick", deadline=None, print_blob=True, max_examples=_QUICK)  # deadlines measure the machine
@@ -24,24 +25,30 @@ settings.register_profile("full", parent=settings.get_profile("quick"), max_exam
 settings.register_profile("soak", parent=settings.get_profile("full"), max_examples=5_000)
 
 
+def is_quick() -> bool:
+    """Tell whether the profile is the default one."""
+    return settings.default.max_examples == _QUICK
+
+
 def is_soak() -> bool:
     """Tell whether the profile is ``soak``."""
     return settings.default.max_examples > 1_000
 
 
-def examples(full: int, soak: int | None = None) -> int:
+def examples(many: int, soak: int | None = None) -> int:
     """Return how many examples a test tries that has numbers of its own.
 
     Parameters
     ----------
-    full : int
-        With the profile ``full``; by default it is a seventh of these.
+    many : int
+        Their number where a property without one of its own is tried with 100. The profile ``full`` tries a half of
+        these, and the default a tenth.
     soak : int, optional
-        With the profile ``soak``; else as many as with ``full``.
+        With the profile ``soak``; else ``many``.
     """
     if is_soak():
-        return full if soak is None else soak
-    return max(_LEAST, full * settings.default.max_examples // _FULL)
+        return many if soak is None else soak
+    return max(_LEAST, many * settings.default.max_examples // _BASE)
 
 
 def few(quick: int | Collection[Any], values: Iterable[Any], *, are_rows: bool = False) -> list[Any]:

@@ -24,7 +24,9 @@ SMALL = {"loops_bodies": ["48"], "loops_devices": ["24"], "loops_heat": ["24"], 
 OF_PARRAY = [path for path in EXAMPLES if path.stem.startswith("parray_")]
 OF_LOOPS = [path for path in EXAMPLES if path.stem in {"loops_heat", "loops_histogram", "loops_sparse"}]
 OF_OPENACC = [path for path in EXAMPLES if path.stem.startswith("acc_")]
-QUICK = [path for path in EXAMPLES if path not in [*OF_OPENACC[1:], *OF_PARRAY[1:]]]
+ELSEWHERE = {"fft3d_mpi", "loops_devices", "loops_speculation"}
+"""Other tests run these by default: those of MPI, of loops on several devices, and of speculation."""
+QUICK = [path for path in EXAMPLES if path not in [*OF_OPENACC[1:], *OF_PARRAY[1:]] and path.stem not in ELSEWHERE]
 
 
 def test_there_are_examples():
@@ -70,7 +72,7 @@ def test_example_of_openacc(path, devices, tmp_path):
     check_run(path, devices, tmp_path)
 
 
-@pytest.mark.parametrize("path", few(2, [*OF_LOOPS, *OF_OPENACC]), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", few(1, [*OF_LOOPS, *OF_OPENACC]), ids=lambda path: path.stem)
 def test_example_on_all_devices(path, tmp_path):
     """An example of OpenACC's, and one of loops, does the same on all devices, by the variable alone."""
     check_run(path, "sim:3", tmp_path, OFFLOAD_LOOP_DEVICES="all")

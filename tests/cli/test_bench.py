@@ -16,6 +16,7 @@ from offload.cli.command import main
 PARTS = ["tasks", "link", "launch", "overlap"]
 
 
+@pytest.mark.slow
 def test_every_part_has_every_sample(capsys):
     """Without a name all parts are measured; each row has a sample for each turn."""
     assert main(["bench", "--devices", "sim", "--repeat", "2", "--quick", "--json"]) == 0

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.gpu, needs_mpi]
 def test_staged_through_the_host(n_ranks):
     """`tests/mpi/ranks/test_device_arrays.py` holds on CUDA too."""
     env = {"OFFLOAD_TESTS_MPI_DEVICES": "cuda:0", "OFFLOAD_MPI_GPU": "0"}
-    run_tests(n_ranks, "test_device_arrays.py", env=env)
+    run_tests(n_ranks, "test_device_arrays.py", "-m", "not soak", env=env)
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -23,4 +23,4 @@ def test_given_to_an_aware_library(number):
     if number >= cupy.cuda.runtime.getDeviceCount():
         pytest.skip("needs two GPUs")
     env = {"OFFLOAD_TESTS_MPI_DEVICES": f"cuda:{number}", "OFFLOAD_MPI_GPU": "1"}
-    run_tests(1, "test_aware_arrays.py", env=env)
+    run_tests(1, "test_aware_arrays.py", "-m", "not soak", env=env)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import hashlib
 import math
+import os
 import shutil
 import subprocess
 import tempfile
@@ -26,6 +28,7 @@ from offload.loops.tree.promotion import identity
 GXX = shutil.which("g++")
 NVCC = shutil.which("nvcc")
 SHARED = "extern __shared__ uint64_t shared[];"
+_OF_RUN = os.environ.get("OFFLOAD_TESTS_FOLDER")
 _ONE = threading.Lock()  # a text has one set of threads
 LAUNCHERS = """
 static const Arguments *given;
@@ -148,6 +151,11 @@ def launch(function, slots, blocks, threads):
 
 @cache
 def folder():
+    """Return where texts are compiled. All processes of a run share it, so that each text is compiled once."""
+    if _OF_RUN is not None:
+        path = Path(_OF_RUN, "cuda")
+        path.mkdir(exist_ok=True)
+        return path
     path = Path(tempfile.mkdtemp(prefix="offload-cuda-"))
     atexit.register(shutil.rmtree, path, ignore_errors=True)
     return path
@@ -158,19 +166,34 @@ def on_host(source):
     """Compile a CUDA text for the host, and load it."""
     text = '#include "cuda_on_host.h"\n' + source.replace(SHARED, "static uint64_t shared[1 << 16];") + LAUNCHERS
     text += FINISHER if " finish(" in source else ""
-    path = folder() / f"{hashlib.sha256(text.encode()).hexdigest()}.cpp"
-    path.write_text(text)
-    library = path.with_suffix(".so")
-    gxx(f"-I{words()}", "-shared", str(path), "-o", str(library))
-    return ctypes.CDLL(str(library))
+    options = (f"-I{words()}", "-shared")
+    return ctypes.CDLL(str(made(text, "cpp", "so", options, gxx)))
+
+
+def made(text, suffix, kind, options, run):
+    """Return the file of a kind that a compiler makes of a text, unless this or another process has made it."""
+    name = hashlib.sha256("\0".join((text, kind, *options)).encode()).hexdigest()
+    path = folder() / f"{name}.{kind}"
+    if not path.exists():
+        with tempfile.TemporaryDirectory(dir=folder()) as place:
+            source, new = Path(place, f"text.{suffix}"), Path(place, path.name)
+            source.write_text(text)
+            run(*options, str(source), "-o", str(new))
+            new.replace(path)
+    return path
 
 
 @cache
 def words():
     """Return the folder of the header of CUDA's words, compiled: it takes more time than a kernel."""
-    header = Path(shutil.copy(Path(__file__).parent / "cuda_on_host.h", folder()))
-    gxx("-x", "c++-header", str(header), "-o", f"{header}.gch")
-    return header.parent
+    path = folder() / "words"
+    if not path.exists():
+        place = tempfile.mkdtemp(dir=folder())
+        header = shutil.copy(Path(__file__).parent / "cuda_on_host.h", place)
+        gxx("-x", "c++-header", header, "-o", f"{header}.gch")
+        with contextlib.suppress(OSError):  # another process has been quicker
+            Path(place).rename(path)
+    return path
 
 
 def gxx(*arguments):
@@ -195,10 +218,9 @@ def assembled(source):
 
 
 def by_nvcc(source, kind, options=("--fmad=false",)):
-    path = folder() / f"{hashlib.sha256(' '.join((source, *options)).encode()).hexdigest()}.cu"
-    path.write_text(source)
-    made = path.with_suffix(f".{kind}")
-    command = [NVCC, "-arch=sm_90", *options, "-std=c++17", f"-{kind}", str(path), "-o", str(made)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return made(source, "cu", kind, (*options, "-std=c++17", f"-{kind}"), nvcc)
+
+
+def nvcc(*arguments):
+    done = subprocess.run([NVCC, "-arch=sm_90", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return made

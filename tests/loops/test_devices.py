@@ -62,8 +62,10 @@ def is_split(row):
     return row.mode != "single"
 
 
-@pytest.mark.parametrize("exchange", few(1, ["lazy", "eager"]))
-@pytest.mark.parametrize("n_devices", few(1, [3, 2, 4, 7]))
+@pytest.mark.parametrize(
+    ("n_devices", "exchange"),
+    few(1, [(3, "lazy"), (3, "eager"), (2, "eager"), (4, "lazy"), (7, "eager")], are_rows=True),
+)
 def test_values_are_serial(n_devices, exchange):
     """Every row, by equal and by random cuts, in two calls, lazily and eagerly: values are CPython's, mode is split."""
     with checked(f"sim:{n_devices}"):

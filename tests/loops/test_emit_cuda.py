@@ -382,6 +382,7 @@ def sparse(p, c, v, x, y):
         y[i] = s
 
 
+@pytest.mark.slow
 @by_nvcc
 def test_nvcc_compiles_rows_that_are_checked_without_branches():
     """The first form of sparse rows is unrolled: a comparison and a selection for each column, and no branch."""
@@ -407,6 +408,7 @@ def loops_of(ptx):
     return loops
 
 
+@pytest.mark.slow
 @by_nvcc
 def test_nvcc_lets_integers_wrap():
     """``x + 1 > x`` is not folded, since the sum may have wrapped."""
@@ -419,6 +421,7 @@ def greater(x, y):
         y[i] = 1 if x[i] + 1 > x[i] else 0
 
 
+@pytest.mark.slow
 @by_nvcc
 def test_nvcc_has_the_hardwares_atomics():
     """A histogram of doubles by copies is a native step in shared memory, and one in global memory a merged element."""

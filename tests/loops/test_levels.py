@@ -552,6 +552,7 @@ def test_sizes_in_the_text_that_no_block_has():
 # -- nvcc --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @by_nvcc
 def test_nvcc_makes_shuffles_of_a_row(cuda):
     """The kernel of a row of 32 has shuffles, no barrier of the block, and no shared memory."""

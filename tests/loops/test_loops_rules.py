@@ -13,7 +13,7 @@ from tests.loops.test_launch_rules import clauses_of
 
 BLOCK = 10
 QUICK = {"C": 10, "Python": 10}
-IN_CI = {"C": 50, "Python": 250}  # of a program in C most is the compiler: 0.3 s; as Python it takes 0.08 s
+IN_CI = {"C": 30, "Python": 150}  # of a program in C most is the compiler: 0.3 s; as Python it takes 0.08 s
 
 
 def marks_of(form, first):

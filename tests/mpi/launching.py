@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.profiles import is_quick
+
 HERE = Path(__file__).parent
 LIMIT_S = 100
 ROOT = dict.fromkeys(["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"], "1") if os.geteuid() == 0 else {}
@@ -138,8 +140,13 @@ def run(n_ranks, *args, limit_s=LIMIT_S, env=None, **options):
 
 
 def run_tests(n_ranks, names, *args, limit_s=LIMIT_S, env=None):
-    """Run the tests of one file of ``ranks/`` or of several on so many ranks, in step; fail if one of them fails."""
+    """Run the tests of one file of ``ranks/`` or of several on so many ranks, in step; fail if one of them fails.
+
+    By default their tests of the mark ``slow`` are left out.
+    """
     names = [names] if isinstance(names, str) else names
+    if not is_quick():
+        args = ("-m", "not soak", *args)
     status, printed = run(
         n_ranks,
         *(

@@ -55,7 +55,7 @@ def test_device_arrays_on_ranks(n_ranks):
 @needs_mpi
 @pytest.mark.parametrize(
     ("value", "told"),
-    few(2, [("1", "True"), ("yes", "OFFLOAD_MPI_GPU='yes': give 0 or 1"), ("0", "False")], are_rows=True),
+    few(1, [("1", "True"), ("yes", "OFFLOAD_MPI_GPU='yes': give 0 or 1"), ("0", "False")], are_rows=True),
 )
 def test_awareness_that_is_given(value, told):
     """`OFFLOAD_MPI_GPU` decides, and other values are refused."""

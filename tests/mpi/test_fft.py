@@ -227,7 +227,7 @@ fft3d_mpi.load_example = load_example
         pytest.param(ONE_CANNOT_READ, "rank 1: [Errno 13] Permission denied", marks=pytest.mark.slow),
         pytest.param(ONE_HAS_ANOTHER, "rank 1: --input", marks=pytest.mark.slow),
         pytest.param(ONE_HAS_NO_DEVICE, "rank 1: it has gone", marks=pytest.mark.slow),
-        (ONE_CANNOT_WRITE, "rank 1: [Errno 28] No space left"),
+        pytest.param(ONE_CANNOT_WRITE, "rank 1: [Errno 28] No space left", marks=pytest.mark.slow),
         pytest.param(ONE_FAILS_BETWEEN, "rank 1: [Errno 5] one is broken", marks=pytest.mark.slow),
     ],
     ids=["read", "another", "device", "write", "between"],

@@ -64,7 +64,7 @@ UNSEEN = {
 }
 
 
-@pytest.mark.parametrize("program", few(4, UNSEEN.values()), ids=UNSEEN)
+@pytest.mark.parametrize("program", few(2, UNSEEN.values()), ids=UNSEEN)
 def test_an_unseen_failure_ends_the_process_with_1(program):
     """A process whose task has failed unseen prints the failure once and ends with 1."""
     ends(program, 1, OFFLOAD_HANG_S="2")
@@ -81,7 +81,7 @@ def test_a_report_alone(program):
 @pytest.mark.parametrize(
     "program",
     few(
-        4,
+        2,
         [
             "fails().exception(); sys.exit()",
             "fails()\ntry: taskwait()\nexcept* ValueError: pass",
@@ -103,7 +103,7 @@ def test_a_failure_that_was_seen_does_not_count(program):
 @pytest.mark.parametrize(
     ("program", "status"),
     few(
-        4,
+        2,
         [
             ("fails(); sys.exit(3)", 3),
             ("fails(); 1 / 0", 1),
@@ -311,7 +311,7 @@ OTHER_WORK = ["regions", "loop", "own"]
 @pytest.mark.parametrize(
     "program",
     few(
-        3,
+        2,
         [program.format(work="work") for program in AT_THE_END]
         + [AT_THE_END[0].format(work=work) for work in OTHER_WORK],
     ),
@@ -327,7 +327,7 @@ def test_work_at_the_end_is_done(program):
 @pytest.mark.parametrize(
     "program",
     few(
-        3,
+        2,
         [
             "atexit.register(work); import offload; offload.task(int)()",
             "some = Some(); weakref.finalize(some, work); import offload",

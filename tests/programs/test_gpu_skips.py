@@ -48,7 +48,7 @@ def test_they_are_counted(tmp_path):
     if no_gpu():
         why = "is not used" if GPUS else "no GPU here"
         assert re.search(rf"^4 GPU tests skipped: .*{why} \({no_gpu()}\)$", output, re.MULTILINE)
-        assert "2 passed, 4 skipped" in output
+        assert "2 passed" in output
     else:
         assert "GPU tests: 4 run, 0 skipped" in output
 
