@@ -122,6 +122,8 @@ def _obstacle(recipe: Recipe) -> str:
         return (
             "" if recipe.site.directive == "taskwait" else f"{recipe.name} runs on the host"
         )  # "": empty, for its edges
+    if recipe.queue is not None and recipe.queue.is_exposed:  # work there follows the operations, and no graph
+        return f"the program has the stream of {recipe.queue}, where {recipe.name} goes"
     if recipe.work.places:
         return f"{recipe.name} is on several devices, {numbers_of(recipe.work.places)}"
     if recipe.work.blocks:

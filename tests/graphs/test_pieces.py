@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import offload as omp
-from offload import in_, inout, mutexinoutset, out, tofrom
+from offload import acc, in_, inout, mutexinoutset, out, tofrom
 from offload.graphs.branches import branches
 from offload.graphs.pieces import contracted, parts_of
 from offload.graphs.plan import Unit
@@ -617,3 +617,22 @@ def test_graphs_go_with_their_record(two, has_host_task):
             assert not any(graph() for graph in graphs)
         finally:
             gc.enable()
+
+
+def test_operations_on_a_stream_of_the_programs_own_stay_there(two):
+    """Work that the program puts on the stream of a queue follows its operations, so they are in no graph."""
+    y = np.zeros(4)
+
+    @omp.taskgraph
+    def region(y):
+        for _ in range(3):
+            acc.update(device=[y], async_=1)
+
+    with acc.data(copy=[y]):
+        own = acc.get_cuda_stream(1)
+        for _ in range(3):
+            region(y)
+            acc.wait()
+        assert not region.records[0].is_captured
+        assert "the program has the stream of queue 1" in region.records[0].why_not
+        assert sum(call[0] == "copy" and call[3] is own for call in two[0].calls) >= 9
