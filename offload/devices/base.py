@@ -71,7 +71,7 @@ class GraphCapture(Protocol):
     def begin(self, devices: Sequence[Device]) -> list[Any]:
         """Return a new stream of each device, all captured from now on, as the first is, on the device of the capture.
 
-        What libraries allocate meanwhile belongs to the graph. Raises `DeviceError`.
+        Memory that libraries allocate meanwhile belongs to the graph. Raises `DeviceError`.
         """
 
     def record(self, stream: Any) -> Any:

@@ -95,7 +95,7 @@ def is_device(unit: Unit) -> bool:
 
 
 def recipe_of(unit: Unit) -> Recipe | None:
-    """Return what the task of a unit is made of; None for the end of a taskgroup."""
+    """Return the recipe of the task of a unit; None for the end of a taskgroup."""
     step = unit.step
     return step if isinstance(step, Recipe) else step.recipe if isinstance(step, TaskMaker) else None
 
@@ -119,9 +119,8 @@ def _obstacle(recipe: Recipe) -> str:
     if recipe.event is not None:
         return "it contains an event"
     if not isinstance(recipe, DeviceRecipe):
-        return (
-            "" if recipe.site.directive == "taskwait" else f"{recipe.name} runs on the host"
-        )  # "": empty, for its edges
+        is_wait = recipe.site.directive == "taskwait"  # an empty task, there for its edges
+        return "" if is_wait else f"{recipe.name} runs on the host"
     if recipe.queue is not None and recipe.queue.is_exposed:  # work there follows the operations, and no graph
         return f"the program has the stream of {recipe.queue}, where {recipe.name} goes"
     if recipe.work.places:

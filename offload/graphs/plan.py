@@ -43,7 +43,7 @@ class Unit(NamedTuple):
 
 
 class ReplayRun(NamedTuple):
-    """What the tasks of one replay are made with."""
+    """The objects of one replay that its tasks are made with."""
 
     groups: Sequence[Group | None]  # its taskgroups
     works: Sequence[GraphWork] = ()  # what launches its pieces

@@ -65,7 +65,7 @@ _Found = tuple[str, Any, frozenset[str]]
 
 
 class HostChanges(NamedTuple):
-    """What the tasks between the graphs of a region may change on the host, and the names that they read there."""
+    """The host objects and names that tasks between the graphs of a region may change, and the names that they read."""
 
     names: frozenset[str]  # globals, and variables of functions around them, that they assign
     attributes: frozenset[str]  # attributes that they assign, of any object
@@ -113,7 +113,7 @@ class Call(NamedTuple):
 
 
 def changes_of(calls: Iterable[Call]) -> HostChanges:
-    """Return what tasks may change on the host."""
+    """Return the changes that tasks may make on the host."""
     names: set[str] = set()
     attributes: set[str] = set()
     read: set[str] = set()

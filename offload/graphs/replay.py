@@ -155,7 +155,7 @@ class Replay:
                 is_started = True
 
     def _ready(self, scope: Scope, frame: Region) -> tuple[Cut, list[GraphWork]]:
-        """Return the pieces, and what launches each; nothing if the tasks of this replay go to streams one by one."""
+        """Return the pieces and the work of each; no works if the tasks of this replay go to streams one by one."""
         while True:
             cut, works = self.cut, []
             for part, capture in zip(cut.parts, cut.captures, strict=True):
@@ -171,7 +171,7 @@ class Replay:
                 return cut, works
 
     def _renew(self, cut: Cut, number: int, launch: Any) -> GraphWork | None:
-        """Return what launches a piece whose storage has moved since its task was made."""
+        """Return the work of a piece whose storage has moved since its task was made."""
         make = partial(self._make_some, cut.parts[number], launch.frame)
         return cut.captures[number].renew(self.runtime.here(), make)
 

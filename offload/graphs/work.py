@@ -33,8 +33,10 @@ class GraphStorage:
         self.place = place
         self._section_of = section_of_entry(place.device)
         self._noted = noted
-        self._entries: list[ref[Entry]] = []  # of its uses, whose memory is not kept by that,
-        self._version = -1  # in this state of the table
+        self._entries: list[
+            ref[Entry]
+        ] = []  # of its uses, found in the state `_version` of the table; they keep no memory
+        self._version = -1
 
     @property
     def is_unchanged(self) -> bool:
@@ -54,12 +56,12 @@ class GraphStorage:
         return True
 
     def places(self) -> tuple[object, ...]:
-        """Return where what was looked up is now; see `Noted.places`."""
+        """Return the present places of the storage that was looked up; see `Noted.places`."""
         with self.place.lock:
             return self._noted.places(self.place.table, self._section_of)
 
     def acquire(self, lane: Lane) -> tuple[list[Any], list[Any]]:
-        """Have a lane follow what the graph has to; return what it uses and what it writes. Under the lock."""
+        """Order a lane after the accesses that the graph follows; return its uses and its writes. Under the lock."""
         noted = self._noted
         entries: list[Any] = [reference() for reference in self._entries]  # the table has them all
         uses = [(entry, entry.section) for entry in entries]
@@ -163,7 +165,7 @@ class GraphWork(Work):
             launch.spread(self.others)
 
     def _look(self, value: Any) -> Any:
-        """Look at what each task's work has found wrong, all of it, so that the next replay starts anew."""
+        """Look at what each task's work has found wrong, all of it, so that the next replay starts again."""
         failures = []
         for finding in self._findings:
             try:
