@@ -63,6 +63,10 @@ class Plan:
     # What enqueues each copy on a stream; None where one has to be looked at each time (`Device.repeat`).
     enqueuers: Sequence[Callable[[Any], object]] | None = None
 
+    # -- of a region, which other launches carry out again likewise ------------------------------------
+    # The slots of host arrays, these with the dtype and shape that they had, and the body's device arrays.
+    views: Sequence[tuple[Any, Any, Any, Any, Any]] = ()
+
     # -- of the primary, where the construct is on several devices -----------------------------------
     # The data environment of all devices (`offload.data.sets.DeviceSet`), and the plans of the other places, in which
     # the items' entries come first.

@@ -53,14 +53,17 @@ class AnyEnvironment(Protocol):
         """Keep objects that a failing construct leaves in use on a lane."""
 
 
-class AnyUpdate(Protocol):
-    """An update that may be carried out again: `offload.runtime.works.UpdateWork`."""
+class KnownWork(Protocol):
+    """A work that launches may carry out again as an earlier one did: an update, or a target region."""
 
     # By which it is remembered; None: it is not.
     key: Any
     # Those of its items, and its plan; None until a launch has found all items present, and after an entry has gone.
     layouts: Layouts | None
     plan: Plan | None
+
+    def forget(self) -> None:
+        """Refer to entries no more; a removed entry keeps the work itself until no lock is held."""
 
 
 class AnyPlace(AnyEnvironment, Protocol):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from offload.devices.streams import Lane
     from offload.parray.storage import Storage
+    from offload.runtime.launch import DeviceTask
     from offload.runtime.place import DevicePlace
     from offload.runtime.works import Launch
     from offload.tasks.site import Site
@@ -181,6 +182,10 @@ class MovesWork(Work):
         self._first = first  # those that read into temporaries
         place, other = moves[0].place, moves[0].other
         self.second = other.device if place is not None and other is not None and other is not place else None
+
+    def mark(self, task: DeviceTask) -> None:
+        if self.second is not None:
+            task.other_after = self.second.caller_event()
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         device = place.device

@@ -684,8 +684,9 @@ def test_shadow_refuses_to_end_either_counter(shadow, counter, more):
 
 
 class Remembered:
-    """Something to be remembered."""
+    """A work to be remembered."""
 
+    key = "key"
     is_forgotten = False
 
     def forget(self):
@@ -697,8 +698,9 @@ def test_remembered_until_an_entry_goes():
     table = PresentTable()
     enter(table, x(0, 4), x(8, 12))
     first, second = Remembered(), Remembered()
-    assert table.remember("key", first) is None
-    assert table.remember("key", second) is first
+    assert table.remember(first) == []
+    assert table.remember(second) == [first]
+    assert first.is_forgotten
     state = table.state
     enter(table, x(0, 4))
     exit_(table, x(0, 4))
