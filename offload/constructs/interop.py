@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from offload.devices.base import Device
     from offload.devices.streams import Lane, Point
     from offload.runtime.current import Scope
-    from offload.runtime.launch import DeviceTask
     from offload.runtime.place import DevicePlace
     from offload.runtime.runtime import Runtime
     from offload.runtime.works import Launch
@@ -357,8 +356,8 @@ class _Passage(Work):
         self._parker = parker  # of the thread that waits for the launch; None at the exit
         self.ends_region = parker is None  # what follows the exit follows the stream, also in a cancelled taskgroup
 
-    def mark(self, task: DeviceTask) -> None:
-        task.ends_region = self.ends_region
+    def mark(self, launch: Launch) -> None:
+        launch.ends_region = self.ends_region
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         if self._before is not None:

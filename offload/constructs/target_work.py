@@ -104,11 +104,7 @@ class TargetWork(Work):
         args, kwargs = list(launch.args), dict(launch.kwargs) if launch.kwargs else {}
         try:
             for slot, host, address, number in binding.arrays:
-                entry = plan.entries[number]
-                if entry is not None:
-                    array = place.view(entry, host, address)
-                else:
-                    array = self._view(plan, place, lane, number, host, address)
+                array = self._view(plan, place, lane, number, host, address)
                 into: Any = args if slot.__class__ is int else kwargs  # as `put`, whose call each would pay for
                 into[slot] = array
             # After the maps: a copy into private storage is enqueued after theirs.

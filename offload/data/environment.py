@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from offload.data.forks import Fork
     from offload.data.items import MapItem
     from offload.data.ledger import Claim
-    from offload.data.plans import ItemCopy, Plan
-    from offload.data.protocols import AnyEnvironment, KnownWork
+    from offload.data.plans import ItemCopy, KnownWork, Plan
+    from offload.data.protocols import AnyEnvironment
     from offload.data.replicas import ReplicaSet
     from offload.data.versions import Contents
     from offload.devices.base import Device

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -97,6 +97,19 @@ class Plan:
     def plans(self) -> list[Plan]:
         """The plans of all places, the primary's first."""
         return [self, *self.others]
+
+
+class KnownWork(Protocol):
+    """A work that launches may carry out again as an earlier one did: an update, or a target region."""
+
+    # By which it is remembered; None: it is not.
+    key: Any
+    # The `Layouts` of its items, and its plan; None until a launch has found all items present, and after an entry has gone.
+    layouts: Any
+    plan: Plan | None
+
+    def forget(self) -> None:
+        """Refer to entries no more; a removed entry keeps the work itself until no lock is held."""
 
 
 def entry_at(plan: Plan, section: Section, section_of: Callable[[Any], Section]) -> Entry | None:

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 
     from offload.arrays.sections import Section
     from offload.data.items import MapItem
-    from offload.data.plans import ItemCopy
-    from offload.data.protocols import KnownWork
+    from offload.data.plans import ItemCopy, KnownWork
 
 _DYNAMIC = Counter.DYNAMIC  # to look one up costs 0.15 µs
 

@@ -27,8 +27,7 @@ from offload.runtime.launch import DeviceTask
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from offload.data.plans import Plan
-    from offload.data.protocols import KnownWork
+    from offload.data.plans import KnownWork, Plan
     from offload.devices.base import GraphCapture
     from offload.graphs.reach import HostChanges
     from offload.runtime.current import Scope

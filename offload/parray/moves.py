@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from offload.devices.streams import Lane
     from offload.parray.storage import Storage
-    from offload.runtime.launch import DeviceTask
     from offload.runtime.place import DevicePlace
     from offload.runtime.works import Launch
     from offload.tasks.site import Site
@@ -183,9 +182,9 @@ class MovesWork(Work):
         place, other = moves[0].place, moves[0].other
         self.second = other.device if place is not None and other is not None and other is not place else None
 
-    def mark(self, task: DeviceTask) -> None:
+    def mark(self, launch: Launch) -> None:
         if self.second is not None:
-            task.other_after = self.second.caller_event()
+            launch.other_after = self.second.caller_event()
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         device = place.device

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from offload.data.plans import Plan
     from offload.data.sets import DeviceSet
     from offload.devices.streams import Lane, Point
-    from offload.runtime.launch import DeviceTask
     from offload.runtime.place import DevicePlace
     from offload.tasks.site import Site
     from offload.tasks.values import Values
@@ -39,6 +38,8 @@ class Launch(Protocol):
         The program's own function, or what `Work.begin` calls in its place.
     construct : Site
         The construct that has generated the task.
+    ends_region, launches_inline : bool
+        Whether a cancellation must not discard it, and whether the encountering thread may launch it.
     entered : sequence of MapItem
         The items that the beginning of a region has mapped, for the task that ends the region.
     findings : list or None
@@ -62,6 +63,8 @@ class Launch(Protocol):
     kwargs: Any
     body: Callable[..., Any] | None
     construct: Site
+    ends_region: bool
+    launches_inline: bool
     entered: Sequence[MapItem]
     findings: list[Callable[[Any], Any]] | None
     held: list[Any] | None
@@ -115,8 +118,8 @@ class Work:
     blocks: bool = False
     places: tuple[DevicePlace, ...] = ()
 
-    def mark(self, task: DeviceTask) -> None:
-        """Set the fields that only tasks of such works have."""
+    def mark(self, launch: Launch) -> None:
+        """Set the fields that only launches of such a work have, when its task is made."""
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> Point | None:
         """Enqueue the work before the body; return its end, if that is marked, for a body that waits for it.
@@ -265,8 +268,8 @@ class EndRegionWork(ExitDataWork):
 
     ends_region = True
 
-    def mark(self, task: DeviceTask) -> None:
-        task.ends_region = True
+    def mark(self, launch: Launch) -> None:
+        launch.ends_region = True
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         super().begin(launch, place, lane, staged)
@@ -313,9 +316,9 @@ class CopyWork(Work):
         self._other = other
         self.second = None if other is None else other.device
 
-    def mark(self, task: DeviceTask) -> None:
+    def mark(self, launch: Launch) -> None:
         if self.second is not None:
-            task.other_after = self.second.caller_event()
+            launch.other_after = self.second.caller_event()
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         device = place.device

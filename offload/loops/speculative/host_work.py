@@ -52,8 +52,8 @@ class SpeculativeWork(TargetWork):
 
     blocks = True
 
-    def mark(self, task: DeviceTask) -> None:
-        task.launches_inline = False
+    def mark(self, launch: Launch) -> None:
+        launch.launches_inline = False
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         if self.plan is not None:  # its arrays are present
