@@ -189,7 +189,7 @@ class _Found:
         except _ReadError as error:
             return str(error)
         for state in (end, flow.ends):
-            for name in self._nest.last:
+            for name in (*self._nest.last, *self._nest.carried):
                 if state is not None and name in left - state:
                     return name
         return ""

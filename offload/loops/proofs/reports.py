@@ -110,6 +110,9 @@ _UPDATES = frozenset({"+", "-", "*", "&", "|", "^"})
 
 def proved_text(verdict: Verdict) -> str:
     """Return the result of the test for independence, for a message."""
+    if verdict.carried:
+        pass_, values = ("passes", "a value") if len(verdict.carried) == 1 else ("pass", "values")
+        return f"{' and '.join(verdict.carried)} {pass_} {values} from one iteration to the next"
     if not verdict.dependences:
         return "it is not proved that iterations are independent"
     found = verdict.dependences[0]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -271,11 +272,14 @@ def _plan(spec: Specialisation, nest: ir.Nest, launch: LaunchNumbers) -> NestPla
     found = accesses(spec.typed, nest, launch)
     limits = bounds(found)
     verdict = independence(found)
+    if nest.carried:
+        verdict = replace(verdict, verdict="sequential", carried=nest.carried)
     order = nest.clauses.order
     speculates = spec.program.is_speculative and order != "seq"
     is_asserted = not (order or speculates or words.checks)  # by the construct alone
-    is_in_order = order == "seq" or (order == "auto" and verdict.verdict != "parallel" and not speculates)
-    if order == "auto" and is_in_order:
+    is_in_order = order == "seq" or bool(nest.carried)
+    is_in_order = is_in_order or (order == "auto" and verdict.verdict != "parallel" and not speculates)
+    if order != "seq" and is_in_order and not speculates:
         line = nest.place.line
         warn_once(spec, f"the loop at line {line} runs in order: {proved_text(verdict)}", f"line {line}")
     modes: dict[int, ir.Mode] = {at: limit.mode for at, limit in limits.items()}

@@ -199,9 +199,10 @@ class OrderedRun:
         self._blank, self._arrays = blank, arrays
         self._scalars = blank.scalars_of(values)  # before the nest
         self.trips = blank.trips if blank.size else 0  # of the outermost loop; 0 where there is no iteration at all
-        self._slots = np.zeros((1, max(blank.n_slots, 1)), np.uint64)  # of scalars that come out: from slice to slice
+        passed = form.nest.passed
+        self._slots = np.zeros((1, max(len(passed), 1)), np.uint64)  # of scalars that pass from slice to slice
         self._items = [item.name for item in form.nest.reductions]  # of reductions
-        for slot, name in enumerate((*self._items, *form.nest.last)):
+        for slot, name in enumerate(passed):
             before = self._element(name)[()] if name in arrays else self._scalars.get(name)
             if before is not None:
                 self._slots[0, slot] = bits(before)

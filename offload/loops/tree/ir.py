@@ -353,6 +353,13 @@ class Nest:
     # Arrays of which each iteration has its own: `"private"`, `"firstprivate"`, `"lastprivate"`.
     privates: Mapping[str, str] = field(default_factory=dict)
     last: tuple[str, ...] = ()  # scalars of which the sequentially last iteration's value is returned
+    # Scalars that an iteration takes over from the one before, the first from the host: iterations run in order.
+    carried: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> tuple[str, ...]:
+        """The scalars that iterations in order pass on, in the order of their slots; those that come out are first."""
+        return (*(item.name for item in self.reductions), *self.last, *self.carried)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
