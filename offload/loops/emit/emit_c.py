@@ -93,6 +93,7 @@ class KernelWriter:
 
     # What the function of the nest is given by parameters, of which alone gcc believes `restrict`.
     _parameters: ClassVar[frozenset[FieldKind]] = frozenset({"pointer", "copies"})
+    _entries: ClassVar[tuple[str, ...]] = (c_host.ENTRY,)  # of the functions
 
     def __init__(self, typed: Typed, nest: Nest, variant: CVariant, scope: KernelScope) -> None:
         self._typed = typed
@@ -138,7 +139,7 @@ class KernelWriter:
         """Return the whole text, from the lines that read the arguments, and the functions' bodies."""
         slots = {field: f"slots[{k}]" for k, field in enumerate(self._scope.fields)}
         parameters = [self._parameter(field, slots) for field in slots if field.kind in self._parameters]
-        return c_host.text([*head, *bodies[0]], parameters)
+        return c_host.text({entry: [*head, *body] for entry, body in zip(self._entries, bodies, strict=True)}, parameters)
 
     # -- what is read before the loops -------------------------------------------------------------------
 
@@ -236,7 +237,7 @@ class KernelWriter:
     def _runs_in_lanes(self) -> bool:
         nest = self._nest
         is_plain = all(isinstance(node, _PLAIN) for node in walk(*nest.body)) and not (nest.privates or nest.last)
-        return bool(nest.reductions) and is_plain and not self._can_fail and not self._variant.is_ordered
+        return bool(nest.reductions) and not nest.carried and is_plain and not self._can_fail and not self._variant.is_ordered
 
     def _iteration(self) -> list[str]:
         body = self._statements.lines(self._nest.body)
@@ -251,7 +252,7 @@ class KernelWriter:
                 lines += [f"if ({self._is_last()}) {{", *indented(self._copy(array, into_private=True)), "}"]
         lines += body
         if self._statements.has_exits:
-            lines.append("next: ;")
+            lines.append(f"{self._statements.end}: ;")
         for array, kind in self._nest.privates.items():
             if kind == "lastprivate":
                 is_right = " && !fault.what" if self._can_fail else ""

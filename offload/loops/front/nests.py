@@ -24,6 +24,7 @@ from offload.loops.front.statements import assigned_otherwise
 from offload.loops.front.values import listed
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import has_load, names_assigned, names_in, renamed, walk
+from offload.loops.tree.recurrences import reads_items, scan_of
 from offload.loops.tree.sizes import size_error
 from offload.loops.tree.text import refusal
 from offload.loops.tree.updates import updated_only
@@ -282,7 +283,8 @@ class LoopText:
 
         flow = Flow(unset, (before - assigned) | variables, self._lowering.flags)
         end = flow.through(nest.body, frozenset())
-        keeps = self._keeps_scalars(nest)
+        scanned = replace(nest, carried=tuple(carried))
+        keeps = self._keeps_scalars(nest) or (scan_of(scanned) is not None and reads_items(scanned))
         own = {*self.clauses.private, *nest.clauses.private}
         self._check_carried(
             {name: place for name, place in carried.items() if name in own or not (keeps or name in started)},

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 # A shorter loop runs on one thread: to wake a helper that sleeps takes some 5 µs, and it has caches to fill.
-_SHORT_NS: Final = 30_000
+SHORT_NS: Final = 30_000
 
 # What an iteration is thought to take before one has been timed.
 _TRIP_NS: Final = 2.0
@@ -55,7 +55,8 @@ class NestForm:
     """A nest of a typed function, in the form that a launch has decided on."""
 
     def __init__(self, typed: ir.Typed, nest: ir.Nest, variant: CVariant, words: LoopWords) -> None:
-        if variant.is_ordered and nest.clauses.tile:  # whose iterations would be in another order
+        is_in_order = variant.is_ordered or nest.scan is not None
+        if is_in_order and nest.clauses.tile:  # whose iterations would be in another order
             nest = replace(nest, clauses=replace(nest.clauses, tile=()))
         self.nest = nest  # without tiles where iterations run in order
         self.typed = typed
@@ -130,7 +131,7 @@ class NestForm:
             self._run_in_order(n_chunks, run)
         elif n_chunks:
             size = run.blank.size
-            n_threads = 1 if self._trip_ns * size < _SHORT_NS else run.n_threads
+            n_threads = 1 if self._trip_ns * size < SHORT_NS else run.n_threads
             trips = run.blank.trips
             took_ns = pool.run(self.entry, run.address, trips, n_chunks, n_threads, self._bounds(trips))
             self._trip_ns = took_ns / size
