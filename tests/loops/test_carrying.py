@@ -32,6 +32,13 @@ IN_ORDER = {
 }
 
 
+@pytest.fixture(autouse=True)
+def a_runtime():
+    """Open a runtime of the test's own."""
+    with omp.Runtime("sim:1"):
+        yield
+
+
 def agrees(program, run):
     """Run a program by CPython and otherwise, and compare everything."""
     expected = copy_of(program.arguments)

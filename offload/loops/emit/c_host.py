@@ -164,9 +164,7 @@ def slot_of(partials: str, ctype: str, n_slots: int, slot: int) -> str:
 
 def results(partials: str, left: Sequence[tuple[str, str]]) -> list[str]:
     """Return the lines that write variables, given with their types, to the chunk's slots."""
-    return [
-        f"{slot_of(partials, ctype, len(left), k)} = {variable};" for k, (variable, ctype) in enumerate(left)
-    ]
+    return [f"{slot_of(partials, ctype, len(left), k)} = {variable};" for k, (variable, ctype) in enumerate(left)]
 
 
 def indented(lines: Iterable[str]) -> list[str]:

@@ -70,7 +70,6 @@ class TotalsWriter(KernelWriter):
         """Return the lines that make the totals, as the items of reductions."""
         return [*(total_of(item, self._scope) for item in self._nest.reductions), *self._loops()]
 
-
     def iteration(self) -> list[str]:
         """Return the lines of one iteration, which update the totals."""
         return self._iteration()

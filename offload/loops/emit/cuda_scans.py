@@ -110,11 +110,11 @@ class _ScanWriter(CudaWriter):
 
     def _tiles(self) -> list[str]:
         tiles = self._scope.use("blocks")
-        take = "const int64_t tile = from_block<int64_t>(thread_of_block() == 0 ? (int64_t)atomicAdd((uint64_t *)taken, 1ull) : 0);"
-        lines = [take, *self._tile()]
+        taken = "thread_of_block() == 0 ? (int64_t)atomicAdd((uint64_t *)taken, 1ull) : 0"
+        lines = [f"const int64_t tile = from_block<int64_t>({taken});", *self._tile()]
         if not self._variant.is_strided:  # each block has one
             return [*self._places(), *lines]
-        lines.insert(1, f"if (tile >= {tiles})\n        break;")
+        lines[1:1] = [f"if (tile >= {tiles})", "    break;"]
         return [*self._places(), "for (;;) {", *indented(lines), "}"]
 
     # -- a tile ------------------------------------------------------------------------------------------
@@ -122,11 +122,11 @@ class _ScanWriter(CudaWriter):
     def _tile(self) -> list[str]:
         index, rows = self._scope.index_type, self._variant.scan_rows
         size = " * ".join(f"({index}){self._trips(k)}" for k in range(len(self._axes)))
+        first = f"({index})tile * ({rows} * threads_of_block()) + (thread_of_block() >> 5) * {32 * rows} + lane"
         lines = [
             "const int lane = thread_of_block() & 31;",
             f"const {index} n_iterations = {size};",
-            f"const {index} first = ({index})tile * ({rows} * threads_of_block())"
-            f" + (thread_of_block() >> 5) * {32 * rows} + lane;",
+            f"const {index} first = {first};",
         ]
         lines += [f"r_{item.name} = {self._nothing(item)};" for item in self._nest.reductions]
         lines += self._of_iterations()
@@ -156,7 +156,9 @@ class _ScanWriter(CudaWriter):
         lines, each = [], []
         for item in self._scan.items:
             ctype, name = self._ctype(item), item.name
-            lines.append(f"{ctype} kept_{name}[{self._variant.scan_rows}], row_{name} = {self._nothing(item)}, all_{name};")
+            lines.append(
+                f"{ctype} kept_{name}[{self._variant.scan_rows}], row_{name} = {self._nothing(item)}, all_{name};"
+            )
             each.append(f"kept_{name}[k] = r_{name};")
             each.append(f"row_{name} = {self._combining(item)}(row_{name}, r_{name});")
         totals = [total_of(item, self._scope) for item in self._scan.items]
@@ -180,13 +182,13 @@ class _ScanWriter(CudaWriter):
             none = self._nothing(item)
             start = none if name in self._scan.started else self._scope.use("scalar", name)
             declared.append(f"{ctype} start_{name} = {start};")
+            before = f"{combine}(wide_{name}, {combine}(groups_{name}, here_{name}))"
             read = f"published<{ctype}, {combine}>(words, sums + {k}, {len(self._scan.items)}"
             looked += [
                 f"{ctype} here_{name} = {read}, tile & ~31ll, tile, {none});",
                 f"const {ctype} groups_{name} = {read}, {tiles} + (group & ~31ll), {tiles} + group, {none});",
                 f"const {ctype} wide_{name} = {read}, {tiles} + n_groups, {tiles} + n_groups + (group >> 5), {none});",
-                f"start_{name} = {combine}(start_{name}, {combine}(wide_{name}, {combine}(groups_{name}, "
-                f"here_{name})));",
+                f"start_{name} = {combine}(start_{name}, {before});",
                 f"here_{name} = {combine}(here_{name}, all_{name});",
             ]
             of_group.append(self._sum(f"({tiles} + group)", k, item, f"here_{name}"))

@@ -139,7 +139,9 @@ class KernelWriter:
         """Return the whole text, from the lines that read the arguments, and the functions' bodies."""
         slots = {field: f"slots[{k}]" for k, field in enumerate(self._scope.fields)}
         parameters = [self._parameter(field, slots) for field in slots if field.kind in self._parameters]
-        return c_host.text({entry: [*head, *body] for entry, body in zip(self._entries, bodies, strict=True)}, parameters)
+        return c_host.text(
+            {entry: [*head, *body] for entry, body in zip(self._entries, bodies, strict=True)}, parameters
+        )
 
     # -- what is read before the loops -------------------------------------------------------------------
 
@@ -237,7 +239,13 @@ class KernelWriter:
     def _runs_in_lanes(self) -> bool:
         nest = self._nest
         is_plain = all(isinstance(node, _PLAIN) for node in walk(*nest.body)) and not (nest.privates or nest.last)
-        return bool(nest.reductions) and not nest.carried and is_plain and not self._can_fail and not self._variant.is_ordered
+        return (
+            bool(nest.reductions)
+            and not nest.carried
+            and is_plain
+            and not self._can_fail
+            and not self._variant.is_ordered
+        )
 
     def _iteration(self) -> list[str]:
         body = self._statements.lines(self._nest.body)

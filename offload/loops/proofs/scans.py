@@ -1,4 +1,4 @@
-"""May a nest that carries scalars run as a scan at a launch?
+"""The decision whether a nest that carries scalars runs as a scan at a launch.
 
 `offload.loops.tree.recurrences` tells whether the text is a scan. The rest follows from types and numbers: integers are
 combined in any order, floats if the program allows it; iterations are independent but for the items of the scan; and no

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from offload.errors import InternalError
-from offload.loops.emit.emit_c import copied
 from offload.loops.emit.cuda_scans import emit_cuda_scan
+from offload.loops.emit.emit_c import copied
 from offload.loops.emit.emit_cuda import BEGIN, FINISH, FINISH_THREADS, LOOP, CudaVariant, emit_cuda
 from offload.loops.emit.grids import (
     COPY_THREADS,
@@ -129,7 +129,7 @@ def _shaped(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers)
         n_threads = (grid_of(trips, shape) if team is None else team_grid(iterations, team)).n_threads
         most = blocks_with_copies([elements[name][0] for name in copies.places], math.prod(trips), n_threads)
         shape = shape._replace(most_blocks=min(most, shape.most_blocks or most))
-    rows = in_line = 0
+    rows = tiles = in_line = 0
     if scan is not None:
         rows = scan_rows(len(scan.items))
         grid, tiles = scan_grid(iterations, rows, shape)
@@ -157,7 +157,7 @@ def _shaped(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers)
         scan_rows=rows,
     )
     made = partial(CudaForm, plan.typed, plan.nest, variant, words.fastmath)
-    return Shaped(spec.form((number, variant, plan.text), made), grid, copies, tiles if rows else grid.n_blocks)
+    return Shaped(spec.form((number, variant, plan.text), made), grid, copies, tiles or grid.n_blocks)
 
 
 def _nothing() -> None:

@@ -34,8 +34,16 @@ from offload.loops.proofs.independence import independence
 from offload.loops.proofs.lost_updates import LostUpdate, lost_updates
 from offload.loops.proofs.numbers import LaunchNumbers, Trips, View
 from offload.loops.proofs.reach import accesses
+from offload.loops.proofs.reports import (
+    carried_text,
+    index_error,
+    iteration,
+    lost_text,
+    proved_error,
+    proved_text,
+    require,
+)
 from offload.loops.proofs.scans import scan_at
-from offload.loops.proofs.reports import carried_text, index_error, iteration, lost_text, proved_error, proved_text, require
 from offload.loops.running import pool
 from offload.loops.running.build import builder, of_obstacle
 from offload.loops.running.runs import NestForm

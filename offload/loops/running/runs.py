@@ -131,7 +131,7 @@ class NestForm:
             self._run_in_order(n_chunks, run)
         elif n_chunks:
             size = run.blank.size
-            n_threads = 1 if self._trip_ns * size < SHORT_NS else run.n_threads
+            n_threads = 1 if self._trip_ns * size < SHORT_NS else min(run.n_threads, n_chunks)
             trips = run.blank.trips
             took_ns = pool.run(self.entry, run.address, trips, n_chunks, n_threads, self._bounds(trips))
             self._trip_ns = took_ns / size

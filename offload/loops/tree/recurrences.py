@@ -8,7 +8,7 @@ iteration's total follows from nothing that is carried. `scan_of` returns the st
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 from offload.loops.tree import ir
@@ -147,7 +147,9 @@ class _Finder:
                         chosen = _chosen(condition, one, name)
                         if chosen is None:
                             return None
-                        return cast("ir.ReductionOperator", _MIRRORED[chosen] if is_mirrored else chosen), [(one, False)]
+                        return cast("ir.ReductionOperator", _MIRRORED[chosen] if is_mirrored else chosen), [
+                            (one, False)
+                        ]
                 return None
             case _:
                 return None
