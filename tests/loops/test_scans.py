@@ -154,6 +154,13 @@ def with_sum(x, y):
     return t
 
 
+def smoothed(x, y):
+    s = 0.0
+    for i in range(x.size):
+        s = 0.5 * (s + x[i])
+        y[i] = s
+
+
 X = np.random.default_rng(5).integers(0, 9, 5000)
 FUNCTIONS = {
     inclusive: (X, np.zeros_like(X)),

@@ -27,7 +27,7 @@ TOTALS: Final = "totals"  # the name of the function
 
 def emit_scan(typed: Typed, nest: Nest, variant: CVariant) -> CKernel:
     """Return a nest as C, called as that of `emit_c.emit` is; the text has a function ``totals`` besides."""
-    return _ScanWriter(typed, nest, variant, scope_of(typed, nest, variant)).emitted()
+    return _HostScanWriter(typed, nest, variant, scope_of(typed, nest, variant)).emitted()
 
 
 def of_totals(nest: Nest) -> Nest:
@@ -37,7 +37,7 @@ def of_totals(nest: Nest) -> Nest:
     return replace(nest, body=scan.totals, reductions=scan.items, privates={}, last=(), carried=(), scan=None)
 
 
-class _ScanWriter(KernelWriter):
+class _HostScanWriter(KernelWriter):
     _entries: ClassVar[tuple[str, ...]] = (c_host.ENTRY, TOTALS)
 
     def __init__(self, typed: Typed, nest: Nest, variant: CVariant, scope: KernelScope) -> None:

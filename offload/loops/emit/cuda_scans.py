@@ -1,12 +1,13 @@
 """Write a nest as a scan in CUDA: one kernel reads each element once, and blocks pass on what they have.
 
-The iterations are one line. A block takes the next *tile* of them, in the order in which blocks come to run, so that it
-never waits for one that has not begun. A row of 32 threads has consecutive iterations of its tile, and a thread every
-32nd of these. The block computes the totals of its iterations and keeps them in registers, publishes their sum, and
-reads the sums of the tiles before: of those of its group of 32 tiles, of the groups before in its group of 32 groups,
-and of all such groups before. The last tile of a group publishes the group's sum. So the order of operations follows
-from the number of iterations alone, and nobody waits for more than three sums in a row. Then the iterations run, each
-with the values that the items have before it.
+The iterations are one line, cut into *tiles*. Blocks take tiles in the order in which they begin to run, so no block
+waits for a tile that has not begun. A row of 32 threads has consecutive iterations of a tile. Each thread has every
+32nd of these. A block computes the totals of its iterations, keeps them in registers, and publishes their sum.
+
+Then it needs the sum of all tiles before. 32 tiles are a group, and 32 groups are a group of groups. The last tile of
+each publishes the sum. So the block reads the tiles of its own group, the groups of its group of groups, and all
+earlier groups of groups. The order of operations follows from the number of iterations alone. At last the iterations
+run, each with the values that the items have before it.
 
 ``begin`` clears the words by which sums are published, before ``loop``. Behind the partial results of reductions,
 ``partials`` has the number of tiles that were taken, a word for each tile, group and group of groups, and the sums.
@@ -43,7 +44,7 @@ def emit_cuda_scan(typed: Typed, nest: Nest, variant: CudaVariant) -> CKernel:
     nest = replace(nest, body=with_totals(nest, given))
     scope = scope_for(typed, nest, variant)
     scope.own |= {*given.values()}
-    return _ScanWriter(typed, nest, variant, scope, given).emitted()
+    return _CudaScanWriter(typed, nest, variant, scope, given).emitted()
 
 
 def _given_names(typed: Typed, nest: Nest) -> dict[str, str]:
@@ -59,7 +60,7 @@ def _given_names(typed: Typed, nest: Nest) -> dict[str, str]:
     return names
 
 
-class _ScanWriter(CudaWriter):
+class _CudaScanWriter(CudaWriter):
     """Writes the kernels; see above."""
 
     def __init__(

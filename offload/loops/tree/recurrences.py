@@ -31,11 +31,11 @@ _Terms = list[tuple[ir.Expression, bool]]
 
 def scan_of(nest: ir.Nest) -> ir.Scan | None:
     """Return how a nest, with types or without, is a scan of all the scalars that it carries; None if it is none."""
-    finder = _Finder(nest.carried)
+    finder = _UpdateFinder(nest.carried)
     body = finder.block(nest.body)
     if not nest.carried or finder.operators.keys() != set(nest.carried) or finder.is_other:
         return None
-    slicer = _Slicer(body, finder.operators)
+    slicer = _TotalsSlicer(body, finder.operators)
     totals = slicer.totals()
     changed = {one.array for one in walk(*body) if isinstance(one, ir.Atomic)} | nest.privates.keys()
     loaded = {one.array for one in walk(*totals) if isinstance(one, ir.Load)}
@@ -53,7 +53,7 @@ def scan_of(nest: ir.Nest) -> ir.Scan | None:
 
 def reads_items(nest: ir.Nest) -> bool:
     """Tell whether a nest reads each scalar that it carries otherwise than to update it."""
-    finder = _Finder(nest.carried)
+    finder = _UpdateFinder(nest.carried)
     return names_in(*finder.block(nest.body)) >= set(nest.carried)
 
 
@@ -65,7 +65,7 @@ def with_totals(nest: ir.Nest, names: Mapping[str, str]) -> tuple[ir.Statement, 
     assert nest.scan is not None
     body = []
     for statement in nest.body:
-        finder = _Finder(nest.carried)
+        finder = _UpdateFinder(nest.carried)
         made = finder.update(statement)
         name = next(iter(finder.operators), "")
         is_only = sum(name in names_assigned(other) for other in nest.body) == 1
@@ -77,7 +77,7 @@ def with_totals(nest: ir.Nest, names: Mapping[str, str]) -> tuple[ir.Statement, 
     return tuple(body)
 
 
-class _Finder:
+class _UpdateFinder:
     """Replaces the updates of scalars by `Reduce` statements, and takes note of other assignments."""
 
     def __init__(self, names: Collection[str]) -> None:
@@ -216,7 +216,7 @@ def _plain(expression: ir.Expression) -> ir.Expression:
 # -- what totals need ---------------------------------------------------------------------------------
 
 
-class _Slicer:
+class _TotalsSlicer:
     """Leaves out of an iteration all that no update of an item needs."""
 
     def __init__(self, body: tuple[ir.Statement, ...], operators: Mapping[str, ir.ReductionOperator]) -> None:
@@ -270,7 +270,7 @@ def _has_atomic_result(body: tuple[ir.Statement, ...], names: Collection[str]) -
     return any(isinstance(one, ir.Atomic) and one.result in names for one in walk(*body))
 
 
-def _stored_before(body: tuple[ir.Statement, ...], slicer: _Slicer) -> set[str]:
+def _stored_before(body: tuple[ir.Statement, ...], slicer: _TotalsSlicer) -> set[str]:
     """Return the arrays that an iteration may write before the last statement that its totals need."""
     last = 0
     for number, statement in enumerate(body):
