@@ -338,6 +338,19 @@ def test_memory_that_totals_are_read_from_late(eager):
     assert np.array_equal(ours, expected)
 
 
+def test_a_start_that_the_loop_overwrites(eager):
+    """The value before the loop is read before anything is written; where that is not sure, the loop runs in order."""
+
+    def from_within(x):
+        s = x[1200]
+        for i in range(x.size):
+            s += x[i]
+            x[i] = s
+
+    runs_in_order(omp.target_loop(from_within), "where the value before the loop is read", X[:3000])
+    assert is_scan(omp.target_loop(in_place), X)
+
+
 def test_iterations_that_depend_on_each_other_otherwise():
     """A dependence by an array, or one that is not excluded, leaves the nest in order."""
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from offload.loops.tree import ir
+from offload.loops.tree.nodes import walk
 from offload.loops.tree.promotion import is_float
 from offload.loops.tree.recurrences import scan_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from offload.loops.proofs.independence import Verdict
-    from offload.loops.proofs.numbers import LaunchNumbers
-    from offload.loops.tree import ir
+    from offload.loops.proofs.numbers import LaunchNumbers, View
 
 
 def scan_at(
@@ -34,8 +37,15 @@ def scan_at(
     if verdict.verdict != "parallel" and not (is_asserted and verdict.verdict == "unknown"):
         return "apart from that, it is not proved that iterations are independent"
     views = launch.views
-    for one in sorted(scan.loaded):
-        for other in sorted(scan.early):
-            if one == other or views[one].may_share(views[other]):
-                return f"an iteration writes to {other} before it has read all that it needs of {one}"
+    written = {one.array for one in walk(*nest.body) if isinstance(one, (ir.Store, ir.Atomic))} & views.keys()
+    if verdict.verdict != "parallel" and (shared := _sharing(scan.first, written, views)):
+        return f"the loop may write to {shared[1]} where the value before the loop is read, from {shared[0]}"
+    if shared := _sharing(scan.loaded, scan.early, views):
+        return f"an iteration writes to {shared[1]} before it has read all that it needs of {shared[0]}"
     return scan
+
+
+def _sharing(read: Iterable[str], written: Iterable[str], views: Mapping[str, View]) -> tuple[str, str] | None:
+    """Return an array that is read and one that is written that may share memory, or None."""
+    pairs = ((one, other) for one in sorted(read) for other in sorted(written))
+    return next((pair for pair in pairs if pair[0] == pair[1] or views[pair[0]].may_share(views[pair[1]])), None)

@@ -351,6 +351,7 @@ class Scan:
     started: tuple[str, ...]  # items whose values before the loop are in the totals of the first iteration
     loaded: frozenset[str]  # arrays that totals are made of
     early: frozenset[str]  # arrays that an iteration may write before it reads all of these
+    first: frozenset[str]  # arrays that give items their values before the loop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

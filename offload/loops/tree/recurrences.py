@@ -42,13 +42,20 @@ def scan_of(nest: ir.Nest) -> ir.Scan | None:
     if slicer.names & set(nest.carried) or loaded & changed or _has_atomic_result(body, slicer.names):
         return None
     own = {one.name for one in walk(*body) if isinstance(one, ir.Local)}
+    first = [part for one in body if _is_of_first(one) for part in walk(one)]
     return ir.Scan(
         items=tuple([ir.LoopReduction(finder.operators[name], name) for name in nest.carried]),
         totals=totals,
         started=tuple([name for name in nest.carried if name in finder.started]),
         loaded=frozenset(loaded - own),
         early=frozenset(_stored_before(body, slicer) - own),
+        first=frozenset(part.array for part in first if isinstance(part, ir.Load)),
     )
+
+
+def _is_of_first(statement: ir.Statement) -> bool:
+    """Tell whether only the first iteration carries out a statement: lowering has made it, and not the program."""
+    return isinstance(statement, ir.If) and any(isinstance(part, ir.Trip) for part in walk(statement.condition))
 
 
 def reads_items(nest: ir.Nest) -> bool:
@@ -94,7 +101,7 @@ class _UpdateFinder:
         if updates:
             return [*updates]
         match statement:
-            case ir.If() if any(isinstance(part, ir.Trip) for part in walk(statement.condition)):
+            case ir.If() if _is_of_first(statement):
                 return [replace(statement, then=tuple(map(self._start, statement.then)))]
             case ir.If():
                 return [replace(statement, then=self.block(statement.then), otherwise=self.block(statement.otherwise))]
