@@ -25,7 +25,7 @@ _N_IN_ORDER, _N_SCANNED = 1 << 24, 1 << 26
 _TIMES = 20  # calls of a turn on a device
 _DTYPES = ("int64", "float64", "int32", "float32")
 
-SERIAL, IN_ORDER, PARALLEL = "serial C", "seq=True", "parallel_loop, two threads"
+SERIAL, IN_ORDER, PARALLEL = "serial C", "seq=True", "parallel_loop"
 COPY, CUMSUM, OURS = "copy", "cupy.cumsum", "target_loop"
 
 
@@ -60,7 +60,7 @@ def measure(repeat: int, scale: float = 1.0) -> Section:
     tables: dict[str, Table] = {}
     targets: list[Target] = []
     if shutil.which("gcc") is not None:
-        with omp.Runtime("none", num_threads=2):
+        with omp.Runtime("none"):
             tables["in_order"], target = _in_order(repeat, max(int(_N_IN_ORDER * scale), 1000))
         targets.append(target)
     try:

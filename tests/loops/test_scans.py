@@ -48,6 +48,7 @@ def eager(monkeypatch):
     """No loop is too short for threads, and there are two."""
     monkeypatch.setattr(runs, "SHORT_NS", -1)
     monkeypatch.setattr(scan_runs, "SHORT_NS", -1)
+    monkeypatch.setattr(scan_runs, "LEAST_THREADS", 2)
     monkeypatch.setattr(pool, "n_cores", lambda: 2)
 
 

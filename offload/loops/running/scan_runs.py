@@ -2,13 +2,13 @@
 
 First each chunk gets its total, in parallel. Then the values before each chunk follow from the totals, in their order,
 and the iterations of all chunks run in parallel. So results of floats follow from the chunks alone, not from the number
-of threads. One thread that may take integers in order goes through the chunks only once.
+of threads. Integers are the same in any order: with few threads, one goes through the chunks in their order, only once.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from offload.loops.running.clauses import LoopWords
     from offload.loops.tree import ir
 
+# Two threads that go through all chunks twice take longer than one that goes once: 35 ms instead of 25 for 2**24 sums.
+LEAST_THREADS: Final = 3
+
 
 class ScanForm(NestForm):
     """A nest as a scan."""
@@ -36,7 +39,7 @@ class ScanForm(NestForm):
         assert nest.scan is not None
         self._scan: ir.Scan = nest.scan
         self._first = len(nest.left) - len(nest.carried)  # the slot of the first item
-        # Whether its values are the same in any order, so that one thread need not compute totals.
+        # Whether its values are the same in any order, so that few threads need not compute totals.
         self._is_exact = not any(is_float(typed.scalars[name].dtype) for name in nest.carried)
 
     @cached_property
@@ -74,7 +77,7 @@ class ScanForm(NestForm):
         trips, size = run.blank.trips, run.blank.size
         bounds = self._bounds(trips)
         n_threads = 1 if self._trip_ns * size < SHORT_NS else min(run.n_threads, pool.n_cores())
-        if n_threads == 1 and self._is_exact:
+        if n_threads < LEAST_THREADS and self._is_exact:
             self._run_alone(run)
             return
         took_ns = pool.run(self._totals, run.address, trips, n_chunks, n_threads, bounds)
