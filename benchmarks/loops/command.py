@@ -30,7 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the same by Numba, where that can be imported, and what a short loop costs to call). "
         "Results are checked before they are timed. Set OMP_WAIT_POLICY=passive, or the peer's threads spin on the "
         "cores of whoever is measured next. And speculation: loops that nobody has proved parallel, beside the same "
-        "loops plain, by hand and as serial C. It reports: the exit status is 0 also where targets are missed."
+        "loops plain, by hand and as serial C. And scans: loops that carry scalars, in order beside serial C, and on a "
+        "CUDA device beside copies and CuPy's cumsum. It reports: the exit status is 0 also where targets are missed."
     )
     sections.add_choice(parser, SECTIONS)
     sections.add_repeat(parser)
@@ -111,6 +112,12 @@ def _compile(repeat: int, _scale: float) -> Section:
     return compiling.measure(repeat)
 
 
+def _scans(repeat: int, scale: float) -> Section:
+    from benchmarks.loops import scans
+
+    return scans.measure(repeat, scale)
+
+
 def _speculation(repeat: int, scale: float) -> Section:
     from benchmarks.loops import speculation
 
@@ -124,5 +131,6 @@ SECTIONS: dict[str, Callable[[int, float], Section]] = {
     "compile": _compile,
     "host": _host,
     "speculation": _speculation,
+    "scans": _scans,
 }
 """What measures each section: takes the number of turns, and how much of the sizes to take."""

@@ -274,6 +274,9 @@ def target_loop(function: Callable[..., Any] | None = None, /, **clauses: Unpack
         False omits checks of indices that depend on data.
     fastmath : False, "contract" or "fast"
         Whether the compiler may fuse operations, or reassociate them.
+    reassociate : bool
+        Run a scan of floats (``s += x[i]; y[i] = s``) in parallel, although its sums are rounded otherwise than in
+        order. Scans of integers are exact and need no clause.
     devices : "all" or list of int
         Device numbers of one kind, the primary first. The elements that the loop writes are divided among the devices.
         Arrays without a replica on all of them (`target_data` with ``devices``) get replicas for the duration of the

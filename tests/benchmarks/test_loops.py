@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 
-from benchmarks.loops import failing, host, probably, programs, speculation
+from benchmarks.loops import failing, host, probably, programs, scans, speculation
 from benchmarks.run import main
 from offload.errors import InternalError
 from offload.loops.running.build import builder
@@ -99,3 +99,11 @@ def test_a_log_that_writes_something_else_is_no_figure(monkeypatch):
     monkeypatch.setattr(speculation, "_whole_s", wrong)
     with pytest.raises(InternalError, match=speculation.LOGGED):
         speculation.measure(1, 0.0001)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="serial C is compiled by gcc")
+def test_loops_that_carry_scalars_are_beside_serial_c(capsys):
+    """Each loop has a figure in order, and the scan of integers one in parallel."""
+    assert main(["loops", "--section", "scans", "--repeat", "1", "--quick", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["sections"]["scans"]["tables"]["in_order"]["rows"]
+    assert rows[scans.IN_ORDER].keys() == rows[scans.SERIAL].keys() > rows[scans.PARALLEL].keys()

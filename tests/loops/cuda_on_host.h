@@ -105,6 +105,18 @@ template <class T> COLLECTIVE T __shfl_down_sync(unsigned, T value, int distance
     return value;
 }
 
+template <class T> COLLECTIVE T __shfl_up_sync(unsigned, T value, int distance)
+{
+    const int lane = current % 32 - distance;
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof value);
+    bits = from_lane(bits, lane < 0 ? current % 32 : lane, HERE);
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static void __threadfence() { }
+
 static __attribute__((noinline)) void go_on(int k)
 {
     if (_setjmp(scheduler))

@@ -843,7 +843,7 @@ def test_carried_scalars_name_their_clause():
     def d(a):
         w = a[0]
         for i in range(len(a)):
-            w = w + a[i]  # <-
+            w = w + 2 * w * a[i]  # <-
             a[i] = w
 
     refused(f, "carried", 'reduction={"+": ["s"]}')

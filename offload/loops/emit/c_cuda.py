@@ -201,6 +201,69 @@ template <class T, T (*combine)(T, T)> FN T over_block(T value, T none)
 }
 """.strip()
 
+SCANS: Final = r"""
+/* The values of the threads of a row up to each one's own, combined. */
+template <class T, T (*combine)(T, T)> FN T up_to(T value)
+{
+    const int lane = thread_of_block() & 31;
+    for (int distance = 1; distance < 32; distance <<= 1) {
+        const T before = (T)__shfl_up_sync(0xffffffffu, value, distance);
+        if (lane >= distance)
+            value = combine(before, value);
+    }
+    return value;
+}
+
+/* What the rows of a block before a thread's own have, and what all have, which all threads of a row know. */
+template <class T, T (*combine)(T, T)> FN T before_row(T value, T none, T *all)
+{
+    __shared__ T of_rows[32];
+    const int thread = thread_of_block(), rows = threads_of_block() >> 5;
+    T before = none, whole = none;
+    __syncthreads(); /* what another item has left there has been read */
+    if ((thread & 31) == 0)
+        of_rows[thread >> 5] = value;
+    __syncthreads();
+    for (int row = 0; row < rows; row++) {
+        if (row == thread >> 5)
+            before = whole;
+        whole = combine(whole, of_rows[row]);
+    }
+    *all = whole;
+    return before;
+}
+
+/* A block gives others what it has by a word that is not 0 from then on; what it wrote before can be read then. */
+FN void publish(int64_t *word)
+{
+    __threadfence();
+    *(volatile int64_t *)word = 1;
+}
+
+FN void wait_for_word(const int64_t *word)
+{
+    while (*(const volatile int64_t *)word == 0) { }
+    __threadfence();
+}
+
+/* What some blocks, or groups of them, have published of an item, combined by the threads of a row. */
+template <class T, T (*combine)(T, T)>
+FN T published(const int64_t *words, const int64_t *values, int stride, int64_t first, int64_t end, T none)
+{
+    const int lane = thread_of_block() & 31;
+    T whole = none;
+    for (int64_t at = first; at < end; at += 32) {
+        T value = none;
+        if (at + lane < end) {
+            wait_for_word(words + at + lane);
+            value = *(const volatile T *)(values + (at + lane) * stride);
+        }
+        whole = combine(whole, over_row<T, combine>(value));
+    }
+    return whole;
+}
+""".strip()
+
 _COMBINE: Final = {"+": "add", "*": "mul", "&": "and", "|": "or", "^": "xor", "and": "all", "or": "any"}
 
 
@@ -234,4 +297,5 @@ def text(lines: Iterable[str]) -> str:
     """Return the whole text of these lines."""
     body = "\n".join(lines)
     teams = (TEAMS,) if re.search(r"\b(over|from|any)_(row|rows|block)\b|_barrier\(", body) else ()
-    return "\n".join((prelude(HEAD, ATOMICS, _OF_TYPE, body), *teams, body, ""))
+    scans = (SCANS,) if "published<" in body else ()
+    return "\n".join((prelude(HEAD, ATOMICS, _OF_TYPE, body), *teams, *scans, body, ""))

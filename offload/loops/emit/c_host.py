@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from offload.loops.emit.c_prelude import FAULT, prelude
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 ENTRY: Final = "loop"
@@ -108,27 +108,29 @@ _OF_TYPE: Final = {
 }
 
 
-def text(lines: Sequence[str], parameters: Sequence[tuple[str, str]]) -> str:
-    """Return the text of a nest: a function whose body is ``lines``, and the entry that calls it.
+def text(bodies: Mapping[str, Sequence[str]], parameters: Sequence[tuple[str, str]]) -> str:
+    """Return the text of a nest: a function for each body, and the entry of its name that calls it.
 
     Each of ``parameters`` has the declaration of a parameter that the function has in addition to the chunk and
     ``slots``, and the argument that the entry passes for it.
     """
     declared = ", ".join(["const int64_t *const slots", *(parameter for parameter, _ in parameters), _CHUNK])
     given = ", ".join(["slots", *(argument for _, argument in parameters), "begin", "end", "chunk", "worker"])
-    body = "\n".join(
-        [
-            f"static __attribute__((noinline)) void nest({declared})",
+    written: list[str] = []
+    for entry, lines in bodies.items():
+        name = "nest" if entry == ENTRY else f"nest_{entry}"
+        written += [
+            f"static __attribute__((noinline)) void {name}({declared})",
             "{",
             *indented([*lines, "(void)slots, (void)chunk, (void)worker;"]),
             "}",
             "",
-            f"void {ENTRY}(const void *arguments, {_CHUNK})",
+            f"void {entry}(const void *arguments, {_CHUNK})",
             "{",
-            *indented(["const int64_t *const slots = arguments;", f"nest({given});"]),
+            *indented(["const int64_t *const slots = arguments;", f"{name}({given});"]),
             "}",
         ]
-    )
+    body = "\n".join(written)
     return f"{prelude(HEAD, ATOMICS, _OF_TYPE, body)}\n{body}\n"
 
 
@@ -155,12 +157,14 @@ def in_lanes(items: Iterable[tuple[str, str]], clauses: str = "") -> str:
     return f"#pragma omp simd {declared}{clauses}"
 
 
+def slot_of(partials: str, ctype: str, n_slots: int, slot: int) -> str:
+    """Return a slot of a chunk as an lvalue."""
+    return f"*({ctype} *)({partials} + chunk * {n_slots} + {slot})"
+
+
 def results(partials: str, left: Sequence[tuple[str, str]]) -> list[str]:
     """Return the lines that write variables, given with their types, to the chunk's slots."""
-    return [
-        f"*({ctype} *)({partials} + chunk * {len(left)} + {k}) = {variable};"
-        for k, (variable, ctype) in enumerate(left)
-    ]
+    return [f"{slot_of(partials, ctype, len(left), k)} = {variable};" for k, (variable, ctype) in enumerate(left)]
 
 
 def indented(lines: Iterable[str]) -> list[str]:

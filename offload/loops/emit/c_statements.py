@@ -151,6 +151,7 @@ class Statements:
         self._is_in_doubt = False  # whether an earlier part of the iteration may have failed
         # Whether something goes to the end of the iteration.
         self.has_exits = False
+        self.end = "next"  # the label there: one of a function's own
 
     def lines(self, statements: Iterable[Statement]) -> list[str]:
         """Return statements as lines of C."""
@@ -198,7 +199,7 @@ class Statements:
 
     def _exit(self) -> str:
         self.has_exits = True
-        return "goto next;"
+        return f"goto {self.end};"
 
     def _store(self, node: ir.Store) -> list[str]:
         value = self._text(node.value)

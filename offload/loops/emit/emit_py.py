@@ -322,6 +322,8 @@ class _Kernel(_Emitter):
         for name in self._nest.last:
             # An iteration may end before it assigns.
             yield f'v_{name} = arguments.get("{name}", {self._constant_of(0, name)})'
+        for name in self._nest.carried:
+            yield f'v_{name} = arguments["{name}"]'
 
     def _item_type(self, name: str) -> Type:
         arrays = self.typed.arrays
@@ -370,8 +372,8 @@ class _GoingOn(_Kernel):
         return f"{self.constants()}def kernel(arguments, begin, end, chunk, partials, report):\n{body}\n"
 
     def _left(self) -> Iterator[tuple[int, str]]:
-        """Yield the slots and names of the scalars that come out."""
-        yield from enumerate([*(item.name for item in self._nest.reductions), *self._nest.last])
+        """Yield the slots and names of the scalars that pass from slice to slice."""
+        yield from enumerate(self._nest.passed)
 
     def _head(self) -> Iterator[str]:
         yield from super()._head()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from functools import reduce
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import numpy as np
@@ -96,6 +97,16 @@ def combine(operator: ReductionOperator, before: Any, partials: NDArray[np.uint6
         if operator in _ACCUMULATED:  # one by one, in their order
             return _ACCUMULATED[operator].accumulate(values, dtype=before.dtype)[-1]
         return before.dtype.type(reduce(_COMBINED[operator], values.tolist()))
+
+
+def prefixes(operator: ReductionOperator, before: Any, partials: NDArray[np.uint64]) -> NDArray[Any]:
+    """Return a scan's item before each chunk, from its value before the loop and the totals of the chunks."""
+    values = np.empty(1 + len(partials), before.dtype)
+    values[0], values[1:] = before, _elements(partials, before.dtype)
+    with np.errstate(all="ignore"):
+        if operator in _ACCUMULATED:
+            return _ACCUMULATED[operator].accumulate(values, dtype=before.dtype)[:-1]
+        return np.array([*accumulate(values.tolist(), _COMBINED[operator])][:-1], before.dtype)
 
 
 def bits(value: Any) -> np.uint64:

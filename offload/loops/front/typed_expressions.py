@@ -101,6 +101,8 @@ class Expressions:
                 return self._name(node)
             case ir.Extent() | ir.Size() | ir.Rank():
                 return self._shape(node)
+            case ir.Trip():
+                return replace(node, type=WEAK_INT)
             case ir.Load():
                 indices = self.indices(node.array, node.indices, node.place)
                 return replace(node, indices=indices, type=ir.Type(self.arrays[node.array].dtype))

@@ -58,6 +58,7 @@ class Verdict:
     dependences: tuple[LoopDependence, ...] = ()  # those that are proved, flow first
     unknown: tuple[int, ...] = ()  # the accesses, by `at`, of pairs of which nothing is known: those that need logs
     n_left: int = 0  # pairs of accesses that were not compared, since there are too many
+    carried: str = ""  # why iterations run in order: by scalars that they pass on
 
 
 def independence(accesses: NestAccesses, most_pairs: int = _MOST_PAIRS) -> Verdict:

@@ -248,6 +248,8 @@ class _AccessWalk:
                 return self.name(expression.name, dtype)
             case ir.Extent():
                 return self.values.settle(AffineForm(self.extents[expression.array][expression.dimension]), dtype)
+            case ir.Trip():
+                return self.new(dtype)
             case ir.Load():
                 return self.load(expression, dtype)
             case ir.Unary():

@@ -213,7 +213,7 @@ class Blank(Generic[FormT_co]):
         self.scalars = {name: value for name, value in scalars.items() if name not in free}
         self.shapes = {name: view.extents for name, view in views.items()}  # of arrays
         self.size = math.prod(axis.trips for axis in axes)  # iterations
-        self.n_slots = len(form.nest.reductions) + len(form.nest.last)  # a chunk's reductions and `lastprivate` scalars
+        self.n_slots = len(form.nest.left)  # of a chunk
         # scalars that each run has for itself, with their types
         self._kinds = tuple((name, form.typed.scalars[name]) for name in free if name in scalars)
         # Words before the report; partial results of a chunk.

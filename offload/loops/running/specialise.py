@@ -17,13 +17,14 @@ import numpy as np
 
 from offload.arrays.items import SCALARS, array_section, is_device_array, is_foreign
 from offload.constructs.clauses.names import bound_by
-from offload.errors import LoopError
+from offload.errors import ClauseError, LoopError
 from offload.loops.emit.python_form import host_parts
 from offload.loops.front.parse import NestClauses, parse
 from offload.loops.front.source import FunctionSource
 from offload.loops.front.types import infer
 from offload.loops.running.memo import FLOATS, CallKey, CallRecord, Memo, float_bits, name_of
 from offload.loops.tree import ir
+from offload.loops.tree.recurrences import scan_of
 from offload.loops.tree.uses import ArrayUse, accesses, deciding_names
 
 if TYPE_CHECKING:
@@ -85,7 +86,12 @@ class LoopProgram:
         self._lock = threading.Lock()  # for what is made once
         self._tells_floats = False  # whether a decision follows from a float, for any types so far
         self._seen = self._look()  # of outside names
-        self._parse(self._seen.values, frozenset())
+        parsed = self._parse(self._seen.values, frozenset())
+        if words.reassociate and not any(scan_of(nest) for nest in parsed.nests):
+            raise ClauseError(
+                f"{directive} {self.name!r}: reassociate=True is for scans, but no scalar passes from iteration to "
+                "iteration by updates alone, such as `s += x[i]`, and is read there; leave it out"
+            )
 
     def bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call by the names of the parameters. Raises as `bound_by`."""

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 
 _IN_ORDER: Final = "its iterations run in order"
+_SCAN: Final = "it is a scan, which one device runs"
 
 
 class NestPiece(NamedTuple):
@@ -94,8 +95,8 @@ def ways_of(plan: NestPlan, number: int, numbers: Numbers, weights: Sequence[int
         found = before.filtering
     else:
         found, before = filtered(plan.typed, plan.nest, numbers.launch(number), weights), None
-    why = _IN_ORDER if plan.variant.is_ordered else found.why
-    mode: FilterMode = "single" if plan.variant.is_ordered else found.mode
+    why = _IN_ORDER if plan.variant.is_ordered else _SCAN if plan.nest.scan is not None else found.why
+    mode: FilterMode = "single" if why in (_IN_ORDER, _SCAN) else found.mode
     whole, n_devices = NestPiece(plan, scalars, axes), len(weights)
     everything = axes[0].trips
     by_mode: dict[FilterMode, Way] = {}

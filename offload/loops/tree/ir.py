@@ -341,6 +341,19 @@ class LoopAxis:
     place: SourceLine
 
 
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """How a nest runs as a scan of the scalars that it carries: their totals first, then the iterations."""
+
+    items: tuple[LoopReduction, ...]  # the scalars, with the operators of their updates, as the nest carries them
+    # What computes the totals of one iteration: it updates each item by `Reduce`, and writes to no array of others.
+    totals: tuple[Statement, ...]
+    started: tuple[str, ...]  # items whose values before the loop are in the totals of the first iteration
+    loaded: frozenset[str]  # arrays that totals are made of
+    early: frozenset[str]  # arrays that an iteration may write before it reads all of these
+    first: frozenset[str]  # arrays that give items their values before the loop
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nest:
     """A nest of associated loops, outermost first, and the body of one iteration."""
@@ -353,6 +366,19 @@ class Nest:
     # Arrays of which each iteration has its own: `"private"`, `"firstprivate"`, `"lastprivate"`.
     privates: Mapping[str, str] = field(default_factory=dict)
     last: tuple[str, ...] = ()  # scalars of which the sequentially last iteration's value is returned
+    # Scalars that an iteration takes over from the one before, the first from the host: iterations run in order.
+    carried: tuple[str, ...] = ()
+    scan: Scan | None = None  # how they run in parallel all the same; the launch decides about that
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """The scalars that a chunk leaves, in the order of its slots."""
+        return self.passed if self.scan is not None else (*(item.name for item in self.reductions), *self.last)
+
+    @property
+    def passed(self) -> tuple[str, ...]:
+        """The scalars that iterations in order pass on, in the order of their slots; those that come out are first."""
+        return (*(item.name for item in self.reductions), *self.last, *self.carried)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
