@@ -1,8 +1,8 @@
 """The text of a function, and the meanings of the names in it.
 
 The definition is found in the tree of its whole file, so every node has its line. It is compiled once and compared with
-the running code, to detect a file that changed after its import. A name from outside is *frozen* (a scalar, part of the
-kernel's key), *known* (a library function with a form for loops, found by identity), *plain* (a function to inline) or
+the running code, to detect a file that changed after its import. A name from outside is *frozen* (a scalar or an
+array type, part of the kernel's key), *known* (a library function with a form for loops, found by identity), *plain* (a function to inline) or
 *unfit*. Loop functions that cloudpickle sends by value carry their texts (`FunctionSource.texts`); the receiver keeps
 them by their code (`received`). NumPy is not imported here.
 """
@@ -21,11 +21,14 @@ from types import CellType, CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, get_args
 
 from offload.errors import LoopError
+from offload.loops.front.layouts import is_layout
 from offload.loops.tree import ir
 from offload.loops.tree.text import marked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from offload.loops.front.layouts import Layout
 
 DTYPES: Final[frozenset[str]] = frozenset(get_args(ir.Dtype))
 
@@ -53,13 +56,20 @@ class Plain:
 
 
 @dataclass(frozen=True, slots=True)
+class OutsideLayout:
+    """An array type of the module or of a closure."""
+
+    layout: Layout  # is part of the key, as a frozen scalar is
+
+
+@dataclass(frozen=True, slots=True)
 class Unfit:
     """Anything else; `what` describes it, as ``"of type list"``."""
 
     what: str  # for the message
 
 
-Meaning = Frozen | KnownName | Plain | Unfit
+Meaning = Frozen | KnownName | Plain | OutsideLayout | Unfit
 
 # Modules whose names are known by where they are said to be; they take part in no arithmetic.
 _TEXTUAL: Final = ("offload", "offload.acc", "offload.atomic")
@@ -126,6 +136,18 @@ class FunctionSource:
         nodes = (node for statement in self.definition.body for node in ast.walk(statement))
         read = {node.id for node in nodes if isinstance(node, ast.Name)}
         return tuple(sorted(read - self.assigned - {parameter.arg for parameter in self.parameters}))
+
+    @cached_property
+    def called(self) -> frozenset[str]:
+        """The parameters that its text calls, by themselves, a sub-dimension or a method: those of array types."""
+        found: set[str] = set()
+        for node in ast.walk(self.definition):
+            function = node.func if isinstance(node, ast.Call) else None
+            while isinstance(function, (ast.Subscript, ast.Attribute)):
+                function = function.value
+            if isinstance(function, ast.Name):
+                found.add(function.id)
+        return frozenset(found & {parameter.arg for parameter in self.parameters})
 
     def line_of(self, node: ast.AST) -> str:
         """Return the text of a node, as it is written, as far as its first line goes."""
@@ -209,8 +231,12 @@ class FunctionSource:
                     yield name, dtype or type(value).__name__, repr(value)  # repr tells -0.0 from 0.0, nan equals nan
                 case KnownName(known):
                     yield name, known
+                case OutsideLayout(layout):
+                    yield name, layout
                 case Plain(function) if function.__code__ not in (*callers, code):
                     yield name, repr(function.__defaults__), repr(function.__kwdefaults__)
+                    defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+                    yield from filter(is_layout, defaults)
                     yield from FunctionSource.of(function).facts((*callers, code))
 
     def _value(self, name: str) -> Any:
@@ -298,6 +324,8 @@ def meaning_of(value: Any) -> Meaning:
         return known
     if isinstance(value, FunctionType):
         return Plain(value)
+    if is_layout(value):
+        return OutsideLayout(value)
     return Unfit("None" if value is None else f"of type {kind.__name__}")
 
 

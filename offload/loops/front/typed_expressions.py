@@ -148,9 +148,10 @@ class Expressions:
                 f"{array} has {ndim} dimensions but {len(indices)} indices; give one integer for each, and write the "
                 "loop over the rest",
             )
-        return tuple(self._index(array, index) for index in indices)
+        return tuple(self.index(array, index) for index in indices)
 
-    def _index(self, array: str, node: Expression) -> Expression:
+    def index(self, array: str, node: Expression) -> Expression:
+        """Return an index of an array, or of a call of an array type, as int64."""
         index = self.typed(node)
         if type_of(index).dtype == "bool":
             raise refusal(
