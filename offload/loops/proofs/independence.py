@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from offload.loops.proofs.affine import AffineForm, Interval
 from offload.loops.proofs.equations import Equation, Inner, is_solved, narrowed
+from offload.loops.proofs.radix import equal_parts
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
@@ -222,8 +223,13 @@ def _equations(accesses: NestAccesses, first: _Piece, second: _Piece) -> Iterato
             if mine is None or others is None:
                 yield None
                 continue
-            equation = _equation(accesses, (first, mine), (second, others), (0, 0))
             is_exact = of_mine.is_exact and of_others.is_exact
+            parts = equal_parts(accesses.space, mine, others) if is_exact else None
+            if parts is not None:
+                yield from (_equation(accesses, (first, a), (second, b), (0, 0)) for a, b in parts.pairs)
+                yield from () if parts.is_complete else (None,)
+                continue
+            equation = _equation(accesses, (first, mine), (second, others), (0, 0))
             yield equation if is_exact or -_HALF < equation.whole[0] <= equation.whole[1] < _HALF else None
         return
     mine, others = _offset(one, first), _offset(other, second)

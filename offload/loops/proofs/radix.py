@@ -1,0 +1,90 @@
+"""Indices that are made of the digits of other numbers: ``(k % n) * m + k // n``.
+
+A *coordinate* is a term of an index: a trip, or a digit ``base // unit % count`` of a form. If each coefficient is
+larger than all that the smaller ones can add up to, equal indices have equal coordinates. If the digits of a base are
+all there, equal digits are of equal bases. So an equation of indices becomes one equation for each base. Types of
+arrays make such indices, and programs that count several dimensions with one variable.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from offload.loops.proofs.affine import AffineForm
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from offload.loops.proofs.affine import Space
+
+
+class Coordinate(NamedTuple):
+    """A term of an index: ``coefficient * (base // unit % count)``, without the remainder if there is no count."""
+
+    coefficient: int  # not 0
+    unit: int
+    count: int | None
+    base: AffineForm
+    low: int  # of the digit
+    high: int  # included
+
+
+class EqualParts(NamedTuple):
+    """The forms that are equal where two indices are equal."""
+
+    pairs: tuple[tuple[AffineForm, AffineForm], ...]  # of the first index, of the second
+    is_complete: bool  # the indices are equal wherever these are
+
+
+def equal_parts(space: Space, one: AffineForm, other: AffineForm) -> EqualParts | None:
+    """Return the forms that are equal where two indices are; None if nothing follows from digits."""
+    if one.constant != other.constant or not any(atom in space.digits for atom, _ in (*one.terms, *other.terms)):
+        return None
+    pairs = list(zip(_coordinates(space, one), _coordinates(space, other), strict=False))
+    if len(one.terms) != len(other.terms) or any(mine[:3] != others[:3] for mine, others in pairs):
+        return None
+    reach = 0  # the most that the coordinates so far, of smaller coefficients, can add to a difference
+    groups: dict[tuple[AffineForm, AffineForm], list[tuple[int, int | None]]] = {}
+    for mine, others in pairs:
+        if abs(mine.coefficient) <= reach:
+            return None
+        reach += abs(mine.coefficient) * (max(mine.high, others.high) - min(mine.low, others.low))
+        groups.setdefault((mine.base, others.base), []).append((mine.unit, mine.count))
+    known = tuple([bases for bases, digits in groups.items() if _are_all(space, bases, digits)])
+    return EqualParts(known, len(known) == len(groups))
+
+
+def _coordinates(space: Space, form: AffineForm) -> list[Coordinate]:
+    """Return the terms of an index, those of small coefficients first."""
+    found = []
+    for atom, coefficient in form.terms:
+        base, unit, count = _digit(space, atom)
+        found.append(Coordinate(coefficient, unit, count, base, space.atoms[atom].low, space.atoms[atom].high))
+    return sorted(found, key=lambda one: (abs(one.coefficient), one.coefficient, one.unit, one.count or 0))
+
+
+def _digit(space: Space, atom: int) -> tuple[AffineForm, int, int | None]:
+    """Return the base, the unit and the count of the digit that an atom is; other atoms are their own base."""
+    if atom not in space.digits:
+        return AffineForm(0, ((atom, 1),)), 1, None
+    operator, base, divisor = space.digits[atom]
+    unit = 1
+    while len(base.terms) == 1 and base.constant == 0 and base.terms[0][1] == 1 and base.terms[0][0] in space.digits:
+        inner_operator, inner, inner_divisor = space.digits[base.terms[0][0]]
+        if inner_operator == "%":
+            break
+        base, unit = inner, unit * inner_divisor
+    return (base, unit * divisor, None) if operator == "//" else (base, unit, divisor)
+
+
+def _are_all(space: Space, bases: tuple[AffineForm, AffineForm], digits: Sequence[tuple[int, int | None]]) -> bool:
+    """Return whether equal digits are of equal bases: the digits follow each other, and the last one is the rest."""
+    expected: int | None = 1
+    for unit, count in sorted(digits, key=lambda digit: digit[0]):
+        if unit != expected:
+            return False
+        expected = None if count is None else unit * count
+    if expected is None:
+        return True
+    ends = [end for base in bases for end in space.extremes(base)]
+    return max(ends) - min(ends) < expected
