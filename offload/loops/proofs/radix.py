@@ -2,13 +2,13 @@
 
 A *coordinate* is a term of an index: a trip, or a digit ``base // unit % count`` of a form. If each coefficient is
 larger than all that the smaller ones can add up to, equal indices have equal coordinates. If the digits of a base are
-all there, equal digits are of equal bases. So an equation of indices becomes one equation for each base. Types of
-arrays make such indices, and programs that count several dimensions with one variable.
+all there, in whatever dimensions, equal digits are of equal bases. So the equations of indices become one equation for
+each base. Types of arrays make such indices, and programs that count several dimensions with one variable.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from offload.loops.proofs.affine import AffineForm
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from offload.loops.proofs.affine import Space
+
+Pair: TypeAlias = tuple[AffineForm, AffineForm]  # Of the first access, and of the second
 
 
 class Coordinate(NamedTuple):
@@ -30,28 +32,45 @@ class Coordinate(NamedTuple):
 
 
 class EqualParts(NamedTuple):
-    """The forms that are equal where two indices are equal."""
+    """The forms that are equal where the indices of two accesses are equal."""
 
-    pairs: tuple[tuple[AffineForm, AffineForm], ...]  # of the first index, of the second
+    pairs: tuple[Pair, ...]
     is_complete: bool  # the indices are equal wherever these are
 
 
-def equal_parts(space: Space, one: AffineForm, other: AffineForm) -> EqualParts | None:
-    """Return the forms that are equal where two indices are; None if nothing follows from digits."""
+def equal_parts(space: Space, indices: Sequence[Pair]) -> EqualParts:
+    """Return the forms that are equal where indices of two accesses are, those of each dimension a pair."""
+    groups: dict[Pair, list[tuple[int, int | None]]] = {}  # digits that are equal, by their bases
+    pairs: list[Pair] = []
+    known: set[Pair] = set()  # bases that are equal
+    waiting = [*indices]
+    while waiting:
+        for pair in waiting:
+            digits = _equal_digits(space, *pair)
+            if digits is None:
+                pairs.append(pair)
+            for bases, digit in digits or ():
+                groups.setdefault(bases, []).append(digit)
+        waiting = [bases for bases, digits in groups.items() if bases not in known and _are_all(space, bases, digits)]
+        known.update(waiting)  # they may be made of digits of other numbers in their turn
+    return EqualParts(tuple(pairs), len(known) == len(groups))
+
+
+def _equal_digits(
+    space: Space, one: AffineForm, other: AffineForm
+) -> list[tuple[Pair, tuple[int, int | None]]] | None:
+    """Return the digits that are equal where two forms are: their bases, unit and count; None if nothing follows."""
     if one.constant != other.constant or not any(atom in space.digits for atom, _ in (*one.terms, *other.terms)):
         return None
     pairs = list(zip(_coordinates(space, one), _coordinates(space, other), strict=False))
     if len(one.terms) != len(other.terms) or any(mine[:3] != others[:3] for mine, others in pairs):
         return None
     reach = 0  # the most that the coordinates so far, of smaller coefficients, can add to a difference
-    groups: dict[tuple[AffineForm, AffineForm], list[tuple[int, int | None]]] = {}
     for mine, others in pairs:
         if abs(mine.coefficient) <= reach:
             return None
         reach += abs(mine.coefficient) * (max(mine.high, others.high) - min(mine.low, others.low))
-        groups.setdefault((mine.base, others.base), []).append((mine.unit, mine.count))
-    known = tuple([bases for bases, digits in groups.items() if _are_all(space, bases, digits)])
-    return EqualParts(known, len(known) == len(groups))
+    return [((mine.base, others.base), (mine.unit, mine.count)) for mine, others in pairs]
 
 
 def _coordinates(space: Space, form: AffineForm) -> list[Coordinate]:
@@ -77,7 +96,7 @@ def _digit(space: Space, atom: int) -> tuple[AffineForm, int, int | None]:
     return (base, unit * divisor, None) if operator == "//" else (base, unit, divisor)
 
 
-def _are_all(space: Space, bases: tuple[AffineForm, AffineForm], digits: Sequence[tuple[int, int | None]]) -> bool:
+def _are_all(space: Space, bases: Pair, digits: Sequence[tuple[int, int | None]]) -> bool:
     """Return whether equal digits are of equal bases: the digits follow each other, and the last one is the rest."""
     expected: int | None = 1
     for unit, count in sorted(digits, key=lambda digit: digit[0]):
