@@ -92,10 +92,8 @@ def _placed(
     if not references:
         return thread, memory + regular
     first, *others = references
-    if body is None:  # the parts of the index are those of the first type
-        places = _reached(first, parts)
-    else:
-        places = _reached(first, [(first.length or 1, regular)])
+    # Without a body, the parts of the index are those of the first type.
+    places = _reached(first, parts if body is None else [(first.length or 1, regular)])
     for reference in others:
         places = _reached(reference, [(reference.length or 1, places[0] + places[1])])
     if chain == THREADS:

@@ -50,7 +50,7 @@ def digits(rng, text):
 def a_nest(rng):
     """A nest whose accesses are by digits; two of them often by the same ones."""
     names = ["i", "j"][: rng.choice((1, 1, 2))]
-    ranges = [range(0, rng.randint(2, 12 if len(names) == 1 else 5)) for _ in names]
+    ranges = [range(rng.randint(2, 12 if len(names) == 1 else 5)) for _ in names]
     trips = [len(each) for each in ranges]
     made = digits(rng, base(rng, names, trips))
     other = made if rng.random() < 0.5 else digits(rng, base(rng, names, trips))

@@ -8,8 +8,8 @@ from math import prod
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from offload.loops.front.calls import check_in_nest, known_name, type_named, values_of_call
-from offload.loops.front.offsets import extents_in, layout_in, layout_refusal
 from offload.loops.front.frames import LocalArray, Parameter, PassedLayout, Scalar
+from offload.loops.front.offsets import extents_in, layout_in, layout_refusal
 from offload.loops.front.source import DTYPES
 from offload.loops.front.values import (
     array_named,

@@ -120,7 +120,7 @@ class Lowering:
     is_in_nest: bool = False  # whether the statement that is lowered now is in a nest
     local_nbytes: int = 0  # of the arrays that an iteration makes
     layouts: dict[str, object] = field(default_factory=dict)  # the array types that are called, by their texts
-    # calls of array types, by the names that their checks have: each with the sizes that its indices are checked against
+    # the sizes that the indices of array types are checked against, by the names of the calls in checks
     calls: dict[str, tuple[int, ...]] = field(default_factory=dict)
     n_accesses: int = 0  # so far; an access's `at` is its number
     nesting: int = 0  # levels of statements and expressions around the present one, inlined functions included

@@ -130,7 +130,7 @@ def _argument(frame: Frame, source: FunctionSource, name: str, argument: ast.exp
     if isinstance(argument, ast.Name) and argument.id in frame.names:
         binding = frame.names[argument.id]
         is_changed = name in source.assigned
-        if isinstance(binding, (LocalArray, PassedLayout, Absent)) or (isinstance(binding, Parameter) and not is_changed):
+        if isinstance(binding, (LocalArray, Absent)) or (isinstance(binding, Parameter) and not is_changed):
             return binding
         if isinstance(binding, Scalar) and not is_changed and binding.name not in frame.lowering.items:
             return binding

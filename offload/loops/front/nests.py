@@ -28,10 +28,11 @@ from offload.loops.tree.text import refusal
 from offload.loops.tree.updates import updated_only
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from offload.errors import LoopError
     from offload.loops.front.flow import State
+    from offload.loops.front.layouts import Layout
     from offload.loops.front.source import FunctionSource
 
 
@@ -76,7 +77,8 @@ class LoopText:
         self.parts: list[ir.Statement | ir.Nest] = []  # as in `ir.ParsedFunction`
         self.returned: frozenset[str] = frozenset()  # the names after `return`
         self._sunk = Sunk()  # the statements that each iteration carries out for itself
-        self._assigned: State = frozenset(names) - absent - layouts.keys()  # the variables that have a value on every path to here
+        # the variables that have a value on every path to here
+        self._assigned: State = frozenset(names) - absent - layouts.keys()
         self._lost: dict[str, ir.Nest] = {}  # variables whose value an earlier nest has kept to its iterations
 
     # -- scalar statements

@@ -43,8 +43,9 @@ def layout_in(frame: Frame, node: ast.expr) -> Layout | None:
             return meaning.layout if isinstance(meaning, OutsideLayout) else None
         case ast.Subscript(value=base, slice=place):
             found = layout_in(frame, base)
-            for part in (place.elts if isinstance(place, ast.Tuple) else [place]) if found is not None else ():
-                found = _sub_dimension(frame, node, found, part)
+            if found is not None:
+                for part in place.elts if isinstance(place, ast.Tuple) else [place]:
+                    found = _sub_dimension(frame, node, found, part)
             return found
         case _:
             return None
@@ -147,9 +148,7 @@ def place_in(frame: Frame, node: ast.Attribute) -> ir.Expression | None:
     return values[node.attr == "offset"]
 
 
-def _leaves(
-    frame: Frame, node: ast.Call, layout: Layout, given: Sequence[ast.expr]
-) -> list[tuple[int, ast.expr]]:
+def _leaves(frame: Frame, node: ast.Call, layout: Layout, given: Sequence[ast.expr]) -> list[tuple[int, ast.expr]]:
     """Return the indices of a call, each with the size of the dimension that it counts."""
     dims = layout.dims
     if len(given) != (len(dims) or 1) or (not dims and isinstance(given[0], ast.Tuple)):
@@ -245,7 +244,13 @@ class _Number:
     __rmul__ = __mul__
 
     def __floordiv__(self, by: int) -> _Number:
-        return self if by == 1 else self._made("//", self.value, self._constant(by))
+        match self.value:
+            case _ if by == 1:
+                return self
+            case ir.Binary(operator="//", left=left, right=ir.Constant(value=before)):
+                return self._made("//", left, self._constant(int(before) * by))
+            case _:
+                return self._made("//", self.value, self._constant(by))
 
     def __mod__(self, by: int) -> _Number | int:
         return 0 if by == 1 else self._made("%", self.value, self._constant(by))

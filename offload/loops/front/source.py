@@ -1,10 +1,10 @@
 """The text of a function, and the meanings of the names in it.
 
 The definition is found in the tree of its whole file, so every node has its line. It is compiled once and compared with
-the running code, to detect a file that changed after its import. A name from outside is *frozen* (a scalar or an
-array type, part of the kernel's key), *known* (a library function with a form for loops, found by identity), *plain* (a function to inline) or
-*unfit*. Loop functions that cloudpickle sends by value carry their texts (`FunctionSource.texts`); the receiver keeps
-them by their code (`received`). NumPy is not imported here.
+the running code, to detect a file that changed after its import. A name from outside is *frozen* (a scalar, part of the
+kernel's key), an array type (part of it as well), *known* (a library function with a form for loops, found by
+identity), *plain* (a function to inline) or *unfit*. Loop functions that cloudpickle sends by value carry their texts
+(`FunctionSource.texts`); the receiver keeps them by their code (`received`). NumPy is not imported here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Indices that are made of the digits of other numbers: ``(k % n) * m + k // n``.
 
-A *coordinate* is a term of an index: a trip, or a digit ``base // unit % count`` of a form. If each coefficient is
+A *coordinate* is a term of an index: a trip, or a digit ``base // unit % divisor`` of a form. If each coefficient is
 larger than all that the smaller ones can add up to, equal indices have equal coordinates. If the digits of a base are
 all there, in whatever dimensions, equal digits are of equal bases. So the equations of indices become one equation for
 each base. Types of arrays make such indices, and programs that count several dimensions with one variable.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from offload.loops.proofs.affine import AffineForm
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from offload.loops.proofs.affine import Space
 
@@ -21,11 +21,11 @@ Pair: TypeAlias = tuple[AffineForm, AffineForm]  # Of the first access, and of t
 
 
 class Coordinate(NamedTuple):
-    """A term of an index: ``coefficient * (base // unit % count)``, without the remainder if there is no count."""
+    """A term of an index: ``coefficient * (base // unit % divisor)``."""
 
     coefficient: int  # not 0
     unit: int
-    count: int | None
+    divisor: int | None  # None: no remainder is taken
     base: AffineForm
     low: int  # of the digit
     high: int  # included
@@ -40,7 +40,7 @@ class EqualParts(NamedTuple):
 
 def equal_parts(space: Space, indices: Sequence[Pair]) -> EqualParts:
     """Return the forms that are equal where indices of two accesses are, those of each dimension a pair."""
-    groups: dict[Pair, list[tuple[int, int | None]]] = {}  # digits that are equal, by their bases
+    groups: dict[Pair, set[tuple[int, int | None]]] = {}  # digits that are equal, by their bases
     pairs: list[Pair] = []
     known: set[Pair] = set()  # bases that are equal
     waiting = [*indices]
@@ -50,16 +50,14 @@ def equal_parts(space: Space, indices: Sequence[Pair]) -> EqualParts:
             if digits is None:
                 pairs.append(pair)
             for bases, digit in digits or ():
-                groups.setdefault(bases, []).append(digit)
+                groups.setdefault(bases, set()).add(digit)
         waiting = [bases for bases, digits in groups.items() if bases not in known and _are_all(space, bases, digits)]
         known.update(waiting)  # they may be made of digits of other numbers in their turn
     return EqualParts(tuple(pairs), len(known) == len(groups))
 
 
-def _equal_digits(
-    space: Space, one: AffineForm, other: AffineForm
-) -> list[tuple[Pair, tuple[int, int | None]]] | None:
-    """Return the digits that are equal where two forms are: their bases, unit and count; None if nothing follows."""
+def _equal_digits(space: Space, one: AffineForm, other: AffineForm) -> list[tuple[Pair, tuple[int, int | None]]] | None:
+    """Return the digits that are equal where two forms are: their bases, units and divisors; None if nothing follows."""
     if one.constant != other.constant or not any(atom in space.digits for atom, _ in (*one.terms, *other.terms)):
         return None
     pairs = list(zip(_coordinates(space, one), _coordinates(space, other), strict=False))
@@ -70,20 +68,20 @@ def _equal_digits(
         if abs(mine.coefficient) <= reach:
             return None
         reach += abs(mine.coefficient) * (max(mine.high, others.high) - min(mine.low, others.low))
-    return [((mine.base, others.base), (mine.unit, mine.count)) for mine, others in pairs]
+    return [((mine.base, others.base), (mine.unit, mine.divisor)) for mine, others in pairs]
 
 
 def _coordinates(space: Space, form: AffineForm) -> list[Coordinate]:
     """Return the terms of an index, those of small coefficients first."""
     found = []
     for atom, coefficient in form.terms:
-        base, unit, count = _digit(space, atom)
-        found.append(Coordinate(coefficient, unit, count, base, space.atoms[atom].low, space.atoms[atom].high))
-    return sorted(found, key=lambda one: (abs(one.coefficient), one.coefficient, one.unit, one.count or 0))
+        base, unit, divisor = _digit(space, atom)
+        found.append(Coordinate(coefficient, unit, divisor, base, space.atoms[atom].low, space.atoms[atom].high))
+    return sorted(found, key=lambda one: (abs(one.coefficient), one.coefficient, one.unit, one.divisor or 0))
 
 
 def _digit(space: Space, atom: int) -> tuple[AffineForm, int, int | None]:
-    """Return the base, the unit and the count of the digit that an atom is; other atoms are their own base."""
+    """Return the base, the unit and the divisor of the digit that an atom is; other atoms are their own base."""
     if atom not in space.digits:
         return AffineForm(0, ((atom, 1),)), 1, None
     operator, base, divisor = space.digits[atom]
@@ -96,13 +94,13 @@ def _digit(space: Space, atom: int) -> tuple[AffineForm, int, int | None]:
     return (base, unit * divisor, None) if operator == "//" else (base, unit, divisor)
 
 
-def _are_all(space: Space, bases: Pair, digits: Sequence[tuple[int, int | None]]) -> bool:
+def _are_all(space: Space, bases: Pair, digits: Collection[tuple[int, int | None]]) -> bool:
     """Return whether equal digits are of equal bases: the digits follow each other, and the last one is the rest."""
     expected: int | None = 1
-    for unit, count in sorted(digits, key=lambda digit: digit[0]):
+    for unit, divisor in sorted(digits, key=lambda digit: digit[0]):
         if unit != expected:
             return False
-        expected = None if count is None else unit * count
+        expected = None if divisor is None else unit * divisor
     if expected is None:
         return True
     ends = [end for base in bases for end in space.extremes(base)]
