@@ -2,8 +2,8 @@
 
 An index is given as *parts*, numbers in a mixed radix, outermost first: one number for the whole type, or one for each
 leaf. An affine type becomes a sum of products of parts; a digit that begins or ends within a part is a quotient or a
-remainder of it. Any other type is taken apart by the rules of `offload.parray.rules`, dimension by dimension. Nothing
-here checks an index: each part is 0 or more and below its size.
+remainder of it. Any other type is taken apart by the rules of `offload.parray.rules`, dimension by dimension. The
+callers have checked the index: each part is 0 or more and below its size.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import CodeType, FunctionType
 
     from offload.errors import LoopError
-    from offload.loops.front.layouts import Layout
+    from offload.loops.front.layouts import AnyLayout
     from offload.loops.front.source import FunctionSource
 
 # Levels of statements, expressions and inlined functions, which are two: each pass takes some four calls for one, and
@@ -70,7 +70,7 @@ class Parameter:
 class PassedLayout:
     """An array type, as an argument of the call or of an inlined function."""
 
-    layout: Layout  # part of the key of what is compiled
+    layout: AnyLayout  # part of the key of what is compiled
 
 
 @dataclass(frozen=True, slots=True)

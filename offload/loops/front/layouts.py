@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
 
-class Layout(Protocol):
+class AnyLayout(Protocol):
     """An array type."""
 
     @property
     def size(self) -> int: ...  # number of elements
     @property
-    def dims(self) -> tuple[Layout, ...]: ...  # the sub-dimensions; none of a leaf
+    def dims(self) -> tuple[AnyLayout, ...]: ...  # the sub-dimensions; none of a leaf
     @property
     def span(self) -> int: ...  # elements of the storage
     @property
@@ -43,12 +43,12 @@ def enter(kind: type, reckoner: Reckoner) -> None:
     _RECKONERS[kind] = reckoner
 
 
-def is_layout(value: object) -> TypeGuard[Layout]:
+def is_layout(value: object) -> TypeGuard[AnyLayout]:
     """Tell whether a value is an array type."""
     return value.__class__ in _RECKONERS
 
 
-def reckoner_of(layout: Layout) -> Reckoner:
+def reckoner_of(layout: AnyLayout) -> Reckoner:
     """Return the functions for an array type."""
     return _RECKONERS[layout.__class__]
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from offload.errors import LoopError
     from offload.loops.front.flow import State
-    from offload.loops.front.layouts import Layout
+    from offload.loops.front.layouts import AnyLayout
     from offload.loops.front.source import FunctionSource
 
 
@@ -61,7 +61,7 @@ class LoopText:
     """The text of a loop function, read from top to bottom: its parts so far, and the state between them."""
 
     def __init__(
-        self, source: FunctionSource, clauses: NestClauses, absent: frozenset[str], layouts: Mapping[str, Layout]
+        self, source: FunctionSource, clauses: NestClauses, absent: frozenset[str], layouts: Mapping[str, AnyLayout]
     ) -> None:
         names: dict[str, Binding] = {
             parameter.arg: Absent() if parameter.arg in absent else Parameter(parameter.arg)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from offload.errors import LoopError
     from offload.loops.front.frames import Frame
-    from offload.loops.front.layouts import Layout
+    from offload.loops.front.layouts import AnyLayout
 
 _INT: Final = ir.Type("int64", is_weak=True)
 
@@ -32,7 +32,7 @@ _HIGHEST: Final = 2
 # -- which type an expression is ----------------------------------------------------------------------
 
 
-def layout_in(frame: Frame, node: ast.expr) -> Layout | None:
+def layout_in(frame: Frame, node: ast.expr) -> AnyLayout | None:
     """Return the array type that an expression stands for: a name, or a sub-dimension ``A[0, 1]``."""
     match node:
         case ast.Name(id=name) if frame.is_local(name):
@@ -51,7 +51,7 @@ def layout_in(frame: Frame, node: ast.expr) -> Layout | None:
             return None
 
 
-def _sub_dimension(frame: Frame, node: ast.expr, layout: Layout, place: ast.expr) -> Layout:
+def _sub_dimension(frame: Frame, node: ast.expr, layout: AnyLayout, place: ast.expr) -> AnyLayout:
     value = frame.value(place)
     if not isinstance(value, ir.Constant) or type(value.value) is not int:
         raise frame.refusal(node, "index", "the number of a sub-dimension must be a constant, as in A[0]")
@@ -71,7 +71,7 @@ def layout_refusal(frame: Frame, node: ast.expr, rule: str = "types") -> LoopErr
 # -- properties ---------------------------------------------------------------------------------------
 
 
-def property_of(frame: Frame, node: ast.Attribute, layout: Layout) -> ir.Expression:
+def property_of(frame: Frame, node: ast.Attribute, layout: AnyLayout) -> ir.Expression:
     """Return a number that a type tells: ``A.size``, ``A.ndim``, ``A.span``."""
     if node.attr not in ("size", "ndim", "span"):
         raise frame.refusal(
@@ -84,14 +84,14 @@ def property_of(frame: Frame, node: ast.Attribute, layout: Layout) -> ir.Express
     return ir.Constant(place=frame.place(node), value=int(value))
 
 
-def extent_in(frame: Frame, node: ast.expr, layout: Layout, dimension: int) -> ir.Expression:
+def extent_in(frame: Frame, node: ast.expr, layout: AnyLayout, dimension: int) -> ir.Expression:
     """Return ``A.shape[dimension]``."""
     if not -len(layout.dims) <= dimension < len(layout.dims):
         raise frame.refusal(node, "index", f"{layout!r} has {len(layout.dims)} sub-dimensions; ask for one of them")
     return ir.Constant(place=frame.place(node), value=layout.dims[dimension].size)
 
 
-def extents_in(frame: Frame, node: ast.expr, layout: Layout) -> list[ir.Expression]:
+def extents_in(frame: Frame, node: ast.expr, layout: AnyLayout) -> list[ir.Expression]:
     """Return the values of ``A.shape``."""
     return [ir.Constant(place=frame.place(node), value=sub.size) for sub in layout.dims]
 
@@ -148,7 +148,7 @@ def place_in(frame: Frame, node: ast.Attribute) -> ir.Expression | None:
     return values[node.attr == "offset"]
 
 
-def _leaves(frame: Frame, node: ast.Call, layout: Layout, given: Sequence[ast.expr]) -> list[tuple[int, ast.expr]]:
+def _leaves(frame: Frame, node: ast.Call, layout: AnyLayout, given: Sequence[ast.expr]) -> list[tuple[int, ast.expr]]:
     """Return the indices of a call, each with the size of the dimension that it counts."""
     dims = layout.dims
     if len(given) != (len(dims) or 1) or (not dims and isinstance(given[0], ast.Tuple)):
@@ -197,7 +197,7 @@ def _kept(frame: Frame, value: ir.Expression) -> ir.Expression:
 
 
 def _unravelled(
-    frame: Frame, node: ast.Call, layout: Layout, parts: Sequence[tuple[int, Any]]
+    frame: Frame, node: ast.Call, layout: AnyLayout, parts: Sequence[tuple[int, Any]]
 ) -> tuple[ir.Expression, ...]:
     """Return the indices of an element: those that ``unravel`` returns in a tuple."""
     if any(sub.dims for sub in layout.dims):

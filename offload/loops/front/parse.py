@@ -23,7 +23,7 @@ from offload.loops.tree import ir
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from offload.loops.front.layouts import Layout
+    from offload.loops.front.layouts import AnyLayout
     from offload.loops.front.source import FunctionSource
 
 
@@ -34,7 +34,7 @@ def parse(
     source: FunctionSource,
     clauses: NestClauses,
     absent: frozenset[str] = frozenset(),
-    layouts: Mapping[str, Layout] = MappingProxyType({}),
+    layouts: Mapping[str, AnyLayout] = MappingProxyType({}),
 ) -> ir.ParsedFunction:
     """Return the IR of a loop function, without types.
 

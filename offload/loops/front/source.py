@@ -28,7 +28,7 @@ from offload.loops.tree.text import marked
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from offload.loops.front.layouts import Layout
+    from offload.loops.front.layouts import AnyLayout
 
 DTYPES: Final[frozenset[str]] = frozenset(get_args(ir.Dtype))
 
@@ -59,7 +59,7 @@ class Plain:
 class OutsideLayout:
     """An array type of the module or of a closure."""
 
-    layout: Layout  # is part of the key, as a frozen scalar is
+    layout: AnyLayout  # is part of the key, as a frozen scalar is
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Indices that are made of the digits of other numbers: ``(k % n) * m + k // n``.
+"""Indices with several terms, which may be digits of other numbers: ``(k % n) * m + k // n``.
 
 A *coordinate* is a term of an index: a trip, or a digit ``base // unit % divisor`` of a form. If each coefficient is
 larger than all that the smaller ones can add up to, equal indices have equal coordinates. If the digits of a base are
@@ -53,12 +53,15 @@ def equal_parts(space: Space, indices: Sequence[Pair]) -> EqualParts:
                 groups.setdefault(bases, set()).add(digit)
         waiting = [bases for bases, digits in groups.items() if bases not in known and _are_all(space, bases, digits)]
         known.update(waiting)  # they may be made of digits of other numbers in their turn
-    return EqualParts(tuple(pairs), len(known) == len(groups))
+    if len(known) == len(groups):
+        return EqualParts(tuple(pairs), is_complete=True)
+    return EqualParts((*pairs, *indices), is_complete=False)
 
 
 def _equal_digits(space: Space, one: AffineForm, other: AffineForm) -> list[tuple[Pair, tuple[int, int | None]]] | None:
-    """Return the digits that are equal where two forms are: their bases, units and divisors; None if nothing follows."""
-    if one.constant != other.constant or not any(atom in space.digits for atom, _ in (*one.terms, *other.terms)):
+    """Return the digits that are equal where two forms are: with base, unit and divisor; None if nothing follows."""
+    has_digits = any(atom in space.digits for atom, _ in (*one.terms, *other.terms))
+    if one.constant != other.constant or (len(one.terms) < 2 and not has_digits):
         return None
     pairs = list(zip(_coordinates(space, one), _coordinates(space, other), strict=False))
     if len(one.terms) != len(other.terms) or any(mine[:3] != others[:3] for mine, others in pairs):

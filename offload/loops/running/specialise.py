@@ -19,7 +19,7 @@ from offload.arrays.items import SCALARS, array_section, is_device_array, is_for
 from offload.constructs.clauses.names import bound_by
 from offload.errors import LoopError
 from offload.loops.emit.python_form import host_parts
-from offload.loops.front.layouts import Layout, in_key, is_layout
+from offload.loops.front.layouts import AnyLayout, in_key, is_layout
 from offload.loops.front.parse import NestClauses, parse
 from offload.loops.front.source import FunctionSource
 from offload.loops.front.types import infer
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from offload.loops.running.clauses import LoopWords
 
 # What of an argument is in the key: the type of a scalar or an array, or an array type itself; None is None.
-Kind: TypeAlias = ir.Type | ir.LoopArrayType | Layout | None
+Kind: TypeAlias = ir.Type | ir.LoopArrayType | AnyLayout | None
 
 Parts: TypeAlias = "tuple[Callable[[dict[str, Any], Mapping[str, Any]], tuple[AxisRange, ...] | None], ...]"
 
@@ -179,7 +179,7 @@ class LoopProgram:
         self._tells_floats = self._tells_floats or made.tells_floats
         return made
 
-    def _parse(self, outside: object, absent: frozenset[str], layouts: Mapping[str, Layout]) -> ir.ParsedFunction:
+    def _parse(self, outside: object, absent: frozenset[str], layouts: Mapping[str, AnyLayout]) -> ir.ParsedFunction:
         key = outside, absent, tuple(layouts.items())
         found: ir.ParsedFunction | None = self.made.get(key)
         return found or self.made.keep(key, parse(self.source, self._clauses, absent, layouts))

@@ -321,7 +321,7 @@ class Assert(Statement):
 class IndexCheck(Statement):
     """The indices of an array type's call are in range: from 0, since negative ones do not count from the end.
 
-    The check has the number and the bounds of an access. Where an index is out of range, the iteration ends.
+    The check has the number and the bounds of an access. An index out of range ends the iteration.
     """
 
     array: str  # the call, as the program writes it: no array has such a name
