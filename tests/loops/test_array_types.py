@@ -166,6 +166,16 @@ def helped(b, k, T, U=TURNED):
     b[T(k)] += U(k)
 
 
+def indirectly(b, T):
+    for k in range(T[0].size):
+        helped(b, k, U=T[0], T=T[0])
+
+
+def test_type_that_only_a_called_function_calls(loop):
+    """The decorator leaves the text to the first call."""
+    both(loop(indirectly), np.zeros(24), A)
+
+
 def outside(b, x):
     for k in range(x.size):
         helped(b, k, A[0])

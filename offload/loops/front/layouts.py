@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeGuard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Sequence
 
 
 class AnyLayout(Protocol):
@@ -35,29 +35,28 @@ class Reckoner(NamedTuple):
     place: Callable[[Any, Sequence[tuple[int, Any]]], tuple[Any, Any]]
 
 
-_RECKONERS: Final[dict[type, Reckoner]] = {}
+# The methods of types that loops have.
+METHODS: Final = ("ravel", "unravel")
+
+# The classes of array types.
+KINDS: Final[dict[type, Reckoner]] = {}
 
 
 def enter(kind: type, reckoner: Reckoner) -> None:
     """Let loops use the types of a class. They are hashable, and equal types have equal places."""
-    _RECKONERS[kind] = reckoner
+    KINDS[kind] = reckoner
 
 
 def is_layout(value: object) -> TypeGuard[AnyLayout]:
     """Tell whether a value is an array type."""
-    return value.__class__ in _RECKONERS
+    return value.__class__ in KINDS
 
 
 def reckoner_of(layout: AnyLayout) -> Reckoner:
     """Return the functions for an array type."""
-    return _RECKONERS[layout.__class__]
+    return KINDS[layout.__class__]
 
 
 def described(layout: Any) -> str:
     """Return an array type in words, for reports."""
     return f"{layout!r}, {'affine' if reckoner_of(layout).is_affine(layout) else 'not affine'}"
-
-
-def in_key(value: object) -> Hashable:
-    """Return the part of an argument that decides what is compiled and is not its class: an array type itself."""
-    return value if is_layout(value) else None

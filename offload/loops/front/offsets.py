@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from offload.errors import LayoutError
 from offload.loops.front.frames import PassedLayout
-from offload.loops.front.layouts import reckoner_of
+from offload.loops.front.layouts import METHODS, reckoner_of
 from offload.loops.front.source import OutsideLayout
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import has_load
@@ -110,7 +110,7 @@ def offsets_of(frame: Frame, node: ast.Call) -> tuple[ir.Expression, ...] | None
         return None
     if node.keywords or any(isinstance(one, ast.Starred) for one in node.args):
         raise frame.refusal(node, "call", "an array type takes its indices by position; leave out * and keywords")
-    if method not in ("", "ravel", "unravel"):
+    if method and method not in METHODS:
         assert isinstance(function, ast.Attribute)
         property_of(frame, function, layout)  # which refuses it, or
         raise frame.refusal(node, "call", f".{method} is a number; leave out the call")

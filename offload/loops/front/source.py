@@ -14,6 +14,7 @@ import ast
 import builtins
 import linecache
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from operator import is_
@@ -21,7 +22,7 @@ from types import CellType, CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, get_args
 
 from offload.errors import LoopError
-from offload.loops.front.layouts import is_layout
+from offload.loops.front.layouts import METHODS, is_layout
 from offload.loops.tree import ir
 from offload.loops.tree.text import marked
 
@@ -139,14 +140,21 @@ class FunctionSource:
 
     @cached_property
     def called(self) -> frozenset[str]:
-        """The parameters that its text calls, by themselves, a sub-dimension or a method: those of array types."""
-        found: set[str] = set()
-        for node in ast.walk(self.definition):
-            function = node.func if isinstance(node, ast.Call) else None
-            while isinstance(function, (ast.Subscript, ast.Attribute)):
-                function = function.value
-            if isinstance(function, ast.Name):
-                found.add(function.id)
+        """The parameters that its text, or a function that it calls, uses as array types: it calls them."""
+        return self._called(())
+
+    def _called(self, callers: tuple[CodeType, ...]) -> frozenset[str]:
+        calls = [node for node in ast.walk(self.definition) if isinstance(node, ast.Call)]
+        found = {_root(node.func) for node in calls}
+        for node in calls:
+            meaning = self.meaning(node.func.id) if isinstance(node.func, ast.Name) else None
+            if isinstance(meaning, Plain) and meaning.function.__code__ not in callers:
+                with suppress(LoopError):  # of a function without a text
+                    inner = FunctionSource.of(meaning.function)
+                    types = inner._called((*callers, meaning.function.__code__))  # noqa: SLF001  # its own kind
+                    names = [parameter.arg for parameter in inner.parameters]
+                    given = [*zip(names, node.args, strict=False), *((one.arg, one.value) for one in node.keywords)]
+                    found |= {_root(value) for name, value in given if name in types}
         return frozenset(found & {parameter.arg for parameter in self.parameters})
 
     def line_of(self, node: ast.AST) -> str:
@@ -251,6 +259,15 @@ class FunctionSource:
         if hasattr(builtins, name):
             return getattr(builtins, name)
         raise NameError(name)
+
+
+def _root(node: ast.expr) -> str:
+    """Return the name of the type that an expression may be, or be a sub-dimension or a method of; else nothing."""
+    if isinstance(node, ast.Attribute) and node.attr in METHODS:
+        node = node.value
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 class Outlook(NamedTuple):

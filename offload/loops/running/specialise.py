@@ -19,7 +19,7 @@ from offload.arrays.items import SCALARS, array_section, is_device_array, is_for
 from offload.constructs.clauses.names import bound_by
 from offload.errors import LoopError
 from offload.loops.emit.python_form import host_parts
-from offload.loops.front.layouts import AnyLayout, in_key, is_layout
+from offload.loops.front.layouts import KINDS, AnyLayout, is_layout
 from offload.loops.front.parse import NestClauses, parse
 from offload.loops.front.source import FunctionSource
 from offload.loops.front.types import infer
@@ -134,10 +134,10 @@ class LoopProgram:
             if kind in FLOATS:
                 if self._tells_floats:
                     found.append(float_bits(value))
-            elif kind in SCALARS:
+            elif kind in SCALARS or kind in KINDS:
                 found.append(value)
             else:
-                found.append(getattr(value, "dtype", in_key(value)))  # which NumPy lets a program change
+                found.append(getattr(value, "dtype", None))  # which NumPy lets a program change
         return tuple(found)
 
     def specialise(self, values: Mapping[str, Any]) -> Specialisation:
@@ -147,8 +147,10 @@ class LoopProgram:
         for value in values.values():
             kind = value.__class__
             kinds_in_key.append(kind)
-            if kind not in SCALARS and value is not None:
-                kinds_in_key += getattr(value, "dtype", in_key(value)), getattr(value, "ndim", None)
+            if kind in KINDS:
+                kinds_in_key.append(value)
+            elif kind not in SCALARS and value is not None:
+                kinds_in_key += getattr(value, "dtype", None), getattr(value, "ndim", None)
         key = tuple(kinds_in_key)
         found: Specialisation | None = self.made.get(key)
         if found is None:
