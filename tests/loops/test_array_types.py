@@ -349,6 +349,28 @@ def test_reductions(loop):
     both(loop(summed, collapse=2, reduction={"+": ["s"]}), numbers(24), ArrayType((M, M)))
 
 
+def shared(x, a, b, T):
+    for i in acc.loop(range(b.size), gang=True):
+        s = 0.0
+        for k in acc.loop(range(x.size), vector=True, reduction={"+": ["s"]}):
+            s += a[T(x[k], i)]
+        b[i] = s + a[T(i, 0)]
+
+
+def test_loops_that_threads_share():
+    """Threads of a block check their own indices; one of them out of range fails the call, and nothing hangs."""
+    if GXX is None:
+        pytest.skip("no C++ compiler")
+    from tests.loops.cuda_device import HostCuda
+
+    with pytest.MonkeyPatch.context() as patch, checked("sim:1"):
+        patch.setattr(SimDevice, "kernels", HostCuda())
+        made = acc.parallel_loop(shared)
+        both(made, np.arange(200) % N, numbers(24), np.zeros(M), A)
+        with pytest.raises(IndexError, match=r"index 7 is out of bounds for axis 0 of 'T\(x\[k\], i\)' with size 6"):
+            made(np.arange(200) % 8 // 7 * 7, numbers(24), np.zeros(M), A)
+
+
 # -- proofs ---------------------------------------------------------------------------------------------
 
 
