@@ -31,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Results are checked before they are timed. Set OMP_WAIT_POLICY=passive, or the peer's threads spin on the "
         "cores of whoever is measured next. And speculation: loops that nobody has proved parallel, beside the same "
         "loops plain, by hand and as serial C. And scans: loops that carry scalars, in order beside serial C, and on a "
-        "CUDA device beside copies and CuPy's cumsum. It reports: the exit status is 0 also where targets are missed."
+        "CUDA device beside copies and CuPy's cumsum. And types: loops through array types beside the same loops with "
+        "the digits by hand. It reports: the exit status is 0 also where targets are missed."
     )
     sections.add_choice(parser, SECTIONS)
     sections.add_repeat(parser)
@@ -124,6 +125,12 @@ def _speculation(repeat: int, scale: float) -> Section:
     return speculation.measure(repeat, scale)
 
 
+def _types(repeat: int, scale: float) -> Section:
+    from benchmarks.loops import layouts
+
+    return layouts.measure(repeat, scale)
+
+
 SECTIONS: dict[str, Callable[[int, float], Section]] = {
     "kernels": _kernels,
     "launch": _launch,
@@ -132,5 +139,6 @@ SECTIONS: dict[str, Callable[[int, float], Section]] = {
     "host": _host,
     "speculation": _speculation,
     "scans": _scans,
+    "types": _types,
 }
 """What measures each section: takes the number of turns, and how much of the sizes to take."""

@@ -104,7 +104,8 @@ class KnownWork(Protocol):
 
     # By which it is remembered; None: it is not.
     key: Any
-    # The `Layouts` of its items, and its plan; None until a launch has found all items present, and after an entry has gone.
+    # The `Layouts` of its items, and its plan; None until a launch has found all items present. When an entry has gone,
+    # the plan is None again.
     layouts: Any
     plan: Plan | None
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from offload.loops.front import layouts
 from offload.loops.front.levels import levels_of, loops_in
 from offload.loops.mapping import map_types
 from offload.loops.running.cuda_runs import shaped
@@ -111,7 +112,10 @@ def explained(
             "file": place.file,
             "line": place.line,
             "device": "host" if device is None else device.name,
-            "types": {name: str(kind) for name, kind in {**spec.typed.scalars, **spec.typed.arrays}.items()},
+            "types": {
+                **{name: str(kind) for name, kind in {**spec.typed.scalars, **spec.typed.arrays}.items()},
+                **{name: layouts.described(layout) for name, layout in spec.typed.function.layouts.items()},
+            },
             "nests": [_nest(spec, number, plan, numbers, device) for number, plan in enumerate(plans)],
             "arrays": arrays,
             "filter": _filter(spec, values, spread),

@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 
-from benchmarks.loops import failing, host, probably, programs, scans, speculation
+from benchmarks.loops import failing, host, layouts, probably, programs, scans, speculation
 from benchmarks.run import main
 from offload.errors import InternalError
 from offload.loops.running.build import builder
@@ -41,6 +41,14 @@ def test_compiling_is_measured_with_an_empty_cache(capsys, tmp_path, monkeypatch
     assert all(us[0] > 0 for us in tables["hits"]["rows"]["found again"].values())
     assert {len(row) for row in rows.values()} == {len(programs.cases(0.001))}
     assert not list(tmp_path.iterdir())
+
+
+def test_types_are_measured_beside_digits_by_hand(capsys):
+    """Each pair of loops has the same result and a ratio for each turn."""
+    assert main(["loops", "--section", "types", "--repeat", "2", "--quick", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["sections"]["types"]["tables"]["types_host"]["rows"]
+    assert set(rows) == {layouts.TYPES, layouts.BY_HAND, f"{layouts.BY_HAND} / {layouts.TYPES}"}
+    assert all(len(samples) == 2 for row in rows.values() for samples in row.values())
 
 
 def test_a_wrong_result_is_no_figure(monkeypatch):

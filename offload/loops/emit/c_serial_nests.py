@@ -86,6 +86,8 @@ class _ExactStatements(Statements):
                 lines = super()._one(node)
                 guard = [] if node.fill is None else self._guard(node.fill)
                 return [*lines[:2], *indented(guard), *lines[2:]]
+            case ir.IndexCheck():
+                return self._index_check(node, self._guard(*node.indices))
             case ir.Assert():
                 return [*self._guarded_test(node.condition, "holds"), *self._failed(node), "}"]
             case _:

@@ -219,6 +219,14 @@ class _Emitter:
             case ir.Assert():
                 yield f"{head}if not {self.expression(node.condition)}:"
                 yield f"{_indent(depth + 1)}fail_assertion({node.place.line}, {self.trips}, {self.report})"
+            case ir.IndexCheck() if self._is_checked(node.at, node.indices):
+                places = self._indices(node.indices)
+                yield (
+                    f"{head}check_indices(({places}), {node.sizes}, {node.array!r}, {node.at}, {self.trips}, "
+                    f"{self.report})"
+                )
+            case ir.IndexCheck():
+                yield f"{head}pass"
             case ir.Local():
                 dtype = _scalar_class(ir.Type(node.dtype))
                 fill = "" if node.fill is None else f"{self.expression(node.fill)}, "

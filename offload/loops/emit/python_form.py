@@ -186,6 +186,22 @@ def _check_divisor(right: Any, line: int, trips: tuple[int, ...], report: NDArra
         _fail(report, DIVISION, line, 0, 0, trips)
 
 
+def _check_indices(
+    indices: tuple[Any, ...],
+    sizes: tuple[int, ...],
+    call: str,
+    at: int,
+    trips: tuple[int, ...],
+    report: NDArray[np.int64] | None,
+) -> None:
+    """Report the first index of an array type's call that is out of range; on the host, raise."""
+    for dimension, (index, size) in enumerate(zip(indices, sizes, strict=True)):
+        if not 0 <= index < size:
+            if report is None:
+                raise IndexError(f"index {index} is out of bounds for axis {dimension} of {call!r} with size {size}")
+            _fail(report, INDEX, at, int(index), dimension, trips)
+
+
 def _fail_assertion(line: int, trips: tuple[int, ...], report: NDArray[np.int64] | None) -> NoReturn:
     if report is None:
         raise AssertionError(f"line {line}: the assertion does not hold")
@@ -284,6 +300,7 @@ _NAMESPACE: Final[dict[str, Any]] = {
     "floor_divide": _floor_divide,
     "remainder": _remainder,
     "fail_assertion": _fail_assertion,
+    "check_indices": _check_indices,
     "values_of": _values_of,
     "axis": _axis,
     "check_step": _check_step,

@@ -8,7 +8,8 @@ from math import prod
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from offload.loops.front.calls import check_in_nest, known_name, type_named, values_of_call
-from offload.loops.front.frames import LocalArray, Parameter, Scalar
+from offload.loops.front.frames import LocalArray, Parameter, PassedLayout, Scalar
+from offload.loops.front.offsets import extents_in, layout_in, layout_refusal
 from offload.loops.front.source import DTYPES
 from offload.loops.front.values import (
     array_named,
@@ -157,6 +158,8 @@ def _assignable(frame: Frame, node: ast.Name, name: str) -> str:
                 frame.use_as_number(binding, node)
         case LocalArray():
             raise frame.refusal(node, "assign", f"{name} is a local array of the iteration; assign its elements")
+        case PassedLayout():
+            raise layout_refusal(frame, node, "assign")
         case _:
             if frame.loops or (frame.lowering.is_in_nest and not frame.is_inlined):
                 raise frame.refusal(node, "argument", f"{name} is None in this call; give it a value before the loop")
@@ -205,6 +208,8 @@ def _tuple_values(frame: Frame, node: ast.Assign, value: ast.expr, n_targets: in
             ]
         case ast.Call():
             return list(values_of_call(frame, value) or ())
+        case ast.Attribute(attr="shape", value=base) if (layout := layout_in(frame, base)) is not None:
+            return extents_in(frame, value, layout)
         case ast.Attribute(attr="shape", value=base):
             return _shape_values(frame, value, array_named(frame, base), n_targets)
         case _:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final, cast
 
-from offload.loops.front.source import DTYPES, Frozen, KnownName, Plain, Unfit
+from offload.loops.front.frames import Parameter
+from offload.loops.front.offsets import offsets_of
+from offload.loops.front.source import DTYPES, Frozen, KnownName, OutsideLayout, Plain, Unfit
 from offload.loops.front.values import array_named, extent_of, index_nodes, indices_of, item_refusal, meaning_in
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import changes_elements
@@ -91,13 +93,15 @@ def value_of_call(frame: Frame, node: ast.Call) -> ir.Expression:
 
 def values_of_call(frame: Frame, node: ast.Call) -> tuple[ir.Expression, ...] | None:
     """Lower a call that may have several values, or none."""
+    if (offsets := offsets_of(frame, node)) is not None:
+        return offsets
     text = ast.unparse(node.func)
     match meaning_in(frame, node.func):
         case KnownName(name):
             return (_known_call(frame, node, name),)
         case Plain(function):
             return frame.lowering.rules.inlined(frame, function, node)
-        case Frozen():
+        case Frozen() | OutsideLayout():  # a type has been lowered
             raise frame.refusal(node, "call", f"{text} is a number; call a function")
         case Unfit(what):
             _check_recursion(frame, node)
@@ -111,6 +115,12 @@ def values_of_call(frame: Frame, node: ast.Call) -> tuple[ir.Expression, ...] | 
             if not isinstance(node.func, (ast.Name, ast.Attribute)):
                 frame.value(node.func)  # a lambda is refused as one
             _check_recursion(frame, node)
+            if isinstance(node.func, ast.Name) and isinstance(frame.names.get(node.func.id), Parameter):
+                raise frame.refusal(
+                    node,
+                    "call",
+                    f"{text} is called, but is not an array type; pass an ArrayType, or call a function of the module",
+                )
             if isinstance(node.func, ast.Name) and not frame.is_local(node.func.id):
                 raise frame.refusal(node, "name", f"{text} is not defined; define it before the function that calls it")
             raise _call_refusal(frame, node, text)

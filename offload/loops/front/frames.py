@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from types import CodeType, FunctionType
 
     from offload.errors import LoopError
+    from offload.loops.front.layouts import AnyLayout
     from offload.loops.front.source import FunctionSource
 
 # Levels of statements, expressions and inlined functions, which are two: each pass takes some four calls for one, and
@@ -66,11 +67,18 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
+class PassedLayout:
+    """An array type, as an argument of the call or of an inlined function."""
+
+    layout: AnyLayout  # part of the key of what is compiled
+
+
+@dataclass(frozen=True, slots=True)
 class Absent:
     """A parameter that is None at this call."""
 
 
-Binding = Scalar | PassedConstant | LocalArray | Parameter | Absent
+Binding = Scalar | PassedConstant | LocalArray | Parameter | PassedLayout | Absent
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +119,9 @@ class Lowering:
     origins: dict[str, str] = field(default_factory=dict)  # the names that new names were made of, for messages
     is_in_nest: bool = False  # whether the statement that is lowered now is in a nest
     local_nbytes: int = 0  # of the arrays that an iteration makes
+    layouts: dict[str, object] = field(default_factory=dict)  # the array types that are called, by their texts
+    # the sizes that the indices of array types are checked against, by the names of the calls in checks
+    calls: dict[str, tuple[int, ...]] = field(default_factory=dict)
     n_accesses: int = 0  # so far; an access's `at` is its number
     nesting: int = 0  # levels of statements and expressions around the present one, inlined functions included
     n_inlined: int = 0  # statements and expressions that inlining has made
@@ -135,6 +146,12 @@ class Lowering:
             height = 1 + max(map(self.height, cast("list[ir.Expression]", children(value))), default=0)
             found = self._heights[id(value)] = value, height
         return found[1]
+
+    def call_text(self, text: str, sizes: tuple[int, ...]) -> str:
+        """Return the name of a call of an array type: its text, with a mark if other sizes have that text."""
+        while self.calls.setdefault(text, sizes) != sizes:
+            text += "'"
+        return text
 
     def at(self) -> int:
         """Return the number of a new access."""
@@ -199,14 +216,7 @@ class Frame:
         """Count a level while the parts of a statement or an expression are lowered; refuse too many."""
         lowering = self.lowering
         if self.is_inlined:
-            lowering.n_inlined += 1
-            if lowering.n_inlined > MOST_INLINED:
-                raise self.refusal(
-                    node,
-                    "call",
-                    f"called functions are inlined, and this loop's functions give more than {MOST_INLINED:,} "
-                    "statements and expressions; call them less often, or write a loop",
-                )
+            self.count_inlined(node)
         lowering.nesting += 1
         if lowering.nesting > MOST_NESTED:
             raise self.refusal(
@@ -219,6 +229,17 @@ class Frame:
             yield
         finally:
             lowering.nesting -= 1
+
+    def count_inlined(self, node: ast.AST) -> None:
+        """Count a statement or an expression that a call becomes; refuse too many."""
+        self.lowering.n_inlined += 1
+        if self.lowering.n_inlined > MOST_INLINED:
+            raise self.refusal(
+                node,
+                "call",
+                f"called functions and array types are inlined, and this loop's give more than {MOST_INLINED:,} "
+                "statements and expressions; call them less often, or write a loop",
+            )
 
     def kept(self, value: ir.Expression) -> ir.Expression:
         """Return an expression that keeps the present value when elements change."""

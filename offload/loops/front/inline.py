@@ -7,8 +7,19 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from offload.errors import LoopError
 from offload.loops.front.calls import value_of_call
-from offload.loops.front.frames import Absent, Binding, Frame, LocalArray, Parameter, PassedConstant, Rules, Scalar
-from offload.loops.front.source import Frozen, FunctionSource, meaning_of
+from offload.loops.front.frames import (
+    Absent,
+    Binding,
+    Frame,
+    LocalArray,
+    Parameter,
+    PassedConstant,
+    PassedLayout,
+    Rules,
+    Scalar,
+)
+from offload.loops.front.offsets import layout_in
+from offload.loops.front.source import Frozen, FunctionSource, OutsideLayout, meaning_of
 from offload.loops.front.statements import statement
 from offload.loops.front.values import constant_of, expression
 from offload.loops.tree import ir
@@ -123,6 +134,8 @@ def _argument(frame: Frame, source: FunctionSource, name: str, argument: ast.exp
             return binding
         if isinstance(binding, Scalar) and not is_changed and binding.name not in frame.lowering.items:
             return binding
+    if (layout := layout_in(frame, argument)) is not None and name not in source.assigned:
+        return PassedLayout(layout)
     value = frame.value(argument)
     if isinstance(value, ir.Constant) and name not in source.assigned:
         return PassedConstant(value)
@@ -140,6 +153,8 @@ def _default(frame: Frame, source: FunctionSource, name: str, node: ast.Call) ->
     if values[name] is None:
         return Absent()
     scalar = meaning_of(values[name])
+    if isinstance(scalar, OutsideLayout):
+        return PassedLayout(scalar.layout)
     if not isinstance(scalar, Frozen):
         raise frame.refusal(
             node, "call", f"the default of {name} in {source.definition.name} is not a number; pass one"

@@ -17,7 +17,7 @@ from offload.loops.front.calls import known_name
 from offload.loops.front.carrying import at_first, items_started_in
 from offload.loops.front.counting import collapsed_loops, levels_in, range_of
 from offload.loops.front.flow import Flow
-from offload.loops.front.frames import Absent, Binding, Frame, Lowering, Parameter, ReducedItem, Scalar
+from offload.loops.front.frames import Absent, Binding, Frame, Lowering, Parameter, PassedLayout, ReducedItem, Scalar
 from offload.loops.front.inline import RULES
 from offload.loops.front.levels import loops_in
 from offload.loops.front.statements import assigned_otherwise
@@ -30,10 +30,11 @@ from offload.loops.tree.text import refusal
 from offload.loops.tree.updates import updated_only
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from offload.errors import LoopError
     from offload.loops.front.flow import State
+    from offload.loops.front.layouts import AnyLayout
     from offload.loops.front.source import FunctionSource
 
 
@@ -62,11 +63,14 @@ class NestClauses:
 class LoopText:
     """The text of a loop function, read from top to bottom: its parts so far, and the state between them."""
 
-    def __init__(self, source: FunctionSource, clauses: NestClauses, absent: frozenset[str]) -> None:
+    def __init__(
+        self, source: FunctionSource, clauses: NestClauses, absent: frozenset[str], layouts: Mapping[str, AnyLayout]
+    ) -> None:
         names: dict[str, Binding] = {
             parameter.arg: Absent() if parameter.arg in absent else Parameter(parameter.arg)
             for parameter in source.parameters
         }
+        names |= {name: PassedLayout(layout) for name, layout in layouts.items()}
         taken, atomics = set(source.identifiers), frozenset(clauses.atomic)
         # the state that all frames of the function share
         self._lowering = Lowering(RULES, taken, checks=clauses.checks, atomics=atomics)
@@ -76,7 +80,8 @@ class LoopText:
         self.parts: list[ir.Statement | ir.Nest] = []  # as in `ir.ParsedFunction`
         self.returned: frozenset[str] = frozenset()  # the names after `return`
         self._sunk = Sunk()  # the statements that each iteration carries out for itself
-        self._assigned: State = frozenset(names) - absent  # the variables that have a value on every path to here
+        # the variables that have a value on every path to here
+        self._assigned: State = frozenset(names) - absent - layouts.keys()
         self._lost: dict[str, ir.Nest] = {}  # variables whose value an earlier nest has kept to its iterations
 
     # -- scalar statements
@@ -482,7 +487,7 @@ class Sunk:
         wanted = set(names)
         needed: list[tuple[int, ir.Statement]] = []
         for position, statement in reversed(self.statements):
-            if names_assigned(statement) & wanted or isinstance(statement, ir.Assert):
+            if names_assigned(statement) & wanted or isinstance(statement, ir.Assert | ir.IndexCheck):
                 needed.insert(0, (position, statement))
                 wanted |= names_in(statement)
         return needed

@@ -150,9 +150,16 @@ class Expressions:
                 f"{array} has {ndim} dimensions but {len(indices)} indices; give one integer for each, and write the "
                 "loop over the rest",
             )
-        return tuple(self._index(array, index) for index in indices)
+        return tuple(self.index(array, index) for index in indices)
 
-    def _index(self, array: str, node: Expression) -> Expression:
+    def called_index(self, call: str, node: Expression) -> Expression:
+        """Return an index of an array type's call as int64; it may be a variable that the program does not have."""
+        if is_float(type_of(self.typed(node)).dtype):
+            raise refusal(node.place, "types", f"an index of {call} is {self.typed(node).type}; write int(…) around it")
+        return self.index(call, node)
+
+    def index(self, array: str, node: Expression) -> Expression:
+        """Return an index as int64."""
         index = self.typed(node)
         if type_of(index).dtype == "bool":
             raise refusal(

@@ -6,8 +6,9 @@ import ast
 from math import prod
 from typing import TYPE_CHECKING, Final, Literal, cast
 
-from offload.loops.front.frames import Absent, LocalArray, Parameter, PassedConstant, Scalar
-from offload.loops.front.source import Frozen, KnownName, Plain, Unfit, attribute
+from offload.loops.front.frames import Absent, LocalArray, Parameter, PassedConstant, PassedLayout, Scalar
+from offload.loops.front.offsets import extent_in, layout_in, layout_refusal, offsets_of, place_in, property_of
+from offload.loops.front.source import Frozen, KnownName, OutsideLayout, Plain, Unfit, attribute
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import changes_elements
 
@@ -159,6 +160,8 @@ def _name(frame: Frame, node: ast.Name) -> ir.Expression:
             return constant
         case LocalArray():
             raise frame.refusal(node, "index", f"{node.id} is an array; give one index for every dimension")
+        case PassedLayout():
+            raise layout_refusal(frame, node)
         case Absent():
             raise frame.refusal(node, "argument", f"{node.id} is None in this call; test `{node.id} is None` before")
 
@@ -183,6 +186,8 @@ def _outside(frame: Frame, node: ast.expr) -> ir.Expression:
             raise _outside_refusal(frame, node, text, unfit)
         case KnownName() | Plain():
             raise frame.refusal(node, "name", f"{text} is not a number; call it, or pass a number as an argument")
+        case OutsideLayout():
+            raise layout_refusal(frame, node)
         case None:
             owner = _owner(node)
             if owner is not node and isinstance(found := meaning_in(frame, owner), Unfit):
@@ -242,6 +247,8 @@ def array_named(frame: Frame, node: ast.expr) -> Parameter | LocalArray:
         match meaning_in(frame, node):
             case Unfit() as unfit:
                 raise _outside_refusal(frame, node, node.id, unfit)
+            case OutsideLayout():
+                raise layout_refusal(frame, node, "index")
             case _:
                 raise frame.refusal(node, "name", f"{node.id} is not an array; pass one as an argument")
     match frame.variable(node.id):
@@ -250,6 +257,8 @@ def array_named(frame: Frame, node: ast.expr) -> Parameter | LocalArray:
             return parameter
         case LocalArray() as local:
             return local
+        case PassedLayout():
+            raise layout_refusal(frame, node, "index")
         case Absent():
             raise frame.refusal(node, "argument", f"{node.id} is None in this call; test `{node.id} is None` before")
         case Scalar() | PassedConstant():
@@ -258,6 +267,10 @@ def array_named(frame: Frame, node: ast.expr) -> Parameter | LocalArray:
 
 def _attribute(frame: Frame, node: ast.Attribute) -> ir.Expression:
     base = node.value
+    if (layout := layout_in(frame, base)) is not None:
+        return property_of(frame, node, layout)
+    if (part := place_in(frame, node)) is not None:
+        return part
     if not (isinstance(base, ast.Name) and frame.is_local(base.id)):
         return _outside(frame, node)
     array = array_named(frame, base)
@@ -296,6 +309,8 @@ def _subscript(frame: Frame, node: ast.Subscript) -> ir.Expression:
         dimension = constant_integer(frame, node.slice)
         if dimension is None:
             raise frame.refusal(node, "index", "the dimension of a shape must be an integer constant, as in a.shape[0]")
+        if (layout := layout_in(frame, node.value.value)) is not None:
+            return extent_in(frame, node, layout, dimension)
         return extent_of(frame, node, node.value.value, dimension)
     array, indices = element_of(frame, node)
     check_plain_use(frame, node, array)
@@ -317,6 +332,10 @@ def indices_of(
     frame: Frame, node: ast.AST, array: Parameter | LocalArray, parts: list[ast.expr]
 ) -> tuple[ir.Expression, ...]:
     """Lower the indices of an element."""
+    if len(parts) == 1 and isinstance(parts[0], ast.Call):
+        offsets = offsets_of(frame, parts[0])
+        if offsets is not None:  # those of a distributed type are a tuple
+            return _counted(frame, node, array, offsets)
     for part in parts:
         match part:
             case ast.Slice():
@@ -327,13 +346,19 @@ def indices_of(
                 raise frame.refusal(
                     node, "index", "an index must be one integer, not a mask or a list; write the loop over the rest"
                 )
-    if isinstance(array, LocalArray) and len(parts) != len(array.shape):
+    return _counted(frame, node, array, tuple(frame.in_order(parts)))
+
+
+def _counted(
+    frame: Frame, node: ast.AST, array: Parameter | LocalArray, indices: tuple[ir.Expression, ...]
+) -> tuple[ir.Expression, ...]:
+    if isinstance(array, LocalArray) and len(indices) != len(array.shape):
         raise frame.refusal(
             node,
             "index",
-            f"{len(parts)} indices for an array of {len(array.shape)} dimensions; write the loop over the rest",
+            f"{len(indices)} indices for an array of {len(array.shape)} dimensions; write the loop over the rest",
         )
-    return tuple(frame.in_order(parts))
+    return indices
 
 
 def check_plain_use(frame: Frame, node: ast.AST, array: Parameter | LocalArray) -> None:

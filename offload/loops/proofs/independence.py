@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from offload.loops.proofs.affine import AffineForm, Interval
 from offload.loops.proofs.equations import Equation, Inner, is_solved, narrowed
+from offload.loops.proofs.radix import equal_parts
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
@@ -217,15 +218,21 @@ def _equations(accesses: NestAccesses, first: _Piece, second: _Piece) -> Iterato
     views = accesses.launch.views
     one, other = views[first.access.array], views[second.access.array]
     if one == other and is_injective(one):
+        exact: list[tuple[AffineForm, AffineForm]] = []
         for mine, others, of_mine, of_others in zip(
             first.elements, second.elements, first.access.indices, second.access.indices, strict=True
         ):
             if mine is None or others is None:
                 yield None
                 continue
+            if of_mine.is_exact and of_others.is_exact:
+                exact.append((mine, others))
+                continue
             equation = _equation(accesses, (first, mine), (second, others), (0, 0))
-            is_exact = of_mine.is_exact and of_others.is_exact
-            yield equation if is_exact or -_HALF < equation.whole[0] <= equation.whole[1] < _HALF else None
+            yield equation if -_HALF < equation.whole[0] <= equation.whole[1] < _HALF else None
+        parts = equal_parts(accesses.space, exact)
+        yield from (_equation(accesses, (first, mine), (second, others), (0, 0)) for mine, others in parts.pairs)
+        yield from () if parts.is_complete else (None,)
         return
     mine, others = _offset(one, first), _offset(other, second)
     if mine is None or others is None:

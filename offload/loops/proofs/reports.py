@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from offload.errors import ClauseError, LoopError
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import locals_in, walk
+from offload.loops.tree.nodes import checked_in, locals_in, walk
 from offload.loops.tree.promotion import nbytes_of
 from offload.loops.tree.text import element_text, text_of
 from offload.loops.tree.uses import numbered
@@ -46,7 +46,7 @@ def failure_of(
     variables = iteration(nest, axes, trips)
     if what == INDEX:
         access = numbered(nest)[where]
-        extent = {**shapes, **locals_in(nest)}[access.array][dimension]
+        extent = {**shapes, **locals_in(nest), **checked_in(nest)}[access.array][dimension]
         return index_error(access, index, dimension, extent, variables)
     if what == DIVISION:
         return ZeroDivisionError(f"integer division or modulo by zero at iteration {variables}, line {where}")

@@ -49,6 +49,7 @@ from offload.loops.running.build import builder, of_obstacle
 from offload.loops.running.runs import NestForm
 from offload.loops.running.scan_runs import ScanForm
 from offload.loops.tree import ir
+from offload.loops.tree.nodes import without_checks
 from offload.loops.tree.uses import Addressing, addressing, numbered
 
 if TYPE_CHECKING:
@@ -306,6 +307,7 @@ def _plan(spec: Specialisation, nest: ir.Nest, launch: LaunchNumbers) -> NestPla
     modes: dict[int, ir.Mode] = {at: limit.mode for at, limit in limits.items()}
     if not words.bounds:
         modes = {at: "wrap" if mode == "check" else mode for at, mode in modes.items()}
+    nest = without_checks(nest, modes)
     variant = CVariant(
         modes=tuple(sorted(modes.items())),
         layouts=tuple((name, layout_of(view)) for name, view in launch.views.items()),

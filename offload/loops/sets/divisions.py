@@ -108,7 +108,7 @@ def ways_of(plan: NestPlan, number: int, numbers: Numbers, weights: Sequence[int
     alone = [whole, *[_of_trips(whole, (0, 0)) for _ in range(n_devices - 1)]] if everything else [whole] * n_devices
     by_mode["single"] = _way("single", alone, found, single(found.accesses, n_devices), 1, before)
     leaves = [*plan.nest.reductions, *plan.nest.last, *plan.nest.privates]
-    writes = [access for access in found.accesses.listed if access.kind != "load"]
+    writes = [access for access in found.accesses.listed if access.kind not in ("load", "check")]
     return Ways(found, why, by_mode, bool(leaves or writes))
 
 

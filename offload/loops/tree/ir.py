@@ -318,6 +318,19 @@ class Assert(Statement):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IndexCheck(Statement):
+    """The indices of an array type's call are in range: from 0, since negative ones do not count from the end.
+
+    The check has the number and the bounds of an access. An index out of range ends the iteration.
+    """
+
+    array: str  # the call, as the program writes it: no array has such a name
+    indices: tuple[Expression, ...]  # of the call, those in tuples one after the other
+    sizes: tuple[int, ...]  # of the dimensions that they count
+    at: int  # the number of the check among the accesses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Local(Statement):
     """``name = np.zeros(shape, dtype)`` and the like: of the iteration, without contents if without ``fill``."""
 
@@ -396,6 +409,8 @@ class ParsedFunction:
     parts: tuple[Statement | Nest, ...]
     returns: tuple[str, ...]  # scalars; each is in a nest's reductions or `last`
     returns_tuple: bool  # ``return a,`` and not ``return a``
+    # The array types that it calls, as the program writes them, as `explain` shows them.
+    layouts: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def nests(self) -> tuple[Nest, ...]:

@@ -67,6 +67,8 @@ def _statement(node: ir.Statement) -> str:
             return "continue"
         case ir.Assert():
             return f"assert {text_of(node.condition)}" + (f", {node.text!r}" if node.text else "")
+        case ir.IndexCheck():
+            return node.array
         case ir.Local():
             fill = "empty" if node.fill is None else "full"
             value = "" if node.fill is None else f"{text_of(node.fill)}, "

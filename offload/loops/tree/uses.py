@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from offload.loops.tree.nodes import Node
 
 
-Numbered: TypeAlias = ir.Load | ir.Store | ir.Atomic
+Numbered: TypeAlias = ir.Load | ir.Store | ir.Atomic | ir.IndexCheck
 
-_NUMBERED: Final = (ir.Load, ir.Store, ir.Atomic)
+NUMBERED: Final = (ir.Load, ir.Store, ir.Atomic, ir.IndexCheck)
 
 
 def numbered(nest: ir.Nest) -> dict[int, Numbered]:
     """Return the accesses of a nest by their number ``at``."""
-    return {node.at: node for node in walk(*nest.body) if isinstance(node, (ir.Load, ir.Store, ir.Atomic))}
+    return {node.at: node for node in walk(*nest.body) if isinstance(node, NUMBERED)}
 
 
 def deciding_names(typed: ir.Typed) -> tuple[str, ...]:
@@ -39,14 +39,14 @@ def deciding_names(typed: ir.Typed) -> tuple[str, ...]:
 
 def numbered_apart(nest: ir.Nest) -> tuple[ir.Nest, dict[int, int]]:
     """Return a nest in which each access has a number of its own, and which it had before."""
-    numbers = [node.at for node in walk(*nest.body) if isinstance(node, _NUMBERED)]
+    numbers = [node.at for node in walk(*nest.body) if isinstance(node, NUMBERED)]
     if len(set(numbers)) == len(numbers):
         return nest, {at: at for at in numbers}
     originals: dict[int, int] = {}
     free = iter(range(max(numbers) + 1, 1 << 60))
 
     def change(node: Node) -> Node:
-        if not isinstance(node, _NUMBERED):
+        if not isinstance(node, NUMBERED):
             return node
         at = next(free) if node.at in originals else node.at
         originals[at] = node.at
@@ -61,7 +61,7 @@ def numbered_back(body: tuple[ir.Statement, ...], originals: Mapping[int, int]) 
         return body
 
     def change(node: Node) -> Node:
-        return replace(node, at=originals[node.at]) if isinstance(node, _NUMBERED) else node
+        return replace(node, at=originals[node.at]) if isinstance(node, NUMBERED) else node
 
     return tuple([mapped(one, change) for one in body])
 
@@ -83,7 +83,7 @@ def addressing(nest: ir.Nest) -> Addressing:
     found: list[ir.Expression] = []
     for node in nodes:
         match node:
-            case ir.Load() | ir.Store():
+            case ir.Load() | ir.Store() | ir.IndexCheck():
                 found += node.indices
             case ir.Atomic():
                 found += [*node.indices, *([node.expected] if node.expected is not None else [])]
