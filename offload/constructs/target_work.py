@@ -220,8 +220,9 @@ class TargetWork(Work):
         if not binding.privates:  # else the task keeps their memory by what the body was given
             # Arrays that nobody has may be used again on the lane; device arrays of the program stay.
             args, kwargs = launch.args, launch.kwargs
-            for slot, *_ in binding.arrays:
-                put(args, kwargs, slot, None)
+            for slot, _, _, _ in binding.arrays:
+                into: Any = args if slot.__class__ is int else kwargs
+                into[slot] = None
             for slot, _ in binding.copies:
                 put(args, kwargs, slot, None)
         for item in unwritten:  # the region has ended: the warning may be an error

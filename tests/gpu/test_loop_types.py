@@ -33,6 +33,9 @@ from tests.loops.test_array_types import (
 
 pytestmark = pytest.mark.gpu
 
+if cupy is not None:
+    import tests.gpu.twins  # noqa: F401  # registers the kind
+
 ROWS, COLUMNS = 320, 192
 SIZE = ROWS * COLUMNS
 PLAIN = ArrayType((ROWS, COLUMNS))
@@ -83,7 +86,7 @@ def test_checks(gpu):
         omp.target_loop(picked)(x, b, PLAIN)
     with pytest.raises(IndexError, match=r"index 192 is out of bounds for axis 1 of 'T\(1, x\[k\]\)'"):
         omp.target_loop(by_two)(np.array([0, 192]), b, PLAIN)
-    both(omp.target_loop(guarded), np.array([5, -3, 999_999]), np.zeros(3), PLAIN)
+    both(omp.target_loop(guarded), np.array([5, -3, 999]), np.zeros(3), ArrayType((8, 8)))
     both(omp.target_loop(picked), np.array([5, 3], np.uint64), np.zeros(2), TURNED)
 
 
