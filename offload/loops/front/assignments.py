@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 
 from offload.loops.front.calls import check_in_nest, known_name, type_named, values_of_call
 from offload.loops.front.frames import LocalArray, Parameter, Row, Scalar
-from offload.loops.front.rows import bind, captured, extents_of, over_refusal, row_refusal, uses_as_array
+from offload.loops.front.rows import bind, captured, check_row, extents_of, over_refusal, row_refusal, uses_as_array
 from offload.loops.front.source import DTYPES
 from offload.loops.front.values import (
     check_plain_use,
@@ -58,6 +58,9 @@ def assign(frame: Frame, node: ast.Assign) -> None:
     if any(_is_row(frame, target, node.value) for target in node.targets):
         _assign_row(frame, node)
         return
+    for target in node.targets:
+        if isinstance(target, ast.Name) and uses_as_array(frame, target.id):
+            check_row(frame, node.value, target.id)
     value = frame.value(node.value)
     if len(node.targets) > 1 and not isinstance(value, ir.Constant):
         value = frame.named(value, "value")

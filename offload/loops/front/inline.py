@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from offload.errors import LoopError
 from offload.loops.front.calls import value_of_call
 from offload.loops.front.frames import Absent, Binding, Frame, LocalArray, Parameter, PassedConstant, Row, Rules, Scalar
-from offload.loops.front.rows import arrays_in, captured
+from offload.loops.front.rows import arrays_in, captured, check_row
 from offload.loops.front.source import Frozen, FunctionSource, meaning_of
 from offload.loops.front.statements import statement
 from offload.loops.front.values import constant_of, expression, row_of
@@ -126,8 +126,10 @@ def _argument(frame: Frame, source: FunctionSource, name: str, argument: ast.exp
             return binding
         if isinstance(binding, Scalar) and not is_changed and binding.name not in frame.lowering.items:
             return binding
-    if isinstance(argument, ast.Subscript) and name in arrays_in(source, frame.lowering.indexed):
-        return captured(frame, row_of(frame, argument), name)
+    if name in arrays_in(source, frame.lowering.indexed):
+        check_row(frame, argument, name)
+        if isinstance(argument, ast.Subscript):
+            return captured(frame, row_of(frame, argument), name)
     value = frame.value(argument)
     if isinstance(value, ir.Constant) and name not in source.assigned:
         return PassedConstant(value)

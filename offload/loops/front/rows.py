@@ -100,6 +100,17 @@ def _is_steady(frame: Frame, index: ir.Expression) -> bool:
     return True
 
 
+def check_row(frame: Frame, node: ast.expr, name: str) -> None:
+    """Refuse an expression for a name that the text uses as an array."""
+    if isinstance(node, (ast.IfExp, ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare)):
+        raise frame.refusal(
+            node,
+            "index",
+            f"{name} is used as an array, but in a loop this expression is a number; give {name} a row, such as a[i]. "
+            f"Write a loop for arithmetic on rows, and use {name} in both branches of an `if` to choose between rows",
+        )
+
+
 def bind(frame: Frame, node: ast.Name, row: Row) -> None:
     """Let a name stand for a row, until the block ends."""
     bound = frame.names.get(node.id)

@@ -29,7 +29,7 @@ from offload.loops.tree.promotion import (
     ufunc_float_type,
     unary_type,
 )
-from offload.loops.tree.text import refusal, row_remedy, text_of
+from offload.loops.tree.text import refusal, row_remedy, text_of, viewed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -192,7 +192,7 @@ class Expressions:
                     raise refusal(
                         node.place,
                         "index",
-                        f"{node.array}.shape has {ndim} values but {node.n_dimensions} targets; give one for each",
+                        f"{viewed(node)}.shape has {ndim} values but {node.n_dimensions} targets; give one for each",
                     )
                 return self._extent(node.array, dimensions[node.dimension], node.place)
             case ir.Size():

@@ -54,7 +54,10 @@ _REFUSED: Final[dict[type[ast.expr], tuple[str, str]]] = {
     ast.YieldFrom: ("loop", "a loop function cannot be a generator; store the values in an array"),
     ast.Await: ("call", "a loop cannot await; await before the call"),
     ast.Tuple: ("assign", "a tuple is not a number; assign its values one by one, as in `x, y = y, x`"),
-    ast.List: ("types", "a list is not allowed in a loop; create an array of constant shape, such as `np.zeros(3)`"),
+    ast.List: (
+        "types",
+        "a list is not allowed in a loop; create an array such as `np.zeros(3)`, or name rows one by one, `r = a[i]`",
+    ),
     ast.Dict: ("types", "a dict is not allowed in a loop; pass its numbers as arguments"),
     ast.Set: ("types", "a set is not allowed in a loop; pass its numbers as arguments"),
     ast.Slice: ("index", "a slice is not allowed in a loop; write the loop over it"),
@@ -249,7 +252,9 @@ def _named_row(frame: Frame, node: ast.expr) -> Row:
                 raise _outside_refusal(frame, node, node.id, unfit)
             case _:
                 raise frame.refusal(node, "name", f"{node.id} is not an array; pass one as an argument")
-    match frame.variable(node.id):
+    if node.id not in frame.names:
+        raise frame.refusal(node, "unbound", f"{node.id} is indexed here, but no line before assigns it an array")
+    match frame.names[node.id]:
         case Row(is_over=True):
             raise over_refusal(frame, node, node.id)
         case Row() as row:

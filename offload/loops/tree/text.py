@@ -118,7 +118,7 @@ def row_remedy(array: str, places: Sequence[ir.Expression | None]) -> str:
     )
 
 
-def _viewed(node: ir.Extent | ir.Size | ir.Rank) -> str:
+def viewed(node: ir.Extent | ir.Size | ir.Rank) -> str:
     """Return the array, or the row, of which a node asks for the shape."""
     return f"{node.array}[{', '.join(['…' if taken else ':' for taken in node.taken])}]" if node.taken else node.array
 
@@ -136,11 +136,11 @@ def _expression(node: ir.Expression) -> tuple[str, int]:
         case ir.Name():
             return node.name, _ATOM
         case ir.Extent():
-            return f"{_viewed(node)}.shape[{node.dimension}]", _ATOM
+            return f"{viewed(node)}.shape[{node.dimension}]", _ATOM
         case ir.Size():
-            return f"{_viewed(node)}.size", _ATOM
+            return f"{viewed(node)}.size", _ATOM
         case ir.Rank():
-            return f"{_viewed(node)}.ndim", _ATOM
+            return f"{viewed(node)}.ndim", _ATOM
         case ir.Load():
             return element_text(node.array, node.indices), _ATOM
         case ir.Convert():
