@@ -47,7 +47,7 @@ def test_rows_in_cuda(seed):
 
 @pytest.mark.parametrize("seed", few((), range(100, 130)))
 def test_rows_in_c(seed):
-    """A program leaves what CPython leaves, in C, on a device that shuffles iterations. `test_rows` has the quick ones."""
+    """A program leaves what CPython leaves, in C, on a device that shuffles iterations."""
     made = row_program(seed)
     with checked("sim:1", seed=seed):
         for construct in (omp.target_loop, omp.parallel_loop):
