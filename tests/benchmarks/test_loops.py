@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 
-from benchmarks.loops import failing, host, probably, programs, speculation
+from benchmarks.loops import failing, host, probably, programs, rows, speculation
 from benchmarks.run import main
 from offload.errors import InternalError
 from offload.loops.running.build import builder
@@ -41,6 +41,14 @@ def test_compiling_is_measured_with_an_empty_cache(capsys, tmp_path, monkeypatch
     assert all(us[0] > 0 for us in tables["hits"]["rows"]["found again"].values())
     assert {len(row) for row in rows.values()} == {len(programs.cases(0.001))}
     assert not list(tmp_path.iterdir())
+
+
+def test_both_texts_of_a_solve_are_measured(capsys):
+    """Helpers that take rows, and indices written out, are compiled and run next to each other."""
+    assert main(["loops", "--section", "rows", "--repeat", "1", "--quick", "--json"]) == 0
+    tables = json.loads(capsys.readouterr().out)["sections"]["rows"]["tables"]
+    assert tables["compile"]["rows"].keys() == rows.LOOPS.keys()
+    assert tables["host"]["rows"].keys() > rows.LOOPS.keys()
 
 
 def test_a_wrong_result_is_no_figure(monkeypatch):
