@@ -27,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Measure loop functions: kernels and launch (on a CUDA device, beside kernels written by hand: what they take, "
         "and what a call costs), devices (loops on several CUDA devices beside one, and beside a program by hand), "
         "compile (from a function to its kernel, in processes of their own), host (five loops on two threads beside "
-        "the same by Numba, where that can be imported, and what a short loop costs to call). "
+        "the same by Numba, where that can be imported, and what a short loop costs to call), rows (a solve of "
+        "block-tridiagonal systems whose helpers take rows of arrays, beside the same text with indices written out). "
         "Results are checked before they are timed. Set OMP_WAIT_POLICY=passive, or the peer's threads spin on the "
         "cores of whoever is measured next. And speculation: loops that nobody has proved parallel, beside the same "
         "loops plain, by hand and as serial C. And scans: loops that carry scalars, in order beside serial C, and on a "
@@ -119,6 +120,12 @@ def _scans(repeat: int, scale: float) -> Section:
     return scans.measure(repeat, scale)
 
 
+def _rows(repeat: int, scale: float) -> Section:
+    from benchmarks.loops import rows
+
+    return rows.measure(repeat, scale)
+
+
 def _speculation(repeat: int, scale: float) -> Section:
     from benchmarks.loops import speculation
 
@@ -137,6 +144,7 @@ SECTIONS: dict[str, Callable[[int, float], Section]] = {
     "devices": _devices,
     "compile": _compile,
     "host": _host,
+    "rows": _rows,
     "speculation": _speculation,
     "scans": _scans,
     "types": _types,

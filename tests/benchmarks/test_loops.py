@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 
-from benchmarks.loops import failing, host, layouts, probably, programs, scans, speculation
+from benchmarks.loops import failing, host, layouts, probably, programs, rows, scans, speculation
 from benchmarks.run import main
 from offload.errors import InternalError
 from offload.loops.running.build import builder
@@ -46,9 +46,17 @@ def test_compiling_is_measured_with_an_empty_cache(capsys, tmp_path, monkeypatch
 def test_types_are_measured_beside_digits_by_hand(capsys):
     """Each pair of loops has the same result and a ratio for each turn."""
     assert main(["loops", "--section", "types", "--repeat", "2", "--quick", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["sections"]["types"]["tables"]["types_host"]["rows"]
-    assert set(rows) == {layouts.TYPES, layouts.BY_HAND, f"{layouts.BY_HAND} / {layouts.TYPES}"}
-    assert all(len(samples) == 2 for row in rows.values() for samples in row.values())
+    found = json.loads(capsys.readouterr().out)["sections"]["types"]["tables"]["types_host"]["rows"]
+    assert set(found) == {layouts.TYPES, layouts.BY_HAND, f"{layouts.BY_HAND} / {layouts.TYPES}"}
+    assert all(len(samples) == 2 for row in found.values() for samples in row.values())
+
+
+def test_both_texts_of_a_solve_are_measured(capsys):
+    """Helpers that take rows, and indices written out, are compiled and run next to each other."""
+    assert main(["loops", "--section", "rows", "--repeat", "1", "--quick", "--json"]) == 0
+    tables = json.loads(capsys.readouterr().out)["sections"]["rows"]["tables"]
+    assert tables["compile"]["rows"].keys() == rows.LOOPS.keys()
+    assert tables["host"]["rows"].keys() > rows.LOOPS.keys()
 
 
 def test_a_wrong_result_is_no_figure(monkeypatch):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
 
 from offload.loops.tree import ir
@@ -74,11 +74,28 @@ class PassedLayout:
 
 
 @dataclass(frozen=True, slots=True)
+class Row:
+    """A view of an array: some of its axes have an index, and the others are whole. It may be the whole array."""
+
+    array: Parameter | LocalArray
+    # Of the leading axes; None: the axis is whole, as are all that follow. The values cannot change while a name stands
+    # for the row.
+    places: tuple[ir.Expression | None, ...] = ()
+    is_over: bool = False  # whether the block that named it has ended, so nothing may use the name
+
+    def at(self, parts: Sequence[ir.Expression | None]) -> Row:
+        """Return the row that indices, or None for a slice of a whole axis, make of this one."""
+        given = iter(parts)
+        places = [next(given, None) if place is None else place for place in self.places]
+        return Row(self.array, (*places, *given))
+
+
+@dataclass(frozen=True, slots=True)
 class Absent:
     """A parameter that is None at this call."""
 
 
-Binding = Scalar | PassedConstant | LocalArray | Parameter | PassedLayout | Absent
+Binding = Scalar | PassedConstant | LocalArray | Parameter | PassedLayout | Row | Absent
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +130,9 @@ class Lowering:
     items: dict[str, ReducedItem] = field(default_factory=dict)  # the reductions around the present statement
     atomics: frozenset[str] = frozenset()  # the arrays in `atomic`
     variables: frozenset[str] = frozenset()  # of the associated loops
+    # names of the IR that keep their value while the present statement is lowered: of loops and of parameters
+    steady: set[str] = field(default_factory=set)
+    indexed: dict[FunctionType, frozenset[str]] = field(default_factory=dict)  # the names that each uses as arrays
     levels: tuple[str, ...] = ()  # "gang", … of the loops around the present statement, outermost first
     flags: set[str] = field(default_factory=set)  # variables that tell whether `break` left a loop
     callers: list[CodeType] = field(default_factory=list)  # the functions around the present statement, outermost first
@@ -176,6 +196,7 @@ class Frame:
         # inlined function has its own bindings: an array that its caller passes has the caller's name in the IR.
         self.names = names
         self.out = out  # the statements so far, of the innermost block
+        self.rows: set[str] = set()  # the names that stand for rows since the innermost block began
         self.loops: list[str | None] = []  # the flags of the loops around the present statement, in this function
         self.is_inlined = is_called
         lowering.callers.append(source.function.__code__)
@@ -193,13 +214,23 @@ class Frame:
     # -- statements
 
     @contextmanager
-    def block(self) -> Iterator[list[ir.Statement]]:
-        """Collect the statements that are lowered meanwhile, instead of appending them."""
+    def block(self, *, ends_rows: bool = True) -> Iterator[list[ir.Statement]]:
+        """Collect the statements that are lowered meanwhile, instead of appending them.
+
+        A name that was assigned to a row in the block stands for it in the block only. A branch may not be taken, and a
+        loop may have no trip, so the name would have no value after them.
+        """
         outer, self.out = self.out, []
+        rows, self.rows = self.rows, set()
         try:
             yield self.out
         finally:
             self.out = outer
+            for name in self.rows if ends_rows else ():
+                row = self.names[name]
+                assert isinstance(row, Row)
+                self.names[name] = replace(row, is_over=True)
+            self.rows = rows if ends_rows else rows | self.rows
 
     def named(self, value: ir.Expression, name: str) -> ir.Name:
         """Assign a value to a new variable, and return that."""

@@ -74,6 +74,7 @@ class LoopText:
         taken, atomics = set(source.identifiers), frozenset(clauses.atomic)
         # the state that all frames of the function share
         self._lowering = Lowering(RULES, taken, checks=clauses.checks, atomics=atomics)
+        self._lowering.steady |= {name for name in names if name not in source.assigned}
         self.frame = Frame(self._lowering, source, names, [], is_called=False)  # of the loop function itself
         self.clauses = clauses  # of the construct
         self.absent = absent  # the parameters that are None
@@ -88,7 +89,7 @@ class LoopText:
 
     def on_host(self, node: ast.stmt) -> None:
         """Lower a scalar statement outside of nests."""
-        with self.frame.block() as statements:
+        with self.frame.block(ends_rows=False) as statements:
             self.frame.statement(node)
         self._keep(statements)
 
@@ -127,12 +128,14 @@ class LoopText:
         self._check_reduced(node, names)
         lowering.items = {one.name: ReducedItem(one.operator, self._kind(one.name)) for one in reductions}
         lowering.variables = frozenset(axis.variable for axis in axes)
+        lowering.steady |= lowering.variables
         lowering.is_in_nest, lowering.local_nbytes = True, 0
         lowering.levels = levels_in(self.frame, node, outer.clauses.level or given.level)
         with self.frame.block() as statements:
             hidden = self._own_copies(node, (*given.firstprivate,))
             self.frame.statements(body)
         self.frame.names |= hidden
+        lowering.steady -= lowering.variables
         lowering.items, lowering.is_in_nest, lowering.variables, lowering.levels = {}, False, frozenset(), ()
         nest = ir.Nest(
             axes=axes,

@@ -120,6 +120,16 @@ class FunctionSource:
         return (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
 
     @cached_property
+    def own(self) -> frozenset[str]:
+        """The names of its parameters."""
+        return frozenset(parameter.arg for parameter in self.parameters)
+
+    @property
+    def by_position(self) -> list[str]:
+        """The names of the parameters that take positional arguments."""
+        return [one.arg for one in (*self.definition.args.posonlyargs, *self.definition.args.args)]
+
+    @cached_property
     def identifiers(self) -> frozenset[str]:
         """Every name that its text has, locals, parameters and others."""
         names = {node.id for node in ast.walk(self.definition) if isinstance(node, ast.Name)}
@@ -185,6 +195,17 @@ class FunctionSource:
             return meaning_of(self._value(name))
         except NameError:
             return None
+
+    def meant(self, node: ast.expr) -> Meaning | None:
+        """Return the meaning of a name from outside, or of a module's name."""
+        match node:
+            case ast.Name(id=name) if name not in self.assigned and name not in self.own:
+                return self.meaning(name)
+            case ast.Attribute(value=module, attr=name):
+                known = self.meant(module)
+                return attribute(known, name) if isinstance(known, KnownName) else None
+            case _:
+                return None
 
     def key(self) -> tuple[object, ...]:
         """Return the present values that the function depends on besides its arguments.

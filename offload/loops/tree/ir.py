@@ -89,12 +89,13 @@ class Name(Expression):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent(Expression):
-    """``a.shape[k]``; typed functions have no negative dimension."""
+    """``a.shape[k]``; typed functions have no negative dimension, and none of a row."""
 
     array: str
     dimension: int
     # How many the array must have, where its shape is taken apart: `n, m = a.shape`.
     n_dimensions: int | None = None
+    taken: tuple[bool, ...] = ()  # of a row: whether each leading axis has an index, so that it is no dimension
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +110,7 @@ class Size(Expression):
     """``a.size``; a product of extents in typed functions."""
 
     array: str
+    taken: tuple[bool, ...] = ()  # as in `Extent`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +118,7 @@ class Rank(Expression):
     """``a.ndim``; a constant in typed functions."""
 
     array: str
+    taken: tuple[bool, ...] = ()  # as in `Extent`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
