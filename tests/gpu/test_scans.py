@@ -31,6 +31,27 @@ def test_sums_of_integers(n, dtype):
     assert bool((y == cupy.cumsum(x, dtype=dtype)).all())
 
 
+@pytest.mark.parametrize("n", [2048 * 1024, 9_000_001])
+def test_two_scalars_in_many_tiles(n):
+    """Sums of 64 and of 32 bits pass through groups of groups, their upper halves too."""
+
+    def summed(x, z, y, w):
+        s = 1 << 40
+        m = z[0]
+        for i in range(x.size):
+            y[i] = s
+            s -= x[i]
+            m = max(m, z[i])
+            w[i] = m
+
+    rng = cupy.random.default_rng(n)
+    x, z = rng.integers(0, 1 << 50, n), rng.integers(-(1 << 31), 1 << 30, n).astype("int32")
+    y, w = cupy.zeros_like(x), cupy.zeros_like(z)
+    omp.target_loop(summed)(x, z, y, w)
+    assert bool((y == (1 << 40) + x - cupy.cumsum(x)).all())
+    assert np.array_equal(w.get(), np.maximum.accumulate(z.get()))
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_sums_of_floats(dtype):
     """With permission they are close to the exact sums, and the same in every run."""

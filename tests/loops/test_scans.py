@@ -211,10 +211,11 @@ def test_scans_on_cuda(function, cuda, monkeypatch):
 
 
 @pytest.mark.skipif(GXX is None, reason="no g++")
-def test_groups_of_groups_of_tiles(cuda, monkeypatch):
-    """The 1,025th tile reads the sum of a group of groups."""
+@pytest.mark.parametrize("dtype", ["int64", "int32"])
+def test_groups_of_groups_of_tiles(dtype, cuda, monkeypatch):
+    """The 1,025th tile reads the sum of a group of groups, in two words or in one; high bits are set."""
     monkeypatch.setattr(grids, "_SCAN_ROWS", 2)
-    x = np.arange(64 * 1030) % 7
+    x = (np.arange(64 * 1030) % 7 - 5 - (1 << 40 if dtype == "int64" else 0)).astype(dtype)
     assert both(omp.target_loop(inclusive, thread_limit=32), inclusive, x, np.zeros_like(x))
     assert cuda.launches[1][1] == (1030, 1, 1)
 

@@ -214,16 +214,17 @@ template <class T, T (*combine)(T, T)> FN T up_to(T value)
     return value;
 }
 
-/* What the rows of a block before a thread's own have, and what all have, which all threads of a row know. */
-template <class T, T (*combine)(T, T)> FN T before_row(T value, T none, T *all)
+/* What the rows of a block before a thread's own have, and what all have, which all threads know. */
+template <class T, T (*combine)(T, T), int rows> FN T before_row(T value, T none, T *all)
 {
-    __shared__ T of_rows[32];
-    const int thread = thread_of_block(), rows = threads_of_block() >> 5;
+    __shared__ T of_rows[rows];
+    const int thread = thread_of_block();
     T before = none, whole = none;
     __syncthreads(); /* what another item has left there has been read */
     if ((thread & 31) == 0)
         of_rows[thread >> 5] = value;
     __syncthreads();
+    #pragma unroll
     for (int row = 0; row < rows; row++) {
         if (row == thread >> 5)
             before = whole;
@@ -233,34 +234,34 @@ template <class T, T (*combine)(T, T)> FN T before_row(T value, T none, T *all)
     return before;
 }
 
-/* A block gives others what it has by a word that is not 0 from then on; what it wrote before can be read then. */
-FN void publish(int64_t *word)
+/* A block gives others a sum as one or two words. Each has 32 of its bits and a mark above them, so a word that is not
+   0 is valid by itself. A fence would wait for other stores, and empty the cache. */
+template <class T> FN void publish(uint64_t *words, T value)
 {
-    __threadfence();
-    *(volatile int64_t *)word = 1;
+    union { uint64_t bits; T value; } sum;
+    sum.bits = 0;
+    sum.value = value;
+    *(volatile uint64_t *)words = 1ull << 32 | (uint32_t)sum.bits;
+    if (sizeof(T) > 4)
+        *(volatile uint64_t *)(words + 1) = 1ull << 32 | sum.bits >> 32;
 }
 
-FN void wait_for_word(const int64_t *word)
+/* What a lane's block, or group of them, has published, of those from first to end; waits for it. */
+template <class T> FN T published(const uint64_t *sums, int stride, int64_t first, int64_t end, T none)
 {
-    while (*(const volatile int64_t *)word == 0) { }
-    __threadfence();
-}
-
-/* What some blocks, or groups of them, have published of an item, combined by the threads of a row. */
-template <class T, T (*combine)(T, T)>
-FN T published(const int64_t *words, const int64_t *values, int stride, int64_t first, int64_t end, T none)
-{
-    const int lane = thread_of_block() & 31;
-    T whole = none;
-    for (int64_t at = first; at < end; at += 32) {
-        T value = none;
-        if (at + lane < end) {
-            wait_for_word(words + at + lane);
-            value = *(const volatile T *)(values + (at + lane) * stride);
-        }
-        whole = combine(whole, over_row<T, combine>(value));
-    }
-    return whole;
+    const int64_t at = first + (thread_of_block() & 31);
+    const volatile uint64_t *const words = sums + at * stride;
+    uint64_t low, high = 1;
+    if (at >= end)
+        return none;
+    do {
+        low = words[0];
+        if (sizeof(T) > 4)
+            high = words[1];
+    } while (low == 0 || high == 0);
+    union { uint64_t bits; T value; } sum;
+    sum.bits = high << 32 | (uint32_t)low;
+    return sum.value;
 }
 """.strip()
 

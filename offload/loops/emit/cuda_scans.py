@@ -5,12 +5,13 @@ waits for a tile that has not begun. A row of 32 threads has consecutive iterati
 32nd of these. A block computes the totals of its iterations, keeps them in registers, and publishes their sum.
 
 Then it needs the sum of all tiles before. 32 tiles are a group, and 32 groups are a group of groups. The last tile of
-each publishes the sum. So the block reads the tiles of its own group, the groups of its group of groups, and all
-earlier groups of groups. The order of operations follows from the number of iterations alone. At last the iterations
-run, each with the values that the items have before it.
+each publishes the sum, as soon as it knows the sums of the others, so that no group waits for the group before it. So
+the block reads the tiles of its own group, the groups of its group of groups, and all earlier groups of groups. The
+order of operations follows from the number of iterations alone. At last the iterations run, each with the values that
+the items have before it.
 
 ``begin`` clears the words by which sums are published, before ``loop``. Behind the partial results of reductions,
-``partials`` has the number of tiles that were taken, a word for each tile, group and group of groups, and the sums.
+``partials`` has the number of tiles that were taken, and the sums of tiles, of groups and of groups of groups.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from offload.loops.emit.c_expressions import literal
 from offload.loops.emit.c_host import indented
 from offload.loops.emit.c_prelude import C_TYPES
 from offload.loops.emit.c_scans import TotalsWriter, of_totals, total_of
-from offload.loops.emit.emit_cuda import BEGIN, CudaWriter, scope_for
+from offload.loops.emit.emit_cuda import BEGIN, FINISH_THREADS, CudaWriter, scope_for
+from offload.loops.emit.grids import SCAN_THREADS_AT_A_TIME, SUM_WORDS
 from offload.loops.tree.promotion import identity
 from offload.loops.tree.recurrences import with_totals
 
@@ -81,8 +83,12 @@ class _CudaScanWriter(CudaWriter):
 
     # -- kernels -----------------------------------------------------------------------------------------
 
-    def _kernels(self) -> list[tuple[str, int]]:
-        return [(BEGIN, 1024), *super()._kernels()]
+    def _kernels(self) -> list[tuple[str, str]]:
+        return [(BEGIN, f"{FINISH_THREADS}"), *super()._kernels()]
+
+    def _loop_bounds(self) -> str:
+        """Say how many blocks are to run at a time, so that some load while others wait for the tiles before."""
+        return f"{super()._loop_bounds()}, {max(1, SCAN_THREADS_AT_A_TIME // self._variant.n_threads)}"
 
     def _combined(self) -> list[tuple[ir.ReductionOperator, ir.Dtype]]:
         return [*super()._combined(), *((item.operator, self._scope.dtype(item.name)) for item in self._scan.items)]
@@ -92,26 +98,29 @@ class _CudaScanWriter(CudaWriter):
         return [self._begin(), self._tiles(), *finish]
 
     def _places(self) -> list[str]:
-        """Return the lines that tell where the words and sums of tiles are."""
+        """Return the lines that tell where the sums of tiles, of groups, and of groups of groups are."""
         partials, tiles, n = self._scope.use("partials"), self._scope.use("blocks"), len(self._nest.reductions)
+        of_each = SUM_WORDS * len(self._scan.items)
         return [
             f"const int64_t n_groups = ({tiles} + 31) >> {_GROUP_BITS};",
-            f"const int64_t n_words = {tiles} + n_groups + ((n_groups + 31) >> {_GROUP_BITS});",
-            f"int64_t *const taken = {partials} + {tiles} * {n};",
-            "int64_t *const words = taken + 1, *const sums = words + n_words;",
+            f"uint64_t *const taken = (uint64_t *){partials} + {tiles} * {n};",
+            "uint64_t *const of_tiles = taken + 1;",
+            f"uint64_t *const of_groups = of_tiles + (int64_t){tiles} * {of_each};",
+            f"uint64_t *const of_wide = of_groups + n_groups * {of_each};",
         ]
 
     def _begin(self) -> list[str]:
+        of_each = SUM_WORDS * len(self._scan.items)
         return [
             *self._places(),
-            "for (int64_t word = thread_of_block(); word <= n_words; word += threads_of_block())",
-            "    taken[word] = 0;",
-            "(void)sums;",
+            f"uint64_t *const end = of_wide + ((n_groups + 31) >> {_GROUP_BITS}) * {of_each};",
+            "for (uint64_t *word = taken + thread_of_block(); word < end; word += threads_of_block())",
+            "    *word = 0;",
         ]
 
     def _tiles(self) -> list[str]:
         tiles = self._scope.use("blocks")
-        taken = "thread_of_block() == 0 ? (int64_t)atomicAdd((uint64_t *)taken, 1ull) : 0"
+        taken = "thread_of_block() == 0 ? (int64_t)atomicAdd(taken, 1ull) : 0"
         lines = [f"const int64_t tile = from_block<int64_t>({taken});", *self._tile()]
         if not self._variant.is_strided:  # each block has one
             return [*self._places(), *lines]
@@ -123,7 +132,7 @@ class _CudaScanWriter(CudaWriter):
     def _tile(self) -> list[str]:
         index, rows = self._scope.index_type, self._variant.scan_rows
         size = " * ".join(f"({index}){self._trips(k)}" for k in range(len(self._axes)))
-        first = f"({index})tile * ({rows} * threads_of_block()) + (thread_of_block() >> 5) * {32 * rows} + lane"
+        first = f"({index})tile * {rows * self._variant.n_threads} + (thread_of_block() >> 5) * {32 * rows} + lane"
         lines = [
             "const int lane = thread_of_block() & 31;",
             f"const {index} n_iterations = {size};",
@@ -164,44 +173,45 @@ class _CudaScanWriter(CudaWriter):
             each.append(f"row_{name} = {self._combining(item)}(row_{name}, r_{name});")
         totals = [total_of(item, self._scope) for item in self._scan.items]
         lines += self._each([*totals, *self._one(self._totals.iteration()), *each])
-        stores = []
-        for k, item in enumerate(self._scan.items):
-            name, function = item.name, f"<{self._ctype(item)}, {self._combining(item)}>"
+        for item in self._scan.items:
+            name, function = item.name, f"{self._ctype(item)}, {self._combining(item)}"
             lines.append(
-                f"const {self._ctype(item)} before_{name} = before_row{function}(over_row{function}(row_{name}), "
-                f"{self._nothing(item)}, &all_{name});"
+                f"const {self._ctype(item)} before_{name} = before_row<{function}, {self._variant.n_threads // 32}>("
+                f"over_row<{function}>(row_{name}), {self._nothing(item)}, &all_{name});"
             )
-            stores.append(self._sum("tile", k, item, f"all_{name}"))
-        return [*lines, "if (thread_of_block() == 0) {", *indented([*stores, "publish(words + tile);"]), "}"]
+        return [*lines, *self._publish("thread_of_block() == 0", "of_tiles", "tile", "all")]
 
     def _before(self) -> list[str]:
-        """Return the lines that find the items' values before the iterations of each row."""
-        tiles = self._scope.use("blocks")
-        declared, looked, of_group, of_groups, carried = [], [], [], [], []
-        for k, item in enumerate(self._scan.items):
+        """Return the lines that find the items' values before the iterations of each row.
+
+        The last tile of a group publishes its sum before it waits for other groups, so no group waits for another.
+        """
+        starts, of_tiles, group, of_groups, wide, before, carried = [], [], [], [], [], [], []
+        for item in self._scan.items:
             name, ctype, combine = item.name, self._ctype(item), self._combining(item)
-            none = self._nothing(item)
+            over, none = f"over_row<{ctype}, {combine}>", self._nothing(item)
             start = none if name in self._scan.started else self._scope.use("scalar", name)
-            declared.append(f"{ctype} start_{name} = {start};")
-            before = f"{combine}(wide_{name}, {combine}(groups_{name}, here_{name}))"
-            read = f"published<{ctype}, {combine}>(words, sums + {k}, {len(self._scan.items)}"
-            looked += [
-                f"{ctype} here_{name} = {read}, tile & ~31ll, tile, {none});",
-                f"const {ctype} groups_{name} = {read}, {tiles} + (group & ~31ll), {tiles} + group, {none});",
-                f"const {ctype} wide_{name} = {read}, {tiles} + n_groups, {tiles} + n_groups + (group >> 5), {none});",
-                f"start_{name} = {combine}(start_{name}, {before});",
-                f"here_{name} = {combine}(here_{name}, all_{name});",
+            starts.append(f"{ctype} start_{name} = {start};")
+            here = self._awaited("of_tiles", item, "tile & ~31ll", "tile")
+            of_tiles.append(f"const {ctype} here_{name} = {here};")
+            of_tiles.append(f"{ctype} group_{name} = {none}, wide_{name} = {none};")
+            group.append(f"group_{name} = {over}(lane == 31 ? all_{name} : here_{name});")
+            groups = self._awaited("of_groups", item, "group & ~31ll", "group")
+            of_groups.append(f"{ctype} earlier_{name} = {groups};")
+            wide.append(f"wide_{name} = {over}(lane == 31 ? group_{name} : earlier_{name});")
+            earlier = self._awaited("of_wide", item, "at", "group >> 5")
+            before += [
+                "for (int64_t at = 0; at < group >> 5; at += 32)",
+                f"    earlier_{name} = {combine}(earlier_{name}, {earlier});",
+                f"start_{name} = {combine}(start_{name}, {over}({combine}(earlier_{name}, here_{name})));",
             ]
-            of_group.append(self._sum(f"({tiles} + group)", k, item, f"here_{name}"))
-            wide = f"{combine}(groups_{name}, here_{name})"
-            of_groups.append(self._sum(f"({tiles} + n_groups + (group >> 5))", k, item, wide))
             carried.append(f"{ctype} carry_{name} = {combine}(from_block(start_{name}), before_{name});")
-        of_group.append(f"publish(words + {tiles} + group);")
-        of_groups.append(f"publish(words + {tiles} + n_groups + (group >> 5));")
-        looked += ["if (lane == 0 && (tile & 31) == 31) {", *indented(of_group)]
-        looked += ["    if ((group & 31) == 31) {", *indented(indented(of_groups)), "    }", "}"]
-        head = f"const int64_t group = tile >> {_GROUP_BITS};"
-        return [*declared, "if (thread_of_block() < 32) {", *indented([head, *looked]), "}", *carried]
+        group += self._publish("lane == 0", "of_groups", "group", "group")
+        wide += self._publish("lane == 0", "of_wide", "(group >> 5)", "wide")
+        lines = [f"const int64_t group = tile >> {_GROUP_BITS};", *of_tiles]
+        lines += ["if ((tile & 31) == 31) {", *indented(group), "}", *of_groups]
+        lines += ["if ((tile & 1023) == 1023) {", *indented(wide), "}", *before]
+        return [*starts, "if (thread_of_block() < 32) {", *indented(lines), "}", *carried]
 
     def _iterations(self) -> list[str]:
         """Return the lines that carry out a thread's iterations."""
@@ -224,9 +234,20 @@ class _CudaScanWriter(CudaWriter):
 
     # -- words -------------------------------------------------------------------------------------------
 
-    def _sum(self, word: str, k: int, item: ir.LoopReduction, value: str) -> str:
-        """Return the line that writes a sum of the tile, group or group of groups that has a word."""
-        return f"*(volatile {self._ctype(item)} *)(sums + {word} * {len(self._scan.items)} + {k}) = {value};"
+    def _publish(self, condition: str, sums: str, place: str, value: str) -> list[str]:
+        """Return the lines by which one thread publishes the items' sums of a tile, group or group of groups."""
+        n = len(self._scan.items)
+        lines = [
+            f"publish({sums} + ({place} * {n} + {k}) * {SUM_WORDS}, {value}_{item.name});"
+            for k, item in enumerate(self._scan.items)
+        ]
+        return [f"if ({condition}) {{", *indented(lines), "}"]
+
+    def _awaited(self, sums: str, item: ir.LoopReduction, first: str, end: str) -> str:
+        """Return what a lane reads of the sums of an item, from first to end."""
+        k, n = self._scan.items.index(item), len(self._scan.items)
+        given = f"{sums} + {k * SUM_WORDS}, {n * SUM_WORDS}, {first}, {end}, {self._nothing(item)}"
+        return f"published<{self._ctype(item)}>({given})"
 
     def _ctype(self, item: ir.LoopReduction) -> str:
         return C_TYPES[self._scope.dtype(item.name)]

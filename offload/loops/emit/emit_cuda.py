@@ -121,16 +121,19 @@ class CudaWriter(KernelWriter):
             lines += ["extern __shared__ uint64_t shared[];", ""]
         for operator, dtype in dict.fromkeys(self._combined()):
             lines += [combine(operator, dtype), ""]
-        for (name, most), body in zip(self._kernels(), bodies, strict=True):
-            bound = f"__global__ void __launch_bounds__({most})"
+        for (name, bounds), body in zip(self._kernels(), bodies, strict=True):
+            bound = f"__global__ void __launch_bounds__({bounds})"
             lines += [f'extern "C" {bound} {name}(const __grid_constant__ Arguments arguments)', "{"]
             lines += [*indented(["const int64_t *const slots = arguments.slots;", *head, *body]), "}", ""]
         return c_cuda.text(lines)
 
-    def _kernels(self) -> list[tuple[str, int]]:
-        """Return the names of the kernels, with the most threads of a block, in the order of their bodies."""
-        finish = [(FINISH, FINISH_THREADS)] if self._nest.reductions else []
-        return [(LOOP, self._variant.n_threads), *finish]
+    def _kernels(self) -> list[tuple[str, str]]:
+        """Return the names of the kernels, with the bounds of their launches, in the order of their bodies."""
+        finish = [(FINISH, f"{FINISH_THREADS}")] if self._nest.reductions else []
+        return [(LOOP, self._loop_bounds()), *finish]
+
+    def _loop_bounds(self) -> str:
+        return f"{self._variant.n_threads}"
 
     def _combined(self) -> list[tuple[ReductionOperator, ir.Dtype]]:
         """Return the operators by which threads combine values, with the types of these."""

@@ -45,8 +45,14 @@ REDUCED_BLOCKS: Final = 4096
 # Blocks that keep a GPU busy: with more iterations a block has several teams.
 _FULL: Final = 512
 
-# Iterations that a thread has of a tile of a scan with one item.
+# Iterations that a thread has of a tile of a scan with one item, threads of a block, if no clause says how many, and
+# threads that a multiprocessor is to run at a time: these bound the registers of a thread.
 _SCAN_ROWS: Final = 16
+_SCAN_THREADS: Final = 256
+SCAN_THREADS_AT_A_TIME: Final = 1024
+
+# Words of a sum that tiles publish: of 32 bits and a mark each.
+SUM_WORDS: Final = 2
 
 _BEYOND_32: Final = 2**31
 
@@ -119,16 +125,16 @@ def scan_rows(n_items: int) -> int:
 
 def scan_grid(iterations: int, rows: int, shape: Shape) -> tuple[Grid, int]:
     """Return the grid of a scan, and the number of tiles: a block takes one after another if blocks are fewer."""
-    threads, _, _ = _threads(1, Shape(n_threads=min(shape.n_threads or THREADS, THREADS)))
+    threads, _, _ = _threads(1, Shape(n_threads=min(shape.n_threads or _SCAN_THREADS, _SCAN_THREADS)))
     tiles = -(-iterations // (threads * rows))
     blocks = min(tiles, _MOST_BLOCKS[0], shape.most_blocks or tiles)
     return Grid((blocks, 1, 1), (threads, 1, 1), is_strided=blocks != tiles), tiles
 
 
-def scan_words(tiles: int) -> int:
-    """Return how many words and how many sums the tiles of a scan publish: also for groups, and groups of these."""
+def scan_words(tiles: int, n_items: int) -> int:
+    """Return how many words a scan needs: how many tiles are taken, and sums of tiles, groups, and groups of these."""
     groups = -(-tiles // ROW)
-    return tiles + groups + -(-groups // ROW)
+    return 1 + (tiles + groups + -(-groups // ROW)) * n_items * SUM_WORDS
 
 
 def rows_of(team: Team, iterations: int) -> Team:

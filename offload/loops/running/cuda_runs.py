@@ -205,10 +205,10 @@ class CudaBlank(Blank[CudaForm]):
         super().__init__(form, fields, scalars, free, views, axes)
         kinds = {field.kind for field in fields}
         self.is_reported = "report" in kinds  # whether the kernel says what is wrong
-        # Words that blocks leave of reductions, and what tiles of a scan publish: words, sums, and how many are taken.
+        # Words that blocks leave of reductions, and those by which tiles of a scan publish their sums.
         self.n_partials = max(1, self._tiles * len(nest.reductions)) if "partials" in kinds else 0
         if nest.scan is not None:
-            self.n_partials += 1 + scan_words(self._tiles) * (1 + len(nest.scan.items))
+            self.n_partials += scan_words(self._tiles, len(nest.scan.items))
         # The scalars that come out, in the order of their slots behind the report.
         self.left = (*(item.name for item in nest.reductions if item.name not in views), *nest.last)
         self.has_own = bool(self.own or self.left)  # whether a run has memory for itself
