@@ -47,7 +47,7 @@ _FULL: Final = 512
 
 # Iterations that a thread has of a tile of a scan with one item, threads of a block, if no clause says how many, and
 # threads that a multiprocessor is to run at a time: these bound the registers of a thread.
-_SCAN_ROWS: Final = 16
+_SCAN_ROWS: Final = 24
 _SCAN_THREADS: Final = 256
 SCAN_THREADS_AT_A_TIME: Final = 1024
 
