@@ -10,14 +10,17 @@ import numpy as np
 
 from offload.loops.front.levels import levels_of, loops_in
 from offload.loops.mapping import map_types
+from offload.loops.running.configurations import on_cuda, on_threads
 from offload.loops.running.cuda_runs import shaped
 from offload.loops.running.looks import Looks
 from offload.loops.running.plan import numbers_of, ranged
-from offload.loops.running.preparation import described
+from offload.loops.running.preparation import described, n_threads_of
+from offload.loops.running.runs import NestForm
 from offload.loops.speculative.verdict_memory import Memory
 from offload.loops.tree.uses import numbered
 from offload.loops.watched.inspecting import can_be_inspected
 from offload.loops.watched.needs import needed
+from offload.runtime.current import here
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from offload.loops.emit.grids import Grid
     from offload.loops.front.levels import Levels
     from offload.loops.running.clauses import SetWords
+    from offload.loops.running.configurations import Configuration
     from offload.loops.running.plan import NestPlan, Numbers
     from offload.loops.running.specialise import LoopProgram, Specialisation
     from offload.loops.tree import ir
@@ -44,7 +48,7 @@ class LoopReport:
     ----------
     facts : dict
         Nested dictionaries, lists, strings and numbers: function, file and line, device, types, nests with their
-        verdicts, launches on CUDA and loops, arrays with access, map type and the place of their bounds checks, notes.
+        verdicts, launches and loops, arrays with access, map type and the place of their bounds checks, notes.
     """
 
     facts: Mapping[str, Any]
@@ -62,8 +66,8 @@ class LoopReport:
         lines += [f"  {name}: {kind}" for name, kind in facts["types"].items()]
         for nest in facts["nests"]:
             lines.append(f"  nest at line {nest['line']}: {nest['verdict']}")
-            if launch := nest["launch"]:
-                lines.append(f"    blocks {_by(launch['grid'])}, threads of each {_by(launch['block'])}")
+            if nest["launch"]:
+                lines.append(f"    {_launch_text(nest['launch'])}")
             for one in nest["dependences"]:
                 where = "line {} to {}".format(*one["lines"])
                 lines.append(f"    {one['kind']} dependence by {one['array']}, distance {one['distance']}, {where}")
@@ -131,8 +135,10 @@ def _filter(
         return {"mode": "off", "why": "one device", "devices": devices, "arrays": {}, "predicates": []}
     if any(not isinstance(values[name], np.ndarray) for name in spec.given if name in values):
         why = "it receives device arrays, which are on one device"
-        return {"mode": "single", "why": why, "devices": devices, "sent_nbytes": 0, "arrays": {}, "predicates": []}
+        some: dict[str, Any] = {"sent_nbytes": 0, "launches": [], "arrays": {}, "predicates": []}
+        return {"mode": "single", "why": why, "devices": devices, **some}
     from offload.loops.sets.device_runs import on_devices  # few loops are on several devices
+    from offload.loops.sets.divisions import of_piece
 
     words, first = spread[0], spread[1][0]
     divided = on_devices(spec, values, first, len(devices))
@@ -140,11 +146,19 @@ def _filter(
     chooser = divided.chooser(words.filter, tuple([one.space for one in spread[1]]))
     reports = [nest.ways.filtering.report(devices) for nest in nests]
     mode = chooser.latest or next((nest.mode_of(chooser.widest) for nest in nests), "single")
+    launches = []
+    for number, nest in enumerate(nests):
+        way, line = nest.ways.by_mode[nest.mode_of(mode)], nest.ways.filtering.accesses.nest.place.line
+        for one in way.devices:
+            piece = way.pieces[one]
+            launch = _launch(spec, number, piece.plan, of_piece(divided.numbers, number, piece), first)
+            launches.append({"line": line, "device": devices[one], **launch})
     return {
         "mode": mode,
         "why": "; ".join(dict.fromkeys([*(nest.ways.why for nest in nests), *filter(None, [chooser.why])])),
         "devices": devices,
         "sent_nbytes": chooser.sent_nbytes,
+        "launches": launches,
         "arrays": {name: array for one in reports for name, array in one["arrays"].items()},
         "predicates": [predicate for one in reports for predicate in one["predicates"]],
     }
@@ -173,10 +187,11 @@ def _nest(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers, d
     kernels = None if device is None else device.kernels
     is_cuda = kernels is not None and kernels.dialect == "cuda"
     grid = shaped(spec, number, plan, numbers).grid if is_cuda else None
+    launch = _launch(spec, number, plan, numbers, device)
     levels = levels_of(plan.nest, is_ordered=plan.variant.is_ordered, is_auto=spec.program.words.several)
     return {
         "line": plan.nest.place.line,
-        "launch": None if grid is None else {"grid": list(grid.blocks), "block": list(grid.threads)},
+        "launch": launch,
         "verdict": plan.verdict.verdict,
         "dependences": [
             {
@@ -189,6 +204,25 @@ def _nest(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers, d
         ],
         "loops": list(_loops(plan, levels if is_cuda else None, grid)),
     }
+
+
+def _launch(
+    spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers, device: Device | None
+) -> Configuration:
+    """Return the configuration of the launch of a nest, which may have no iterations."""
+    kernels = None if device is None else device.kernels
+    if kernels is not None and kernels.dialect == "cuda":
+        return on_cuda(shaped(spec, number, plan, numbers).grid)
+    form = NestForm(plan.typed, plan.nest, plan.variant, spec.program.words)
+    is_shuffled = device is not None and here().runtime.rng is not None
+    n_chunks = form.n_chunks(numbers.axes[number][0].trips, shuffles=is_shuffled)
+    return on_threads(n_chunks, n_threads_of(spec.program) if form.is_compiled and not is_shuffled else 1)
+
+
+def _launch_text(launch: Configuration) -> str:
+    if "grid" in launch:
+        return f"blocks {_by(launch['grid'])}, threads of each {_by(launch['block'])}"
+    return f"chunks {launch['chunks']}, threads at most {launch['threads']}"
 
 
 def _loops(plan: NestPlan, levels: Levels | None, grid: Grid | None) -> Iterator[dict[str, Any]]:
@@ -238,6 +272,8 @@ def _filter_text(facts: Mapping[str, Any]) -> Iterator[str]:
     yield f"  devices {numbers}: {facts['mode']}; {facts['why']}"
     if facts["sent_nbytes"] is not None:
         yield f"    the latest call copied {facts['sent_nbytes']:,} bytes from device to device"
+    for one in facts["launches"]:
+        yield f"    line {one['line']} on device {one['device']}: {_launch_text(one)}"
     for name, array in facts["arrays"].items():
         ranges = ", ".join([f"{begin}:{end}" for begin, end in array["ranges"]])
         yield f"    {name} by dimension {array['dimension']}: {ranges}"

@@ -16,6 +16,7 @@ import numpy as np
 from offload.arrays.items import is_device_array, label
 from offload.errors import ClauseError, UsageError
 from offload.loops.running.arguments import NestRun, on_host, results_of
+from offload.loops.running.configurations import tell_launches
 from offload.loops.running.cuda_runs import ON_CUDA, CudaRun, shaped
 from offload.loops.running.looks import Looks, after, change
 from offload.loops.running.plan import form_of, numbers_of, plans_of, ranged
@@ -248,6 +249,7 @@ def enqueue(
         starts()
     for run, kernel in zip(runs, loaded, strict=True):
         kernel.launch(stream, (run.n_chunks,), (1,), 0, run)
+    tell_launches(task, runs)
     if outputs:
         stream.launch(_write, runs, outputs)
     return runs
@@ -279,6 +281,7 @@ def _enqueue_cuda(
             blanks[0].loaded(kernels)
             starts()
         blanks[0].launch(blanks[0].filled(addresses, values), kernels, stream)
+        tell_launches(task, blanks)
         return ()
     runs = [CudaRun(blank, values, outputs) for blank in blanks]
     for run in runs:
@@ -287,6 +290,7 @@ def _enqueue_cuda(
         starts()
     for run in runs:  # from here on nothing raises but a lost device: what is in use is kept
         run.enqueue(kernels, device, stream)
+    tell_launches(task, runs)
     return [run for run in runs if run.is_kept]
 
 
