@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +16,7 @@ from offload.loops.running.looks import Looks
 from offload.loops.running.plan import numbers_of, ranged
 from offload.loops.running.preparation import described, n_threads_of
 from offload.loops.running.runs import NestForm
+from offload.loops.speculative.several import is_several
 from offload.loops.speculative.verdict_memory import Memory
 from offload.loops.tree.uses import numbered
 from offload.loops.watched.inspecting import can_be_inspected
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from offload.loops.tree import ir
     from offload.loops.tree.uses import ArrayUse
 
+# Of speculation, in the order of their costs.
+_MODES: Final = ("off", "sequential", "inspector", "log")
 _BOUNDS: Final = ("launch", "range", "kernel")
 _TILE_LEFT: Final = "tile is left out: blocks have whole rows of 32 threads, at most 1024, along two loops"
 _SHARED: Final = {"threads": "shared by threads", "rows": "shared by rows of threads"}
@@ -71,6 +74,9 @@ class LoopReport:
             for one in nest["dependences"]:
                 where = "line {} to {}".format(*one["lines"])
                 lines.append(f"    {one['kind']} dependence by {one['array']}, distance {one['distance']}, {where}")
+            said = nest["speculation"]
+            if len(facts["nests"]) > 1 and (said["mode"] != "off" or said["last"]):
+                lines.append(f"    {_speculation_text(said)}")
             for loop in nest["loops"]:
                 lines.append(f"    loop at line {loop['line']} over {loop['variable']}: {_loop_text(loop)}")
         for name, array in facts["arrays"].items():
@@ -78,8 +84,7 @@ class LoopReport:
         lines += _filter_text(facts["filter"])
         lines += [f"  cache: {item} (only a hint)" for item in facts["cache"]]
         if (said := facts["speculation"])["mode"] != "off":
-            last = f", the latest call on the {said['last']}" if said["last"] else ""
-            lines.append(f"  speculation: {said['mode']}, logged: {', '.join(said['logged']) or 'nothing'}{last}")
+            lines.append(f"  {_speculation_text(said)}")
         return "\n".join([*lines, *[f"  note: {note}" for note in facts["notes"]]])
 
 
@@ -99,6 +104,10 @@ def explained(
     numbers = numbers_of(spec, values, partial(described, device))
     plans = ranged(spec, numbers, Looks(values), always=True)
     place = program.source.place
+    is_on_host = device is None
+    speculation = [
+        _speculation(spec, number, plan, numbers, is_on_host=is_on_host) for number, plan in enumerate(plans)
+    ]
     found = {name: kind.word for name, kind in map_types(spec, values).items()}
     arrays = {
         name: {
@@ -116,10 +125,12 @@ def explained(
             "line": place.line,
             "device": "host" if device is None else device.name,
             "types": {name: str(kind) for name, kind in {**spec.typed.scalars, **spec.typed.arrays}.items()},
-            "nests": [_nest(spec, number, plan, numbers, device) for number, plan in enumerate(plans)],
+            "nests": [
+                _nest(spec, number, plan, numbers, device, speculation[number]) for number, plan in enumerate(plans)
+            ],
             "arrays": arrays,
             "filter": _filter(spec, values, spread),
-            "speculation": _speculation(spec, numbers, plans, is_on_host=device is None),
+            "speculation": _of_all(speculation),
             "cache": list(program.words.cache),
             "notes": [*spec.typed.notes, *_left(plans), *_seen_by(spec)],
         }
@@ -183,11 +194,20 @@ def _word(use: ArrayUse) -> str:
     return "readwrite" if use.is_read or use.is_atomic or use.is_reduced else "write"
 
 
-def _nest(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers, device: Device | None) -> dict[str, Any]:
+def _nest(
+    spec: Specialisation,
+    number: int,
+    plan: NestPlan,
+    numbers: Numbers,
+    device: Device | None,
+    speculation: Mapping[str, Any],
+) -> dict[str, Any]:
     kernels = None if device is None else device.kernels
     is_cuda = kernels is not None and kernels.dialect == "cuda"
     grid = shaped(spec, number, plan, numbers).grid if is_cuda else None
-    launch = _launch(spec, number, plan, numbers, device)
+    launch: Configuration | None = _launch(spec, number, plan, numbers, device)
+    if speculation["mode"] == "sequential":  # the host runs it, and nothing is launched
+        launch, plan = None, plan._replace(variant=replace(plan.variant, is_ordered=True))
     levels = levels_of(plan.nest, is_ordered=plan.variant.is_ordered, is_auto=spec.program.words.several)
     return {
         "line": plan.nest.place.line,
@@ -203,6 +223,7 @@ def _nest(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers, d
             for one in plan.verdict.dependences
         ],
         "loops": list(_loops(plan, levels if is_cuda else None, grid)),
+        "speculation": speculation,
     }
 
 
@@ -223,6 +244,13 @@ def _launch_text(launch: Configuration) -> str:
     if "grid" in launch:
         return f"blocks {_by(launch['grid'])}, threads of each {_by(launch['block'])}"
     return f"chunks {launch['chunks']}, threads at most {launch['threads']}"
+
+
+def _speculation_text(said: Mapping[str, Any]) -> str:
+    last = f", the latest call on the {said['last']}" if said["last"] else ""
+    if said.get("why"):
+        last = f"; the latest call on the {said['last']} {said['why']}"
+    return f"speculation: {said['mode']}, logged: {', '.join(said['logged']) or 'nothing'}{last}"
 
 
 def _loops(plan: NestPlan, levels: Levels | None, grid: Grid | None) -> Iterator[dict[str, Any]]:
@@ -319,25 +347,34 @@ def _bounds(spec: Specialisation, plans: tuple[NestPlan, ...], array: str) -> st
 
 
 def _speculation(
-    spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, ...], *, is_on_host: bool
+    spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers, *, is_on_host: bool
 ) -> dict[str, Any]:
-    """Return the first attempt of a call: how, with which arrays logged; and the side on which the latest one ran."""
+    """Return the first attempt of a call at a nest: how, with which arrays logged; and how the latest one ran."""
     words = spec.program.words
-    memory: Memory = spec.speculation or Memory()
+    nest = spec.of_nests(number, number + 1) if is_several(spec) else spec
+    memory: Memory = nest.speculation or Memory()
     mode, logged = "off", list[str]()
-    verdicts = {plan.verdict.verdict for plan in plans}
-    if words.speculate is not None and verdicts != {"parallel"}:
+    if words.speculate is not None and plan.verdict.verdict != "parallel" and plan.nest.clauses.order != "seq":
         mode = "sequential"
         is_known = memory.is_sequential and words.speculate != "always"
-        if len(plans) == 1 and "sequential" not in verdicts and not is_known and not is_on_host:
-            (plan,) = plans
-            launch = numbers.launch()
+        if plan.verdict.verdict == "unknown" and not is_known and not is_on_host:
+            launch = numbers.launch(number)
             of = needed(spec.typed, plan.nest, launch, plan.verdict.unknown)
             is_inspected = words.speculate != "always" and can_be_inspected(plan.nest, of.written, launch.scalars)
             mode = "inspector" if is_inspected else "log"
             at = numbered(of.nest)
             logged = list(dict.fromkeys(at[one].array for one in sorted(of.loads | of.stores)))
-    return {"mode": mode, "logged": logged, "last": memory.last}
+    return {"mode": mode, "logged": logged, "last": memory.last, "why": memory.why}
+
+
+def _of_all(nests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what the report says of the speculation of the whole loop, from what it says of each nest."""
+    lasts = {one["last"] for one in nests}
+    return {
+        "mode": max((one["mode"] for one in nests), key=_MODES.index),
+        "logged": list(dict.fromkeys(name for one in nests for name in one["logged"])),
+        "last": next((one for one in ("device", "host") if one in lasts), None),
+    }
 
 
 def _seen_by(spec: Specialisation) -> Iterator[str]:

@@ -350,7 +350,7 @@ def memory_of(spec: Specialisation) -> Memory:
     memory: Memory | None = spec.speculation
     if memory is None:
         profile = spec.program.words.speculate
-        memory = Memory()
+        memory = Memory(line=None if spec.whole is None else spec.typed.function.nests[0].place.line)
         if profile is not None and not isinstance(profile, (bool, str)):
             check_types(spec, profile)
             memory.profile = profile

@@ -31,6 +31,8 @@ class Memory:
     profile: DependenceProfile | None = None  # the program has given it, or the first call has seen it
     is_sequential: bool = False  # a dependence was seen or met: from now on the loop runs in order
     last: Winner | None = None  # where the latest call has run
+    why: str = ""  # how the latest call has run, and why, in words
+    line: int | None = None  # that of the nest, of a function that has several
     seen: tuple[int, int] | None = None  # iterations that the first call has profiled, and all that it had
 
 
@@ -156,7 +158,8 @@ def key_from(
 
 def tell(task: DeviceTask, memory: Memory, where: Literal["device", "host"], text: str) -> None:
     """Note the side on which a call runs, and why; tell the observers."""
-    memory.last = where
+    memory.last, memory.why = where, text
     notify = task.place.notify
     if notify is not None:
-        notify.speculate(task.name, task.construct.location, task.place.device.number, text)
+        of_nest = "" if memory.line is None else f"line {memory.line}: "
+        notify.speculate(task.name, task.construct.location, task.place.device.number, of_nest + text)

@@ -1,0 +1,300 @@
+"""Calls of speculative functions with several nests: each nest is decided, and carried out, by itself.
+
+A nest is a function of its own here (`Specialisation.of_nests`), with its own memory of calls. The decisions about it
+are those of `speculation`. Nests follow each other on one lane. The device's arrays hold the state between two nests,
+so a nest in order on the host fetches arrays and sends back those that it changes. Neighbours in order are one such
+run. By `strategies`, nests in order may stay on the device instead, or all nests run on the host.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from offload.loops.running.arguments import results_of
+from offload.loops.running.ordered_runs import run_in_order
+from offload.loops.running.parallel_runs import run_in_parallel
+from offload.loops.running.plan import check, numbers_of, plans_of
+from offload.loops.running.preparation import mapped_view, view_at
+from offload.loops.speculative.hostside import HostSide, reach
+from offload.loops.speculative.profiles import memory_of
+from offload.loops.speculative.speculation import DEPENDENT, PLAIN, SEEN, decided, on_host
+from offload.loops.speculative.strategies import Strategies
+from offload.loops.speculative.verdict_memory import PROVED, Remembered, tell
+from offload.loops.tree import ir
+from offload.loops.tree.nodes import walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import TypeAlias
+
+    from offload.devices.base import Device
+    from offload.loops.proofs.numbers import Trips
+    from offload.loops.running.memo import CallRecord
+    from offload.loops.running.plan import NestPlan, Numbers
+    from offload.loops.running.specialise import Specialisation
+    from offload.loops.speculative.strategies import Strategy
+    from offload.runtime.launch import DeviceTask
+
+    Results: TypeAlias = "dict[str, Any]"
+    # Enqueues a nest, and returns those of its runs that are to be looked at.
+    Enqueue: TypeAlias = "Callable[[Specialisation, Mapping[str, Any]], Sequence[Any]]"
+
+# One thread of a GPU takes so long for a node, which may wait for memory.
+_STEP_S: Final = 0.2e-6
+
+# The kinds of records: of calls that map their arrays, and of calls that find them on the device.
+_MAPPED: Final = ("strategies", "mapped")
+_PRESENT: Final = ("strategies", "present")
+
+
+def is_several(spec: Specialisation) -> bool:
+    """Tell whether a function has several nests."""
+    return len(spec.typed.function.nests) > 1
+
+
+def _nests(spec: Specialisation) -> list[Specialisation]:
+    return [spec.of_nests(number, number + 1) for number in range(len(spec.typed.function.nests))]
+
+
+def why_in_order(spec: Specialisation, plan: NestPlan) -> str:
+    """Return why a nest certainly runs in order; empty if it may run in parallel. ``spec`` has this nest alone."""
+    if plan.verdict.verdict == "sequential":
+        return DEPENDENT
+    is_remembered = spec.program.words.speculate != "always" and plan.verdict.verdict == "unknown"
+    return SEEN if is_remembered and memory_of(spec).is_sequential else ""
+
+
+# -- all nests on the host -------------------------------------------------------------------------------
+
+
+def run_all_on_host(
+    spec: Specialisation, values: Mapping[str, Any], plans: Sequence[NestPlan], task: DeviceTask | None = None
+) -> Results:
+    """Run the nests on host arrays: on the host's threads if they are proved parallel, otherwise in order.
+
+    Return the scalars that come out. Raises as the serial program does; its writes until then stay. If there is a
+    ``task``, its observers are told.
+    """
+    results: Results = {}
+    for nest, plan in zip(_nests(spec), plans, strict=True):
+        is_parallel = plan.verdict.verdict == "parallel"
+        if task is not None:
+            why = PROVED if is_parallel else why_in_order(nest, plan) or "nothing is proved about its iterations"
+            tell(task, memory_of(nest), "host", f"in {'parallel' if is_parallel else 'order'}, as all nests: {why}")
+        results |= results_of(run_in_parallel(nest, values)) if is_parallel else run_in_order(nest, values)
+    return results
+
+
+# -- calls that find no array on the device --------------------------------------------------------------
+
+
+def strategy_of(spec: Specialisation, numbers: Numbers, plans: Sequence[NestPlan], device: Device) -> Strategy:
+    """Return the strategy of a call with host arrays that are not present."""
+    if all(map(why_in_order, _nests(spec), plans)):
+        return "host"
+    if spec.program.words.speculate == "always":
+        return "each"
+    known = strategies_of(numbers.record, _MAPPED)
+    return known.next([*_candidates(spec, numbers, plans, known, device), "host"])
+
+
+def keeps_on_host(record: CallRecord) -> bool:
+    """Tell whether the next call with the numbers of a record is the host's, as the calls before it."""
+    times = strategies_of(record, _MAPPED).times
+    known = strategies_of(record, _MAPPED)
+    return "host" in times and known.best(list(times)) == known.next(list(times)) == "host"
+
+
+def on_own_arrays(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask) -> Results:
+    """Run all nests on the program's own arrays, and return the scalars that come out. Raises as `run_all_on_host`."""
+    lane: Any = task.lane
+    reach(task.place.device, lane.stream)  # what the task follows
+    numbers = numbers_of(spec, values, mapped_view)
+    plans = plans_of(spec, numbers)
+    memory_of(spec)  # by which a later call is found to stay on the host
+    numbers.record.stays = spec.program.has_stayed = True
+    return timed_on_host(spec, values, numbers.record, plans, task)
+
+
+def timed_on_host(
+    spec: Specialisation,
+    values: Mapping[str, Any],
+    record: CallRecord,
+    plans: Sequence[NestPlan] | None = None,
+    task: DeviceTask | None = None,
+) -> Results:
+    """Do the same, and note the time in the record of the call's numbers."""
+    if plans is None:
+        plans = plans_of(spec, numbers_of(spec, values, mapped_view))
+    begun_s = time.perf_counter()
+    found = run_all_on_host(spec, values, plans, task)
+    _note(spec, record, _MAPPED, "host", time.perf_counter() - begun_s)
+    return found
+
+
+# -- calls in a device task ------------------------------------------------------------------------------
+
+
+class SeveralCall:
+    """A call in a device task, whose arrays are on the device."""
+
+    def __init__(self, spec: Specialisation, values: Mapping[str, Any], task: DeviceTask, enqueue: Enqueue) -> None:
+        self._spec, self._values, self._task, self._enqueue = spec, values, task, enqueue
+        self.runs: list[Any] = []  # of nests on the device, which may not have passed yet
+        self.results: Results = {}  # the scalars of nests that ran on the host
+        self._numbers = numbers_of(spec, values, partial(view_at, task.place.device))
+        self._plans = plans_of(spec, self._numbers)
+        self._strategy: Strategy = "each"
+        check(spec, self._plans)
+
+    def carry_out(self, strategy: Strategy | None) -> None:
+        """Carry out the nests, or enqueue them. Raises as the serial program does; its writes until then stay.
+
+        The ``strategy`` was chosen before the call has mapped its arrays; None if it has not been.
+        """
+        spec, task, record = self._spec, self._task, self._numbers.record
+        if strategy is not None:
+            self._strategy = strategy
+            self._each()
+            if not task.predecessors:
+                task.leave(partial(_noted, spec, record, strategy, task.start_s))
+            return
+        known = strategies_of(record, _PRESENT)
+        candidates = _candidates(spec, self._numbers, self._plans, known, task.place.device)
+        if any(map(why_in_order, _nests(spec), self._plans)):  # else nothing is quicker than the device
+            candidates.append("host")
+        if len(candidates) == 1 or spec.program.words.speculate == "always":
+            self._each()
+            return
+        self._strategy = chosen = known.next(candidates)
+        is_timed = chosen != known.best(candidates)
+        if is_timed:
+            self._reach()
+        begun_s = time.perf_counter()
+        if chosen == "host":
+            self.results |= on_host(task, spec, self._values, self._all_on_host)
+        else:
+            self._each()
+        if is_timed:
+            self._reach()
+        _note(spec, record, _PRESENT, chosen, time.perf_counter() - begun_s if is_timed else known.seconds(chosen))
+
+    def _all_on_host(self, arrays: Mapping[str, Any]) -> Results:
+        return run_all_on_host(self._spec, {**self._values, **arrays}, self._plans, self._task)
+
+    def _each(self) -> None:
+        """Run each nest by itself."""
+        try:
+            for first, end, why in self._stretches():
+                if why:
+                    self._carry_out_in_order(first, end)
+                else:
+                    self._carry_out(self._spec.of_nests(first, end), self._plans[first])
+        except (ArithmeticError, AssertionError, IndexError, ValueError):
+            # the task fails, and copies nothing back
+            HostSide(self._task, self._spec, self._values).take_back()
+            raise
+
+    def _stretches(self) -> Iterator[tuple[int, int, str]]:
+        """Yield nests, from one to before another, with why they run in order: neighbours are one stretch.
+
+        The reason is empty for a nest, alone, that may run in parallel. Nests before it have been carried out.
+        """
+        first, last_why, where = 0, "", self._strategy
+        for number, (nest, plan) in enumerate(zip(_nests(self._spec), self._plans, strict=True)):
+            why = why_in_order(nest, plan)
+            if why:
+                memory, on_device = memory_of(nest), where == "device"
+                text = f"in order, in one thread: {why}" if on_device else f"in order: {why}"
+                tell(self._task, memory, "device" if on_device else "host", text)
+                last_why = why
+                continue
+            if last_why:
+                yield first, number, last_why
+                last_why = ""
+            yield number, number + 1, ""
+            first = number + 1
+        if last_why:
+            yield first, len(self._plans), last_why
+
+    def _carry_out_in_order(self, first: int, end: int) -> None:
+        task, values = self._task, self._values
+        self._finish()
+        if self._strategy == "device":
+            self.runs += self._enqueue(self._spec.of_nests(first, end, is_in_order=True), values)
+            self._finish()
+            return
+        spec = self._spec.of_nests(first, end)
+        self.results |= on_host(task, spec, values, lambda arrays: run_in_order(spec, {**values, **arrays}))
+
+    def _carry_out(self, nest: Specialisation, plan: NestPlan) -> None:
+        task, values = self._task, self._values
+        if plan.variant.is_ordered:  # the program says so
+            self.runs += self._enqueue(nest, values)
+            return
+        if plan.verdict.verdict != "parallel":
+            self._finish()
+        found = decided(nest, values, task, is_first=False)
+        if found == PLAIN or isinstance(found, Remembered):
+            self.runs += self._enqueue(nest, values)
+        else:
+            self.results |= found
+
+    def _finish(self) -> None:
+        """Wait for the nests on the device, and raise their error: the serial program ends there."""
+        if self.runs:
+            self._reach()
+            for run in self.runs:
+                failure = run.failure()
+                if failure is not None:
+                    raise failure
+
+    def _reach(self) -> None:
+        lane: Any = self._task.lane
+        reach(self._task.place.device, lane.stream)
+
+
+# -- times -----------------------------------------------------------------------------------------------
+
+
+def _candidates(
+    spec: Specialisation, numbers: Numbers, plans: Sequence[NestPlan], known: Strategies, device: Device
+) -> list[Strategy]:
+    """Return the strategies with the device that may be the quickest; ``known`` has the times so far."""
+    whys = list(map(why_in_order, _nests(spec), plans))
+    if not any(whys) or known.best(["each"]) is None:
+        return ["each"]
+    kernels = device.kernels
+    if kernels is None or kernels.dialect != "c":  # whose thread is as quick as the host's
+        steps = [_steps(plan.nest, axes) for plan, axes, why in zip(plans, numbers.axes, whys, strict=True) if why]
+        if sum(steps) * _STEP_S > known.seconds("each"):
+            return ["each"]
+    return ["each", "device"]
+
+
+def _steps(nest: ir.Nest, axes: Sequence[Trips]) -> float:
+    """Return how many nodes the iterations of a nest evaluate; infinity if inner loops decide that."""
+    nodes = list(walk(*nest.body))
+    if any(isinstance(node, ir.For | ir.While) for node in nodes):
+        return math.inf
+    return math.prod(axis.trips for axis in axes) * len(nodes)
+
+
+def strategies_of(record: CallRecord, key: tuple[str, str]) -> Strategies:
+    """Return the times of calls with the numbers of a record."""
+    found: Strategies | None = record.facts.use(key)
+    return found or Strategies()
+
+
+def _note(spec: Specialisation, record: CallRecord, key: tuple[str, str], strategy: Strategy, seconds: float) -> None:
+    with spec.lock:
+        record.facts.keep(key, strategies_of(record, key).after(strategy, seconds))
+
+
+def _noted(spec: Specialisation, record: CallRecord, strategy: Strategy, start_s: float, value: Any) -> Any:
+    """Note the time of a call that has mapped its arrays, when it has passed; return the task's value."""
+    _note(spec, record, _MAPPED, strategy, time.perf_counter() - start_s)
+    return value
