@@ -30,7 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the same by Numba, where that can be imported, and what a short loop costs to call). "
         "Results are checked before they are timed. Set OMP_WAIT_POLICY=passive, or the peer's threads spin on the "
         "cores of whoever is measured next. And speculation: loops that nobody has proved parallel, beside the same "
-        "loops plain, by hand and as serial C. It reports: the exit status is 0 also where targets are missed."
+        "loops plain, by hand and as serial C. And nests: functions with several nests, beside single choices for all "
+        "nests. It reports: the exit status is 0 also where targets are missed."
     )
     sections.add_choice(parser, SECTIONS)
     sections.add_repeat(parser)
@@ -117,6 +118,12 @@ def _speculation(repeat: int, scale: float) -> Section:
     return speculation.measure(repeat, scale)
 
 
+def _nests(repeat: int, scale: float) -> Section:
+    from benchmarks.loops import nests
+
+    return nests.measure(repeat, scale)
+
+
 SECTIONS: dict[str, Callable[[int, float], Section]] = {
     "kernels": _kernels,
     "launch": _launch,
@@ -124,5 +131,6 @@ SECTIONS: dict[str, Callable[[int, float], Section]] = {
     "compile": _compile,
     "host": _host,
     "speculation": _speculation,
+    "nests": _nests,
 }
 """What measures each section: takes the number of turns, and how much of the sizes to take."""

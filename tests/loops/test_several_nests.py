@@ -87,7 +87,7 @@ def one_strategy(strategy):
     if strategy is None:
         yield
         return
-    with mock.patch.object(Strategies, "next", lambda self, candidates: strategy):
+    with mock.patch.object(Strategies, "next", return_value=strategy):
         yield
 
 
@@ -230,8 +230,8 @@ def test_a_warning_names_one_nest(sim):
             loop(*mixed_arguments())
         q = np.random.default_rng(1).permutation(N)
         q[3] = q[7]
+        given = mixed_arguments(q)
         with pytest.warns(omp.SpeculationWarning, match="by y"):
-            given = mixed_arguments(q)
             loop(*given)
     expected = mixed_arguments(q)
     mixed(*expected)
@@ -351,7 +351,7 @@ def serial_failing(x, y, p, d):
 
 
 def test_firstprivate_is_copied_at_the_call(sim):
-    """Each nest gets the contents that a `firstprivate` array had at the call, though a nest before it wrote to them."""
+    """Each nest gets the contents that a `firstprivate` array had at the call, whatever nests before it wrote."""
 
     def nests(x, t, y):
         for i in range(x.size):

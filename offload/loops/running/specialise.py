@@ -288,6 +288,10 @@ class Specialisation:
                 found = self._of_nests.setdefault(key, Specialisation(self.program, typed, self))
         return found
 
+    def parts_made(self) -> list[Specialisation]:
+        """Return the functions with some of the nests, so far."""
+        return list(self._of_nests.values())
+
     @property
     def parts(self) -> Parts:
         """The parts of the function that the host carries out, from `host_parts`."""

@@ -100,9 +100,10 @@ def way_of(spec: Specialisation, values: Mapping[str, Any], device: Device) -> H
     except (ArithmeticError, AssertionError, DirectiveError, IndexError, ValueError):
         return HostChoice(on_host=False)  # what is wrong is said where it always is
     verdicts = {plan.verdict.verdict for plan in plans}
-    if verdicts == {"parallel"} or not all(plan.is_sound for plan in plans):
+    is_alone = len(plans) == 1
+    if (is_alone and verdicts == {"parallel"}) or not all(plan.is_sound for plan in plans):
         return HostChoice(on_host=False)
-    if len(plans) > 1:
+    if not is_alone:
         strategy = several.strategy_of(spec, numbers, plans, device)
         return HostChoice(strategy == "host", strategy=strategy)
     if "sequential" in verdicts:

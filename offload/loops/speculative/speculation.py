@@ -300,7 +300,8 @@ def _timed(spec: Specialisation, record: CallRecord, start_s: float, value: Any)
 
 def forget(loop: Any) -> None:
     """Have a loop function remember nothing of its calls, as one that is new but compiled: for measurements."""
-    for spec in loop._program.specialisations():  # noqa: SLF001  # what a loop function is made of
-        with spec.lock:
-            spec.speculation = None
-            spec.calls.clear()
+    for whole in loop._program.specialisations():  # noqa: SLF001  # what a loop function is made of
+        for spec in (whole, *whole.parts_made()):
+            with spec.lock:
+                spec.speculation = None
+                spec.calls.clear()
