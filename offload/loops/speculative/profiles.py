@@ -243,7 +243,8 @@ def _seen_in(program: LoopProgram, given: Any) -> tuple[Specialisation, Numbers,
     numbers = numbers_of(spec, values, partial(view_at, None))
     if len(spec.typed.function.nests) > 1:
         raise UnsupportedError(
-            f"profile_dependences({program.name}): the function has several nests; profile a function with one nest"
+            f"profile_dependences({program.name}): the function has several nests; pass the plain function, "
+            f"{program.name}.python, for a verdict about each loop"
         )
     (plan,) = plans_of(spec, numbers)
     arrays = {name: values[name] for name in numbers.views}
