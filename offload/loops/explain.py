@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from offload.loops.running.configurations import Configuration
     from offload.loops.running.plan import NestPlan, Numbers
     from offload.loops.running.specialise import LoopProgram, Specialisation
+    from offload.loops.sets.filter import FilterMode
     from offload.loops.tree import ir
     from offload.loops.tree.uses import ArrayUse
 
@@ -156,7 +157,8 @@ def _filter(
     nests = divided.nests(None)
     chooser = divided.chooser(words.filter, tuple([one.space for one in spread[1]]))
     reports = [nest.ways.filtering.report(devices) for nest in nests]
-    mode = chooser.latest or next((nest.mode_of(chooser.widest) for nest in nests), "single")
+    latest = chooser.latest
+    mode: FilterMode = next((nest.mode_of(chooser.widest) for nest in nests), "single") if latest is None else latest
     launches = []
     for number, nest in enumerate(nests):
         way, line = nest.ways.by_mode[nest.mode_of(mode)], nest.ways.filtering.accesses.nest.place.line
@@ -368,7 +370,7 @@ def _speculation(
 
 
 def _of_all(nests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what the report says of the speculation of the whole loop, from what it says of each nest."""
+    """Return the facts about the speculation of the whole loop, from the facts about each nest."""
     lasts = {one["last"] for one in nests}
     return {
         "mode": max((one["mode"] for one in nests), key=_MODES.index),

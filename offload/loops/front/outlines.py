@@ -120,7 +120,7 @@ def outline(source: FunctionSource, site: LoopSite, outside: dict[str, Any]) -> 
         end_col_offset=node.end_col_offset,
     )
     if "type_params" in ast.FunctionDef._fields:  # from Python 3.12 on
-        definition.type_params = []
+        definition.type_params = []  # type: ignore[attr-defined,unused-ignore]
     ast.copy_location(body[-1], node)
     ast.fix_missing_locations(definition)
     made: dict[str, Any] = dict(outside)

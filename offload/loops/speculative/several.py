@@ -75,8 +75,8 @@ def run_all_on_host(
 ) -> Results:
     """Run the nests on host arrays: on the host's threads if they are proved parallel, otherwise in order.
 
-    Return the scalars that come out. Raises as the serial program does; its writes until then stay. If there is a
-    ``task``, its observers are told.
+    Return the scalars that come out. Raises as the serial program does; its writes until then stay. The observers
+    of the ``task`` receive each decision.
     """
     results: Results = {}
     for nest, plan in zip(_nests(spec), plans, strict=True):

@@ -1,7 +1,7 @@
 """The choice of a strategy for a call of a function with several nests, some of which run in order.
 
 ``each``: nests in order run on the host, all others on the device, and arrays are copied in between.
-``device``: nests in order run on the device too, in one thread. Nothing is copied in between.
+``device``: nests in order run on the device too, in one thread. No array is copied in between.
 ``host``: all nests run on the host, those that are proved parallel on its threads. Arrays are copied once, or not.
 
 Calls try each strategy that may be the quickest, and times decide. The first calls of a strategy do not count, because

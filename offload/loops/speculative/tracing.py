@@ -32,10 +32,12 @@ _LOOP: Final = "offload_loop"
 _TAKEN: Final = "offload_taken"
 
 
-class _Access(NamedTuple):
+class TracedAccess(NamedTuple):
+    """An access of an element."""
+
     position: Position
     line: int
-    array: str
+    array: str  # the name
 
 
 @dataclass(slots=True)
@@ -70,7 +72,7 @@ class Trace:
         self._entered = entered  # called with the variables when a loop begins
         self._now: Position = ()
         # by the address of an element: its last write, and reads since then
-        self._cells: dict[int, tuple[_Access | None, list[_Access]]] = {}
+        self._cells: dict[int, tuple[TracedAccess | None, list[TracedAccess]]] = {}
         self._ranges: dict[int, Iterable[Any]] = {}  # of the entries
         self._written: list[set[int]] = [set()]  # addresses that the entries around have written, outermost first
         self._kept: list[Any] = []  # arrays: the memory of one that is gone would be another's
@@ -115,10 +117,10 @@ class Trace:
         """Return the value of a variable, an array as one that notes its accesses."""
         if type(value) is np.ndarray:
             value = value.view(TracedArray)
-            value.trace, value.name = self, name
+            value.notes, value.name = self, name
             self._kept.append(value)
         elif isinstance(value, TracedArray) and value.flags.owndata:
-            value.trace, value.name = self, name
+            value.notes, value.name = self, name
             self._kept.append(value)
         return value
 
@@ -142,7 +144,7 @@ class Trace:
         if reads and reads[-1].position is now:
             return
         latest = {_common(one.position, now): one for one in reads}
-        latest[len(now) + 1] = _Access(now, line, array.name)
+        latest[len(now) + 1] = TracedAccess(now, line, array.name)
         self._cells[address] = written, list(latest.values())
 
     def write(self, array: TracedArray, element: tuple[int, ...], line: int) -> None:
@@ -156,7 +158,7 @@ class Trace:
                     self.loops[number].exposed.add(array.name)
         if written is not None:
             self._note("output", array, element, written, _common(written.position, now), line)
-        self._cells[address] = _Access(now, line, array.name), []
+        self._cells[address] = TracedAccess(now, line, array.name), []
         self._written[-1].add(address)
 
     def _note(
@@ -164,7 +166,7 @@ class Trace:
         kind: DependenceKind,
         array: TracedArray,
         element: tuple[int, ...],
-        source: _Access,
+        source: TracedAccess,
         n_common: int,
         line: int,
     ) -> None:
@@ -203,24 +205,24 @@ def _common(one: Position, other: Position) -> int:
 class TracedArray(np.ndarray[Any, Any]):
     """An array that notes the accesses of its elements."""
 
-    trace: Trace | None
-    name: str
+    notes: Trace | None  # takes note of accesses; None: nobody does
+    name: str  # of the variable that got it first
     _address: int | None
 
     def __array_finalize__(self, made_of: Any) -> None:
-        self.trace, self.name = getattr(made_of, "trace", None), getattr(made_of, "name", "")
+        self.notes, self.name = getattr(made_of, "notes", None), getattr(made_of, "name", "")
         self._address = None
 
     def __getitem__(self, key: Any) -> Any:
         value = np.ndarray.__getitem__(self, key)
-        if self.trace is not None and (element := self._element(key)) is not None:
-            self.trace.read(self, element, sys._getframe(1).f_lineno)  # noqa: SLF001  # the program's frame
+        if self.notes is not None and (element := self._element(key)) is not None:
+            self.notes.read(self, element, sys._getframe(1).f_lineno)  # noqa: SLF001  # the program's frame
         return value
 
     def __setitem__(self, key: Any, value: Any) -> None:
         np.ndarray.__setitem__(self, key, value)
-        if self.trace is not None and (element := self._element(key)) is not None:
-            self.trace.write(self, element, sys._getframe(1).f_lineno)  # noqa: SLF001  # as above
+        if self.notes is not None and (element := self._element(key)) is not None:
+            self.notes.write(self, element, sys._getframe(1).f_lineno)  # noqa: SLF001  # as above
 
     def _element(self, key: Any) -> tuple[int, ...] | None:
         """Return the indices of an element, none negative; None if a key stands for something else."""
@@ -268,15 +270,12 @@ def _block(statements: list[ast.stmt], by_place: Mapping[tuple[int, int], int]) 
         found.append(node)
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and not isinstance(node.value, (ast.Constant, type(None))):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for name in {part.id for target in targets for part in ast.walk(target) if _is_stored(part)}:
+            parts = [part for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
+            for name in dict.fromkeys(part.id for part in parts if isinstance(part.ctx, ast.Store)):
                 value = _called(_TAKEN, node, ast.Constant(name), ast.Name(name, ast.Load()))
                 found.append(ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], value), node))
     return found
 
 
-def _is_stored(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-
-
 def _called(name: str, place: ast.AST, *arguments: ast.expr) -> ast.Call:
-    return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), list(arguments), []), place)  # type: ignore[type-var]
+    return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), list(arguments), []), place)
