@@ -58,7 +58,7 @@ class SpeculativeLauncher(Launcher):
             return run_on_host(spec, values)
         if several.is_several(spec):
             check(spec, plans)
-            results = several.run_all_on_host(spec, given, plans)
+            results = several.run_all_on_host(spec, given, several.proved_parallel(plans))
         else:
             results = run_in_order(spec, given)
         return outcome(spec, results) if spec.typed.function.returns else None
@@ -84,6 +84,11 @@ class SpeculativeLauncher(Launcher):
 
     def _each_nest(self, spec: Specialisation, values: Mapping[str, Any], task: DeviceTask) -> None:
         """Decide about each nest of several, and carry it out or enqueue it."""
+        if self.strategy is None and several.are_remembered(spec, values, task):
+            runs = enqueue(spec, values, task, (), settles=False)
+            if runs or spec.typed.function.returns:
+                task.leave(lambda _: outcome_of(spec, runs))
+            return
         values = with_first_values(spec, values, task)
 
         def enqueued(nest: Specialisation, given: Mapping[str, Any]) -> Sequence[FinishedRun]:

@@ -31,6 +31,7 @@ from offload.loops.running.preparation import view_at
 from offload.loops.running.specialise import LoopProgram
 from offload.loops.speculative.candidate_report import CandidateReport, LoopCandidate
 from offload.loops.speculative.tracing import Trace, TracedArray, traced
+from offload.loops.watched.cells import groups_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -91,7 +92,10 @@ def _outside(source: FunctionSource) -> dict[str, Any]:
 def _copied(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments with copies of the arrays, which share memory as the arrays do."""
     arrays = {name: value for name, value in arguments.items() if isinstance(value, np.ndarray)}
-    made = arrays_like(arrays, {name: view_at(None, array) for name, array in arrays.items()}, arrays)
+    views = {name: view_at(None, array) for name, array in arrays.items()}
+    made: dict[str, np.ndarray[Any, Any]] = {}
+    for names in groups_of(views):
+        made |= arrays_like(names, views, arrays)
     for name, array in arrays.items():
         made[name][...] = array
     return {name: made[name] if name in made else copy.deepcopy(value) for name, value in arguments.items()}

@@ -13,16 +13,17 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from offload.arrays.items import address_of
 from offload.loops.running.arguments import results_of
 from offload.loops.running.ordered_runs import run_in_order
 from offload.loops.running.parallel_runs import run_in_parallel
 from offload.loops.running.plan import check, numbers_of, plans_of
-from offload.loops.running.preparation import mapped_view, view_at
+from offload.loops.running.preparation import apart_of, mapped_view, view_at
 from offload.loops.speculative.hostside import HostSide, reach
 from offload.loops.speculative.profiles import memory_of
 from offload.loops.speculative.speculation import DEPENDENT, PLAIN, SEEN, decided, on_host
 from offload.loops.speculative.strategies import Strategies
-from offload.loops.speculative.verdict_memory import PROVED, Remembered, tell
+from offload.loops.speculative.verdict_memory import PROVED, Remembered, recalled, tell
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import walk
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from offload.loops.proofs.numbers import Trips
     from offload.loops.running.memo import CallRecord
     from offload.loops.running.plan import NestPlan, Numbers
+    from offload.loops.running.preparation import Apart
     from offload.loops.running.specialise import Specialisation
     from offload.loops.speculative.strategies import Strategy
     from offload.runtime.launch import DeviceTask
@@ -48,6 +50,8 @@ _STEP_S: Final = 0.2e-6
 # The kinds of records: of calls that map their arrays, and of calls that find them on the device.
 _MAPPED: Final = ("strategies", "mapped")
 _PRESENT: Final = ("strategies", "present")
+# Of the arrays of such calls: whether they share memory, and if they do not, which nests are proved parallel.
+_ON_HOST: Final = ("nests", "host")
 
 
 def is_several(spec: Specialisation) -> bool:
@@ -70,22 +74,28 @@ def why_in_order(spec: Specialisation, plan: NestPlan) -> str:
 # -- all nests on the host -------------------------------------------------------------------------------
 
 
-def run_all_on_host(
-    spec: Specialisation, values: Mapping[str, Any], plans: Sequence[NestPlan], task: DeviceTask | None = None
-) -> Results:
+def run_all_on_host(spec: Specialisation, values: Mapping[str, Any], are_parallel: Sequence[bool]) -> Results:
     """Run the nests on host arrays: on the host's threads if they are proved parallel, otherwise in order.
 
-    Return the scalars that come out. Raises as the serial program does; its writes until then stay. The observers
-    of the ``task`` receive each decision.
+    Return the scalars that come out. Raises as the serial program does; its writes until then stay.
     """
     results: Results = {}
-    for nest, plan in zip(_nests(spec), plans, strict=True):
-        is_parallel = plan.verdict.verdict == "parallel"
-        if task is not None:
-            why = PROVED if is_parallel else why_in_order(nest, plan) or "nothing is proved about its iterations"
-            tell(task, memory_of(nest), "host", f"in {'parallel' if is_parallel else 'order'}, as all nests: {why}")
+    for nest, is_parallel in zip(_nests(spec), are_parallel, strict=True):
         results |= results_of(run_in_parallel(nest, values)) if is_parallel else run_in_order(nest, values)
     return results
+
+
+def proved_parallel(plans: Sequence[NestPlan]) -> tuple[bool, ...]:
+    """Return for each nest whether its iterations are proved independent."""
+    return tuple([plan.verdict.verdict == "parallel" for plan in plans])
+
+
+def _tell_host(spec: Specialisation, plans: Sequence[NestPlan], task: DeviceTask) -> None:
+    """Note that all nests run on the host, and how each of them does; tell the observers."""
+    for nest, plan in zip(_nests(spec), plans, strict=True):
+        is_parallel = plan.verdict.verdict == "parallel"
+        why = PROVED if is_parallel else why_in_order(nest, plan) or "nothing is proved about its iterations"
+        tell(task, memory_of(nest), "host", f"in {'parallel' if is_parallel else 'order'}, as all nests: {why}")
 
 
 # -- calls that find no array on the device --------------------------------------------------------------
@@ -103,9 +113,9 @@ def strategy_of(spec: Specialisation, numbers: Numbers, plans: Sequence[NestPlan
 
 def keeps_on_host(record: CallRecord) -> bool:
     """Tell whether the next call with the numbers of a record is the host's, as the calls before it."""
-    times = strategies_of(record, _MAPPED).times
     known = strategies_of(record, _MAPPED)
-    return "host" in times and known.best(list(times)) == known.next(list(times)) == "host"
+    tried = list(known.times)
+    return "host" in tried and known.best(tried) == known.next(tried) == "host"
 
 
 def on_own_arrays(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask) -> Results:
@@ -116,26 +126,36 @@ def on_own_arrays(spec: Specialisation, values: Mapping[str, Any], task: DeviceT
     plans = plans_of(spec, numbers)
     memory_of(spec)  # by which a later call is found to stay on the host
     numbers.record.stays = spec.program.has_stayed = True
-    return timed_on_host(spec, values, numbers.record, plans, task)
+    numbers.record.facts.keep(_ON_HOST, (apart_of(spec, numbers), proved_parallel(plans)))
+    _tell_host(spec, plans, task)
+    return timed_on_host(spec, values, numbers.record)
 
 
-def timed_on_host(
-    spec: Specialisation,
-    values: Mapping[str, Any],
-    record: CallRecord,
-    plans: Sequence[NestPlan] | None = None,
-    task: DeviceTask | None = None,
-) -> Results:
-    """Do the same, and note the time in the record of the call's numbers."""
-    if plans is None:
-        plans = plans_of(spec, numbers_of(spec, values, mapped_view))
+def timed_on_host(spec: Specialisation, values: Mapping[str, Any], record: CallRecord) -> Results:
+    """Run all nests on host arrays, and note the time in the record of the call's numbers."""
     begun_s = time.perf_counter()
-    found = run_all_on_host(spec, values, plans, task)
+    known: tuple[Apart, tuple[bool, ...]] | None = record.facts.use(_ON_HOST)
+    if known is not None and known[0].holds({name: address_of(values[name]) for name in spec.given}):
+        are_parallel = known[1]
+    else:  # arrays share memory, which the proofs follow from
+        are_parallel = proved_parallel(plans_of(spec, numbers_of(spec, values, mapped_view)))
+    found = run_all_on_host(spec, values, are_parallel)
     _note(spec, record, _MAPPED, "host", time.perf_counter() - begun_s)
     return found
 
 
 # -- calls in a device task ------------------------------------------------------------------------------
+
+
+def are_remembered(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask) -> bool:
+    """Tell whether all nests of a call, whose arrays are on the device, are known to be parallel by earlier calls."""
+    found = [recalled(nest, values, task) for nest in _nests(spec)]
+    known = [one for one in found if one is not None]
+    if len(known) < len(found):
+        return False
+    for one in known:
+        tell(task, one.memory, "device", f"in parallel: {one.why}")
+    return True
 
 
 class SeveralCall:
@@ -183,7 +203,8 @@ class SeveralCall:
         _note(spec, record, _PRESENT, chosen, time.perf_counter() - begun_s if is_timed else known.seconds(chosen))
 
     def _all_on_host(self, arrays: Mapping[str, Any]) -> Results:
-        return run_all_on_host(self._spec, {**self._values, **arrays}, self._plans, self._task)
+        _tell_host(self._spec, self._plans, self._task)
+        return run_all_on_host(self._spec, {**self._values, **arrays}, proved_parallel(self._plans))
 
     def _each(self) -> None:
         """Run each nest by itself."""

@@ -102,6 +102,14 @@ class VerdictBasis(NamedTuple):
 
 
 def remembered(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask) -> Remembered | None:
+    """Return the memory of a call that may run in parallel, and tell the observers; None if there is none."""
+    found = recalled(spec, values, task)
+    if found is not None:
+        tell(task, found.memory, "device", f"in parallel: {found.why}")
+    return found
+
+
+def recalled(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask) -> Remembered | None:
     """Return the memory of a call that may run in parallel; None if there is none."""
     memory: Memory | None = spec.speculation
     if memory is None:
@@ -115,17 +123,12 @@ def remembered(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask
     if None in addresses.values() or not known.apart.holds(addresses):
         return None
     if known.is_parallel:
-        return _told(task, Remembered(memory, {}, PROVED))
+        return Remembered(memory, {}, PROVED)
     if spec.program.words.speculate == "always" or memory.is_sequential:
         return None
     contents = contents_of(known, values, task)
     verdict = record.facts.use(key_from(None, known, values, addresses, contents))
-    return _told(task, Remembered(memory, None if known.floats else contents, REMEMBERED)) if verdict else None
-
-
-def _told(task: DeviceTask, found: Remembered) -> Remembered:
-    tell(task, found.memory, "device", f"in parallel: {found.why}")
-    return found
+    return Remembered(memory, None if known.floats else contents, REMEMBERED) if verdict else None
 
 
 def contents_of(known: VerdictBasis, values: Mapping[str, Any], task: DeviceTask) -> dict[str, Contents] | None:
