@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from offload.arrays.items import label
-from offload.errors import LoopError, UsageError
+from offload.errors import ClauseError, LoopError, UsageError
 from offload.loops.front.outlines import BOUNDS, outline, sites_of
 from offload.loops.front.source import FunctionSource
 from offload.loops.proofs.dependences import DependenceExample, ProfiledDependence
@@ -31,6 +31,8 @@ from offload.loops.running.preparation import view_at
 from offload.loops.running.specialise import LoopProgram
 from offload.loops.speculative.candidate_report import CandidateReport, LoopCandidate
 from offload.loops.speculative.tracing import Trace, TracedArray, traced
+from offload.loops.tree import ir
+from offload.loops.tree.nodes import walk
 from offload.loops.watched.cells import groups_of
 
 if TYPE_CHECKING:
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from offload.loops.proofs.independence import LoopDependence, Verdict
     from offload.loops.speculative.candidate_report import CandidateVerdict
     from offload.loops.speculative.tracing import LoopTrace
-    from offload.loops.tree import ir
 
 # Entries of a loop with numbers of their own for which the proof is tried: each takes about a millisecond.
 _MOST_PROOFS: Final = 64
@@ -125,6 +126,8 @@ class _Loop:
             self._program = LoopProgram(self._outline.function, words, "profile_dependences")
         except LoopError as error:
             self._error = error
+        except ClauseError as error:
+            self._error = LoopError(str(error), rule="argument")
 
     def enter(self, counted: range | None, variables: Mapping[str, Any]) -> None:
         """Try to prove that iterations are independent, for the variables with which the loop begins."""
@@ -152,7 +155,10 @@ class _Loop:
     def _prove(self, program: LoopProgram, values: Mapping[str, Any]) -> None:
         spec = program.specialise(values)
         numbers = numbers_of(spec, values, partial(view_at, None))
-        self._nest = spec.typed.function.nests[0]
+        self._nest = nest = spec.typed.function.nests[0]
+        for node in walk(*nest.body):
+            if isinstance(node, ir.Local) and node.name in nest.last:
+                raise LoopError(f"{node.name} is an array of each iteration, but is read after the loop", rule="local")
         key = spec, spec.key(values), numbers.lies
         if key not in self._proofs:
             if len(self._proofs) < _MOST_PROOFS:
