@@ -309,14 +309,14 @@ def test_a_plain_function_with_one_nest_has_a_profile():
         ("if a[i] > 3:\n            break", "break"),
         ("a[i:i + 1] = 2", "slice"),
         ("outside[i] = a[i]", "argument"),
-        ("t = np.zeros(3); kept = t[0]", "t is an array of each iteration"),
+        ("t = np.zeros(3); a[i] = t[0]", "t is an array of each iteration"),
         ("kept.append(a[i])", "kept"),
     ],
 )
 def test_text_outside_the_subset(text, words, tmp_path):
     """A loop that no loop function can be has the reason, and no line to write."""
-    source = f"def f(a, kept):\n    for i in range(3):\n        {text}\n    for i in range(3):\n        a[i] = 1\n    return "
-    source += "t\n" if "t =" in text else "None\n"
+    source = f"def f(a, kept):\n    for i in range(3):\n        {text}\n    for i in range(3):\n        a[i] = 1\n"
+    source += f"    return {'t' if 't =' in text else None}\n"
     file = tmp_path / "f.py"
     file.write_text(source)
     names = {"outside": np.zeros(3), "np": np}
