@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from offload.arrays.items import address_of
+from offload.loops.emit.c_statements import can_fail
 from offload.loops.running.arguments import results_of
 from offload.loops.running.ordered_runs import run_in_order
 from offload.loops.running.parallel_runs import run_in_parallel
@@ -28,7 +29,7 @@ from offload.loops.tree import ir
 from offload.loops.tree.nodes import walk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
     from offload.devices.base import Device
@@ -168,6 +169,7 @@ class SeveralCall:
         self._numbers = numbers_of(spec, values, partial(view_at, task.place.device))
         self._plans = plans_of(spec, self._numbers)
         self._strategy: Strategy = "each"
+        self._may_fail = False  # whether a nest on the device may find something wrong
         check(spec, self._plans)
 
     def carry_out(self, strategy: Strategy | None) -> None:
@@ -245,7 +247,7 @@ class SeveralCall:
         task, values = self._task, self._values
         self._finish()
         if self._strategy == "device":
-            self.runs += self._enqueue(self._spec.of_nests(first, end, is_in_order=True), values)
+            self._launch(self._spec.of_nests(first, end, is_in_order=True), self._plans[first:end])
             self._finish()
             return
         spec = self._spec.of_nests(first, end)
@@ -254,19 +256,24 @@ class SeveralCall:
     def _carry_out(self, nest: Specialisation, plan: NestPlan) -> None:
         task, values = self._task, self._values
         if plan.variant.is_ordered:  # the program says so
-            self.runs += self._enqueue(nest, values)
+            self._launch(nest, (plan,))
             return
         if plan.verdict.verdict != "parallel":
             self._finish()
         found = decided(nest, values, task, is_first=False)
         if found == PLAIN or isinstance(found, Remembered):
-            self.runs += self._enqueue(nest, values)
+            self._launch(nest, (plan,))
         else:
             self.results |= found
 
+    def _launch(self, nests: Specialisation, plans: Iterable[NestPlan]) -> None:
+        """Enqueue nests on the device."""
+        self._may_fail = self._may_fail or any(can_fail(plan.nest, dict(plan.variant.modes)) for plan in plans)
+        self.runs += self._enqueue(nests, self._values)
+
     def _finish(self) -> None:
         """Wait for the nests on the device, and raise their error: the serial program ends there."""
-        if self.runs:
+        if self._may_fail:
             self._reach()
             for run in self.runs:
                 failure = run.failure()
