@@ -84,8 +84,9 @@ class SpeculativeLauncher(Launcher):
 
     def _each_nest(self, spec: Specialisation, values: Mapping[str, Any], task: DeviceTask) -> None:
         """Decide about each nest of several, and carry it out or enqueue it."""
-        if self.strategy is None and several.are_remembered(spec, values, task):
-            runs = enqueue(spec, values, task, (), settles=False)
+        together = several.at_once(spec, values, task) if self.strategy is None else None
+        if together is not None:
+            runs = enqueue(together, values, task, (), settles=False)
             if runs or spec.typed.function.returns:
                 task.leave(lambda _: outcome_of(spec, runs))
             return

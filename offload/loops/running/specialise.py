@@ -231,7 +231,7 @@ class Specialisation:
         self.speculation: Any = None  # a `Memory`: what is remembered of all speculative calls
         self._parts: Parts | None = None  # what the host carries out before the nests, once it is made
         # functions with some of the nests, by their numbers, and whether these are in order
-        self._of_nests: dict[tuple[int, int, bool], Specialisation] = {}
+        self._of_nests: dict[tuple[int, int, frozenset[int]], Specialisation] = {}
         deciding = deciding_names(typed)
         parameters = program.parameters
         self.given = tuple(name for name in parameters if name in typed.arrays)  # parameters that are arrays
@@ -274,13 +274,13 @@ class Specialisation:
                 found = made.get(key) or made.keep(key, make())
         return found
 
-    def of_nests(self, first: int, end: int, *, is_in_order: bool = False) -> Specialisation:
+    def of_nests(self, first: int, end: int, in_order: frozenset[int] = frozenset()) -> Specialisation:
         """Return the function with only some of its nests, from one to before another; it remembers calls of its own.
 
-        Its arrays are those that these nests, and the scalar statements before them, use. With ``is_in_order``
-        iterations run in order, as if the program said ``seq``.
+        Its arrays are those that these nests, and the scalar statements before them, use. The iterations
+        of nests ``in_order`` run in order, as if the program said ``seq``.
         """
-        key = first, end, is_in_order
+        key = first, end, in_order
         found = self._of_nests.get(key)
         if found is None:
             with self.lock:
@@ -300,7 +300,7 @@ class Specialisation:
         return self._parts
 
 
-def _with_nests(typed: ir.Typed, first: int, end: int, is_in_order: bool) -> ir.Typed:
+def _with_nests(typed: ir.Typed, first: int, end: int, in_order: frozenset[int]) -> ir.Typed:
     """Return a function with the nests from one to before another, and the scalar statements before them."""
     function, parts, number = typed.function, list[ir.Statement | ir.Nest](), 0
     for part in function.parts:
@@ -310,7 +310,7 @@ def _with_nests(typed: ir.Typed, first: int, end: int, is_in_order: bool) -> ir.
             parts.append(part)
             continue
         if number >= first:
-            order = "seq" if is_in_order else part.clauses.order
+            order = "seq" if number in in_order else part.clauses.order
             parts.append(replace(part, clauses=replace(part.clauses, order=order)))
         number += 1
     nests = [part for part in parts if isinstance(part, ir.Nest)]

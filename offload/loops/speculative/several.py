@@ -53,6 +53,8 @@ _MAPPED: Final = ("strategies", "mapped")
 _PRESENT: Final = ("strategies", "present")
 # Of the arrays of such calls: whether they share memory, and if they do not, which nests are proved parallel.
 _ON_HOST: Final = ("nests", "host")
+# Of calls with arrays that are present: the same test, and which nests run in order on the device.
+_ON_DEVICE: Final = ("nests", "device")
 
 
 def is_several(spec: Specialisation) -> bool:
@@ -148,15 +150,35 @@ def timed_on_host(spec: Specialisation, values: Mapping[str, Any], record: CallR
 # -- calls in a device task ------------------------------------------------------------------------------
 
 
-def are_remembered(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask) -> bool:
-    """Tell whether all nests of a call, whose arrays are on the device, are known to be parallel by earlier calls."""
-    found = [recalled(nest, values, task) for nest in _nests(spec)]
-    known = [one for one in found if one is not None]
-    if len(known) < len(found):
-        return False
-    for one in known:
-        tell(task, one.memory, "device", f"in parallel: {one.why}")
-    return True
+def at_once(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask) -> Specialisation | None:
+    """Return the nests as they may be enqueued together, for a call whose arrays are on the device; None if not.
+
+    Earlier calls have found each nest parallel, or have settled for running it in order on the device.
+    """
+    record = spec.calls.use(spec.key(values))
+    kept: tuple[Apart, frozenset[int]] | None = None if record is None else record.facts.use(_ON_DEVICE)
+    in_order = frozenset[int]()
+    if record is not None and kept is not None:
+        known, locate = strategies_of(record, _PRESENT), task.place.device.address
+        tried = list(known.times)
+        is_settled = known.best(tried) == known.next(tried) == "device"
+        if is_settled and kept[0].holds({name: locate(values[name]) or 0 for name in spec.given}):
+            in_order = kept[1]
+    nests = _nests(spec)
+    found = {number: recalled(nest, values, task) for number, nest in enumerate(nests) if number not in in_order}
+    if None in found.values():
+        return None
+    for number, nest in enumerate(nests):
+        one = found.get(number)
+        if one is None:
+            memory = memory_of(nest)
+            tell(task, memory, "device", f"in order, in one thread: {SEEN if memory.is_sequential else DEPENDENT}")
+        else:
+            tell(task, one.memory, "device", f"in parallel: {one.why}")
+    if record is None or not in_order:
+        return spec
+    _note(spec, record, _PRESENT, "device", strategies_of(record, _PRESENT).seconds("device"))
+    return spec.of_nests(0, len(nests), in_order)
 
 
 class SeveralCall:
@@ -192,6 +214,9 @@ class SeveralCall:
             self._each()
             return
         self._strategy = chosen = known.next(candidates)
+        if chosen == "device" and not any(can_fail(plan.nest, dict(plan.variant.modes)) for plan in self._plans):
+            in_order = [number for number, nest in enumerate(_nests(spec)) if why_in_order(nest, self._plans[number])]
+            record.facts.keep(_ON_DEVICE, (apart_of(spec, self._numbers), frozenset(in_order)))
         is_timed = chosen != known.best(candidates)
         if is_timed:
             self._reach()
@@ -247,7 +272,7 @@ class SeveralCall:
         task, values = self._task, self._values
         self._finish()
         if self._strategy == "device":
-            self._launch(self._spec.of_nests(first, end, is_in_order=True), self._plans[first:end])
+            self._launch(self._spec.of_nests(first, end, frozenset(range(first, end))), self._plans[first:end])
             self._finish()
             return
         spec = self._spec.of_nests(first, end)
