@@ -33,7 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "cores of whoever is measured next. And speculation: loops that nobody has proved parallel, beside the same "
         "loops plain, by hand and as serial C. And scans: loops that carry scalars, in order beside serial C, and on a "
         "CUDA device beside copies and CuPy's cumsum. And types: loops through array types beside the same loops with "
-        "the digits by hand. It reports: the exit status is 0 also where targets are missed."
+        "the digits by hand. And nests: functions with several nests, beside single choices for all nests. It reports: "
+        "the exit status is 0 also where targets are missed."
     )
     sections.add_choice(parser, SECTIONS)
     sections.add_repeat(parser)
@@ -138,6 +139,12 @@ def _types(repeat: int, scale: float) -> Section:
     return layouts.measure(repeat, scale)
 
 
+def _nests(repeat: int, scale: float) -> Section:
+    from benchmarks.loops import nests
+
+    return nests.measure(repeat, scale)
+
+
 SECTIONS: dict[str, Callable[[int, float], Section]] = {
     "kernels": _kernels,
     "launch": _launch,
@@ -148,5 +155,6 @@ SECTIONS: dict[str, Callable[[int, float], Section]] = {
     "speculation": _speculation,
     "scans": _scans,
     "types": _types,
+    "nests": _nests,
 }
 """What measures each section: takes the number of turns, and how much of the sizes to take."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,14 +11,18 @@ import numpy as np
 from offload.loops.front import layouts
 from offload.loops.front.levels import levels_of, loops_in
 from offload.loops.mapping import map_types
+from offload.loops.running.configurations import on_cuda, on_threads
 from offload.loops.running.cuda_runs import shaped
 from offload.loops.running.looks import Looks
 from offload.loops.running.plan import numbers_of, ranged
-from offload.loops.running.preparation import described
+from offload.loops.running.preparation import described, n_threads_of
+from offload.loops.running.runs import NestForm
+from offload.loops.speculative.several import is_several
 from offload.loops.speculative.verdict_memory import Memory
 from offload.loops.tree.uses import numbered
 from offload.loops.watched.inspecting import can_be_inspected
 from offload.loops.watched.needs import needed
+from offload.runtime.current import here
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,11 +31,15 @@ if TYPE_CHECKING:
     from offload.loops.emit.grids import Grid
     from offload.loops.front.levels import Levels
     from offload.loops.running.clauses import SetWords
+    from offload.loops.running.configurations import Configuration
     from offload.loops.running.plan import NestPlan, Numbers
     from offload.loops.running.specialise import LoopProgram, Specialisation
+    from offload.loops.sets.filter import FilterMode
     from offload.loops.tree import ir
     from offload.loops.tree.uses import ArrayUse
 
+# Of speculation, in the order of their costs.
+_MODES: Final = ("off", "sequential", "inspector", "log")
 _BOUNDS: Final = ("launch", "range", "kernel")
 _TILE_LEFT: Final = "tile is left out: blocks have whole rows of 32 threads, at most 1024, along two loops"
 _SHARED: Final = {"threads": "shared by threads", "rows": "shared by rows of threads"}
@@ -45,7 +53,7 @@ class LoopReport:
     ----------
     facts : dict
         Nested dictionaries, lists, strings and numbers: function, file and line, device, types, nests with their
-        verdicts, launches on CUDA and loops, arrays with access, map type and the place of their bounds checks, notes.
+        verdicts, launches and loops, arrays with access, map type and the place of their bounds checks, notes.
     """
 
     facts: Mapping[str, Any]
@@ -63,11 +71,14 @@ class LoopReport:
         lines += [f"  {name}: {kind}" for name, kind in facts["types"].items()]
         for nest in facts["nests"]:
             lines.append(f"  nest at line {nest['line']}: {nest['verdict']}")
-            if launch := nest["launch"]:
-                lines.append(f"    blocks {_by(launch['grid'])}, threads of each {_by(launch['block'])}")
+            if nest["launch"]:
+                lines.append(f"    {_launch_text(nest['launch'])}")
             for one in nest["dependences"]:
                 where = "line {} to {}".format(*one["lines"])
                 lines.append(f"    {one['kind']} dependence by {one['array']}, distance {one['distance']}, {where}")
+            said = nest["speculation"]
+            if len(facts["nests"]) > 1 and (said["mode"] != "off" or said["last"]):
+                lines.append(f"    {_speculation_text(said)}")
             for loop in nest["loops"]:
                 lines.append(f"    loop at line {loop['line']} over {loop['variable']}: {_loop_text(loop)}")
         for name, array in facts["arrays"].items():
@@ -75,8 +86,7 @@ class LoopReport:
         lines += _filter_text(facts["filter"])
         lines += [f"  cache: {item} (only a hint)" for item in facts["cache"]]
         if (said := facts["speculation"])["mode"] != "off":
-            last = f", the latest call on the {said['last']}" if said["last"] else ""
-            lines.append(f"  speculation: {said['mode']}, logged: {', '.join(said['logged']) or 'nothing'}{last}")
+            lines.append(f"  {_speculation_text(said)}")
         return "\n".join([*lines, *[f"  note: {note}" for note in facts["notes"]]])
 
 
@@ -96,6 +106,10 @@ def explained(
     numbers = numbers_of(spec, values, partial(described, device))
     plans = ranged(spec, numbers, Looks(values), always=True)
     place = program.source.place
+    is_on_host = device is None
+    speculation = [
+        _speculation(spec, number, plan, numbers, is_on_host=is_on_host) for number, plan in enumerate(plans)
+    ]
     found = {name: kind.word for name, kind in map_types(spec, values).items()}
     arrays = {
         name: {
@@ -116,10 +130,12 @@ def explained(
                 **{name: str(kind) for name, kind in {**spec.typed.scalars, **spec.typed.arrays}.items()},
                 **{name: layouts.described(layout) for name, layout in spec.typed.function.layouts.items()},
             },
-            "nests": [_nest(spec, number, plan, numbers, device) for number, plan in enumerate(plans)],
+            "nests": [
+                _nest(spec, number, plan, numbers, device, speculation[number]) for number, plan in enumerate(plans)
+            ],
             "arrays": arrays,
             "filter": _filter(spec, values, spread),
-            "speculation": _speculation(spec, numbers, plans, is_on_host=device is None),
+            "speculation": _of_all(speculation),
             "cache": list(program.words.cache),
             "notes": [*spec.typed.notes, *_left(plans), *_passed(plans), *_seen_by(spec)],
         }
@@ -135,20 +151,31 @@ def _filter(
         return {"mode": "off", "why": "one device", "devices": devices, "arrays": {}, "predicates": []}
     if any(not isinstance(values[name], np.ndarray) for name in spec.given if name in values):
         why = "it receives device arrays, which are on one device"
-        return {"mode": "single", "why": why, "devices": devices, "sent_nbytes": 0, "arrays": {}, "predicates": []}
+        some: dict[str, Any] = {"sent_nbytes": 0, "launches": [], "arrays": {}, "predicates": []}
+        return {"mode": "single", "why": why, "devices": devices, **some}
     from offload.loops.sets.device_runs import on_devices  # few loops are on several devices
+    from offload.loops.sets.divisions import of_piece
 
     words, first = spread[0], spread[1][0]
     divided = on_devices(spec, values, first, len(devices))
     nests = divided.nests(None)
     chooser = divided.chooser(words.filter, tuple([one.space for one in spread[1]]))
     reports = [nest.ways.filtering.report(devices) for nest in nests]
-    mode = chooser.latest or next((nest.mode_of(chooser.widest) for nest in nests), "single")
+    latest = chooser.latest
+    mode: FilterMode = next((nest.mode_of(chooser.widest) for nest in nests), "single") if latest is None else latest
+    launches = []
+    for number, nest in enumerate(nests):
+        way, line = nest.ways.by_mode[nest.mode_of(mode)], nest.ways.filtering.accesses.nest.place.line
+        for one in way.devices:
+            piece = way.pieces[one]
+            launch = _launch(spec, number, piece.plan, of_piece(divided.numbers, number, piece), first)
+            launches.append({"line": line, "device": devices[one], **launch})
     return {
         "mode": mode,
         "why": "; ".join(dict.fromkeys([*(nest.ways.why for nest in nests), *filter(None, [chooser.why])])),
         "devices": devices,
         "sent_nbytes": chooser.sent_nbytes,
+        "launches": launches,
         "arrays": {name: array for one in reports for name, array in one["arrays"].items()},
         "predicates": [predicate for one in reports for predicate in one["predicates"]],
     }
@@ -184,14 +211,24 @@ def _word(use: ArrayUse) -> str:
     return "readwrite" if use.is_read or use.is_atomic or use.is_reduced else "write"
 
 
-def _nest(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers, device: Device | None) -> dict[str, Any]:
+def _nest(
+    spec: Specialisation,
+    number: int,
+    plan: NestPlan,
+    numbers: Numbers,
+    device: Device | None,
+    speculation: Mapping[str, Any],
+) -> dict[str, Any]:
     kernels = None if device is None else device.kernels
     is_cuda = kernels is not None and kernels.dialect == "cuda"
     grid = shaped(spec, number, plan, numbers).grid if is_cuda else None
+    launch: Configuration | None = _launch(spec, number, plan, numbers, device)
+    if speculation["mode"] == "sequential":  # the host runs it, and nothing is launched
+        launch, plan = None, plan._replace(variant=replace(plan.variant, is_ordered=True))
     levels = levels_of(plan.nest, is_ordered=plan.variant.is_ordered, is_auto=spec.program.words.several)
     return {
         "line": plan.nest.place.line,
-        "launch": None if grid is None else {"grid": list(grid.blocks), "block": list(grid.threads)},
+        "launch": launch,
         "verdict": plan.verdict.verdict,
         "dependences": [
             {
@@ -203,7 +240,34 @@ def _nest(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers, d
             for one in plan.verdict.dependences
         ],
         "loops": list(_loops(plan, levels if is_cuda else None, grid)),
+        "speculation": speculation,
     }
+
+
+def _launch(
+    spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers, device: Device | None
+) -> Configuration:
+    """Return the configuration of the launch of a nest, which may have no iterations."""
+    kernels = None if device is None else device.kernels
+    if kernels is not None and kernels.dialect == "cuda":
+        return on_cuda(shaped(spec, number, plan, numbers).grid)
+    form = NestForm(plan.typed, plan.nest, plan.variant, spec.program.words)
+    is_shuffled = device is not None and here().runtime.rng is not None
+    n_chunks = form.n_chunks(numbers.axes[number][0].trips, shuffles=is_shuffled)
+    return on_threads(n_chunks, n_threads_of(spec.program) if form.is_compiled and not is_shuffled else 1)
+
+
+def _launch_text(launch: Configuration) -> str:
+    if "grid" in launch:
+        return f"blocks {_by(launch['grid'])}, threads of each {_by(launch['block'])}"
+    return f"chunks {launch['chunks']}, threads at most {launch['threads']}"
+
+
+def _speculation_text(said: Mapping[str, Any]) -> str:
+    last = f", the latest call on the {said['last']}" if said["last"] else ""
+    if said.get("why"):
+        last = f"; the latest call on the {said['last']} {said['why']}"
+    return f"speculation: {said['mode']}, logged: {', '.join(said['logged']) or 'nothing'}{last}"
 
 
 def _loops(plan: NestPlan, levels: Levels | None, grid: Grid | None) -> Iterator[dict[str, Any]]:
@@ -253,6 +317,8 @@ def _filter_text(facts: Mapping[str, Any]) -> Iterator[str]:
     yield f"  devices {numbers}: {facts['mode']}; {facts['why']}"
     if facts["sent_nbytes"] is not None:
         yield f"    the latest call copied {facts['sent_nbytes']:,} bytes from device to device"
+    for one in facts["launches"]:
+        yield f"    line {one['line']} on device {one['device']}: {_launch_text(one)}"
     for name, array in facts["arrays"].items():
         ranges = ", ".join([f"{begin}:{end}" for begin, end in array["ranges"]])
         yield f"    {name} by dimension {array['dimension']}: {ranges}"
@@ -298,25 +364,34 @@ def _bounds(spec: Specialisation, plans: tuple[NestPlan, ...], array: str) -> st
 
 
 def _speculation(
-    spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, ...], *, is_on_host: bool
+    spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers, *, is_on_host: bool
 ) -> dict[str, Any]:
-    """Return the first attempt of a call: how, with which arrays logged; and the side on which the latest one ran."""
+    """Return the first attempt of a call at a nest: how, with which arrays logged; and how the latest one ran."""
     words = spec.program.words
-    memory: Memory = spec.speculation or Memory()
+    nest = spec.of_nests(number, number + 1) if is_several(spec) else spec
+    memory: Memory = nest.speculation or Memory()
     mode, logged = "off", list[str]()
-    verdicts = {plan.verdict.verdict for plan in plans}
-    if words.speculate is not None and verdicts != {"parallel"}:
+    if words.speculate is not None and plan.verdict.verdict != "parallel" and plan.nest.clauses.order != "seq":
         mode = "sequential"
         is_known = memory.is_sequential and words.speculate != "always"
-        if len(plans) == 1 and "sequential" not in verdicts and not is_known and not is_on_host:
-            (plan,) = plans
-            launch = numbers.launch()
+        if plan.verdict.verdict == "unknown" and not is_known and not is_on_host:
+            launch = numbers.launch(number)
             of = needed(spec.typed, plan.nest, launch, plan.verdict.unknown)
             is_inspected = words.speculate != "always" and can_be_inspected(plan.nest, of.written, launch.scalars)
             mode = "inspector" if is_inspected else "log"
             at = numbered(of.nest)
             logged = list(dict.fromkeys(at[one].array for one in sorted(of.loads | of.stores)))
-    return {"mode": mode, "logged": logged, "last": memory.last}
+    return {"mode": mode, "logged": logged, "last": memory.last, "why": memory.why}
+
+
+def _of_all(nests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the facts about the speculation of the whole loop, from the facts about each nest."""
+    lasts = {one["last"] for one in nests}
+    return {
+        "mode": max((one["mode"] for one in nests), key=_MODES.index),
+        "logged": list(dict.fromkeys(name for one in nests for name in one["logged"])),
+        "last": next((one for one in ("device", "host") if one in lasts), None),
+    }
 
 
 def _seen_by(spec: Specialisation) -> Iterator[str]:

@@ -16,10 +16,12 @@ import numpy as np
 from offload.arrays.items import is_device_array, label
 from offload.errors import ClauseError, UsageError
 from offload.loops.running.arguments import NestRun, on_host, results_of
+from offload.loops.running.configurations import tell_launches
 from offload.loops.running.cuda_runs import ON_CUDA, CudaRun, shaped
 from offload.loops.running.looks import Looks, after, change
+from offload.loops.running.parallel_runs import host_runs, run_in_parallel
 from offload.loops.running.plan import form_of, numbers_of, plans_of, ranged
-from offload.loops.running.preparation import ALONE, ON_HOST, described, kernels_of, n_threads_of, prepared, view_at
+from offload.loops.running.preparation import described, kernels_of, n_threads_of, prepared, view_at
 from offload.loops.running.runs import NestForm
 from offload.loops.settled_calls import keep_settled
 from offload.runtime.current import here
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 
     from offload.devices.base import Device, Kernels
     from offload.loops.running.cuda_runs import CudaForm
-    from offload.loops.running.preparation import OnHost
     from offload.loops.running.specialise import LoopProgram, Specialisation
     from offload.loops.settled_calls import SettledCall
     from offload.loops.speculative.verdict_memory import Remembered
@@ -204,14 +205,7 @@ def run_on_host(spec: Specialisation, values: Mapping[str, Any], *, is_alone: bo
     """Run the nests, in one thread if that ``is_alone``, and return the function's result."""
     check_writeable(spec, values)
     values = with_first_values(spec, values)
-    is_alone = is_alone or spec.program.words.num_threads == 1
-    n_threads, where = (1, ALONE) if is_alone else (n_threads_of(spec.program), ON_HOST)
-    runs = _runs(spec, values, None, n_threads, None, where=where)
-    for run in runs:
-        run.form.run((run.n_chunks,), run)
-        failure = run.failure()
-        if failure is not None:
-            raise failure
+    runs = run_in_parallel(spec, values, is_alone=is_alone)
     return outcome_of(spec, runs) if spec.typed.function.returns else None
 
 
@@ -239,7 +233,7 @@ def enqueue(
     if kernels.dialect == "cuda":
         return _enqueue_cuda(spec, values, task, args, kernels, outputs, verdict, starts, settles=settles)
     runtime: Any = task.construct.runtime
-    runs = _runs(spec, values, device, n_threads_of(spec.program), runtime.rng, task)
+    runs = host_runs(spec, values, device, n_threads_of(spec.program), runtime.rng, task)
     loaded = []
     for run in runs:
         run.form.compile()
@@ -248,6 +242,7 @@ def enqueue(
         starts()
     for run, kernel in zip(runs, loaded, strict=True):
         kernel.launch(stream, (run.n_chunks,), (1,), 0, run)
+    tell_launches(task, runs)
     if outputs:
         stream.launch(_write, runs, outputs)
     return runs
@@ -279,6 +274,7 @@ def _enqueue_cuda(
             blanks[0].loaded(kernels)
             starts()
         blanks[0].launch(blanks[0].filled(addresses, values), kernels, stream)
+        tell_launches(task, blanks)
         return ()
     runs = [CudaRun(blank, values, outputs) for blank in blanks]
     for run in runs:
@@ -287,22 +283,8 @@ def _enqueue_cuda(
         starts()
     for run in runs:  # from here on nothing raises but a lost device: what is in use is kept
         run.enqueue(kernels, device, stream)
+    tell_launches(task, runs)
     return [run for run in runs if run.is_kept]
-
-
-def _runs(
-    spec: Specialisation,
-    values: Mapping[str, Any],
-    device: Device | None,
-    n_threads: int,
-    rng: Any,
-    task: DeviceTask | None = None,
-    where: OnHost = ON_HOST,
-) -> list[NestRun]:
-    """Return a run for each nest, on the host or on a device whose memory the host can address."""
-    blanks, addresses, _ = prepared(spec, values, device, where, task)
-    arrays = {name: values[name] for name in spec.given}
-    return [NestRun(blank, arrays, addresses, values, n_threads, rng) for blank in blanks]
 
 
 def forms_for(
@@ -355,10 +337,10 @@ def _raise_failure(runs: Sequence[FinishedRun]) -> None:
             raise failure
 
 
-def outcome_of(spec: Specialisation, runs: Sequence[FinishedRun]) -> Any:
-    """Return the function's result after its runs, or raise their error."""
+def outcome_of(spec: Specialisation, runs: Sequence[FinishedRun], others: Mapping[str, Any] = _NO_NAMES) -> Any:
+    """Return the function's result after its runs, or raise their error; ``others`` has scalars of other nests."""
     _raise_failure(runs)
-    return outcome(spec, results_of(runs))
+    return outcome(spec, {**others, **results_of(runs)})
 
 
 def outcome(spec: Specialisation, found: Mapping[str, Any]) -> Any:

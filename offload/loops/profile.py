@@ -8,16 +8,19 @@ from offload.loops.common import LoopFunction
 
 if TYPE_CHECKING:
     from offload.loops.proofs.dependences import DependenceProfile
+    from offload.loops.speculative.candidate_report import CandidateReport
 
 
-def profile_dependences(fn: Any, *inputs: Any) -> DependenceProfile:
+def profile_dependences(fn: Any, *inputs: Any) -> DependenceProfile | CandidateReport:
     """Run a loop sequentially, on copies of each input, and return which of its iterations depend on each other.
+
+    For a plain function with several loops, return a verdict for each ``for``.
 
     Parameters
     ----------
     fn : callable
         A loop function, or a plain function of the same form. Its clauses count: private, reduced and atomic arrays
-        cause no dependences.
+        cause no dependences. Or any plain function with several loops: loops one after the other, or in a ``while``.
     *inputs : tuple or dict
         The arguments of one call each, by position or by name, with host arrays. Their contents do not change.
 
@@ -25,13 +28,16 @@ def profile_dependences(fn: Any, *inputs: Any) -> DependenceProfile:
     -------
     DependenceProfile
         The profile. Save it with ``.save(path)``, or pass it to ``target_loop(speculate=profile)``.
+    CandidateReport
+        Of a plain function with several loops. Print it, or use ``.loops``: each has ``.line``, ``.variable``,
+        ``.verdict``, ``.why``, the clauses that it needs, and ``.write``, the line to write above it.
 
     Raises
     ------
     UsageError
         There is no input, or an input is neither a tuple nor a dictionary.
     UnsupportedError
-        The function has several loop nests.
+        A loop function has several nests.
     LoopError
         The function, or its arguments, are outside of the subset.
     IndexError, ZeroDivisionError, ValueError
@@ -41,7 +47,8 @@ def profile_dependences(fn: Any, *inputs: Any) -> DependenceProfile:
     -----
     The call blocks for the runs. They are compiled, and take up to ten times as long as the sequential loop on one
     core. They take less time if the indices depend only on values that the loop does not compute. Each watched element
-    needs 4 to 32 bytes. The profile watches only accesses that are not proved independent. OpenMP has no such routine.
+    needs 4 to 32 bytes. The profile watches only accesses that are not proved independent. CPython runs a function with
+    several loops, at some microseconds for each access of an element: take small inputs. OpenMP has no such routine.
 
     Examples
     --------
@@ -53,6 +60,14 @@ def profile_dependences(fn: Any, *inputs: Any) -> DependenceProfile:
     >>> omp.profile_dependences(scatter, (np.array([2, 0, 2]), np.zeros(3))).verdict
     'sequential'
     """
-    from offload.loops.speculative.profiles import profile_inputs  # what parses is imported when there is a loop
+    from offload.loops.front.outlines import has_several  # what parses is imported when there is a loop
+    from offload.loops.front.source import FunctionSource
+    from offload.loops.speculative.profiles import profile_inputs
 
-    return profile_inputs(fn._program if isinstance(fn, LoopFunction) else fn, inputs)  # noqa: SLF001  # its program
+    if isinstance(fn, LoopFunction):
+        return profile_inputs(fn._program, inputs)  # noqa: SLF001  # its program
+    if has_several(FunctionSource.of(fn).definition):
+        from offload.loops.speculative.candidates import candidates  # few programs ask for it
+
+        return candidates(fn, inputs)
+    return profile_inputs(fn, inputs)

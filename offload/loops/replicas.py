@@ -23,6 +23,7 @@ from offload.devices.streams import using
 from offload.errors import ClauseError
 from offload.loops.launch import Launcher, outcome
 from offload.loops.running.arguments import results_of
+from offload.loops.running.configurations import configuration_of, tell_launch
 from offload.loops.running.looks import Looks
 from offload.loops.running.preparation import observe_each, where_on
 from offload.loops.sets.device_runs import joint_run, on_devices
@@ -289,6 +290,8 @@ class _JointCall:
                 device, stream = self.places[number].device, lanes[number].stream
                 with using(device, stream):
                     run.enqueue(number, device, stream)
+            if (part := run.run_on(number)) is not None:
+                tell_launch(self.task, self.places[number], part.blank.form.nest, configuration_of(part))
 
     def _exchange(self, asked: Iterable[Asked], lanes: Sequence[Lane]) -> None:
         """Make devices current where they need to be, and mark the elements that they are about to write.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from offload.arrays.items import SCALARS
 from offload.loops.front.layouts import is_layout
+from offload.loops.running.configurations import tell_launches
 from offload.loops.running.looks import change, contents_at
 from offload.loops.running.memo import FLOATS, Memo, name_of
 from offload.loops.speculative.verdict_memory import tell
@@ -191,6 +192,8 @@ class SettledCall:
         if changes and task.plan is not None:
             change(task, [args[position] for position in self._changed])
         self.blank.launch(structure, kernels, task.lane.stream)  # type: ignore[union-attr]  # the body has one
+        if task.place.notify is not None:
+            tell_launches(task, (self.blank,))
         if self.verdict is not None:
             tell(task, self.verdict.memory, "device", f"in parallel: {self.verdict.why}")
         return True

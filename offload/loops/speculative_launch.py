@@ -15,17 +15,20 @@ import numpy as np
 from offload.arrays.items import SCALARS, array_section
 from offload.loops.launch import Launcher, check_writeable, enqueue, outcome, outcome_of, run_on_host, with_first_values
 from offload.loops.running.ordered_runs import run_in_order
-from offload.loops.running.plan import numbers_of, plans_of
+from offload.loops.running.plan import check, numbers_of, plans_of
 from offload.loops.running.preparation import described
+from offload.loops.speculative import several
 from offload.loops.speculative.host_work import SpeculativeWork, on_own_arrays, stayed
 from offload.loops.speculative.speculation import PLAIN, decided
 from offload.loops.speculative.verdict_memory import Remembered, history_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from offload.loops.launch import FinishedRun
     from offload.loops.running.memo import CallRecord
     from offload.loops.running.specialise import LoopProgram, Specialisation
+    from offload.loops.speculative.strategies import Strategy
     from offload.loops.speculative.verdict_memory import Memory
     from offload.runtime.launch import DeviceTask
     from offload.runtime.place import DevicePlace
@@ -37,13 +40,14 @@ __all__ = ["HostCall", "SpeculativeLauncher", "SpeculativeWork", "host_call"]
 class SpeculativeLauncher(Launcher):
     """The body of a speculative loop's task."""
 
-    __slots__ = ("is_first",)
+    __slots__ = ("is_first", "strategy")
 
     why_not_captured = "may race, and is decided at each replay"
 
     def __init__(self, program: LoopProgram, *, is_alone: bool = False) -> None:
         super().__init__(program, is_alone=is_alone)
         self.is_first = False  # it was profiled when its task began
+        self.strategy: Strategy | None = None  # of a call with several nests, if it was chosen when its task began
 
     def _on_host(self, spec: Specialisation, values: Mapping[str, Any]) -> Any:
         """Run the loop on the host's arrays, in parallel if that is proved, and return the function's result."""
@@ -52,7 +56,11 @@ class SpeculativeLauncher(Launcher):
         plans = plans_of(spec, numbers_of(spec, given, partial(described, None)))
         if all(plan.verdict.verdict == "parallel" for plan in plans):
             return run_on_host(spec, values)
-        results = run_in_order(spec, given)
+        if several.is_several(spec):
+            check(spec, plans)
+            results = several.run_all_on_host(spec, given, several.proved_parallel(plans))
+        else:
+            results = run_in_order(spec, given)
         return outcome(spec, results) if spec.typed.function.returns else None
 
     def _on_device(
@@ -60,6 +68,9 @@ class SpeculativeLauncher(Launcher):
     ) -> None:
         """Decide about the loop, and carry it out or enqueue it."""
         is_own = any(isinstance(values[name], np.ndarray) for name in spec.given)
+        if several.is_several(spec) and not is_own:
+            self._each_nest(spec, values, task)
+            return
         carry_out = on_own_arrays if is_own else decided
         found = carry_out(spec, values, task, is_first=self.is_first)
         if found == PLAIN or isinstance(found, Remembered):
@@ -70,6 +81,24 @@ class SpeculativeLauncher(Launcher):
                 task.leave(lambda _: outcome_of(spec, runs))
         elif spec.typed.function.returns:
             task.leave(lambda _: outcome(spec, found))
+
+    def _each_nest(self, spec: Specialisation, values: Mapping[str, Any], task: DeviceTask) -> None:
+        """Decide about each nest of several, and carry it out or enqueue it."""
+        together = several.at_once(spec, values, task) if self.strategy is None else None
+        if together is not None:
+            runs = enqueue(together, values, task, (), settles=False)
+            if runs or spec.typed.function.returns:
+                task.leave(lambda _: outcome_of(spec, runs))
+            return
+        values = with_first_values(spec, values, task)
+
+        def enqueued(nest: Specialisation, given: Mapping[str, Any]) -> Sequence[FinishedRun]:
+            return enqueue(nest, given, task, (), settles=False)
+
+        call = several.SeveralCall(spec, values, task, enqueued)
+        call.carry_out(self.strategy)
+        if call.runs or spec.typed.function.returns:
+            task.leave(lambda _: outcome_of(spec, call.runs, call.results))
 
 
 def host_call(program: LoopProgram, args: tuple[Any, ...], place: DevicePlace) -> HostCall | None:
@@ -85,7 +114,10 @@ def host_call(program: LoopProgram, args: tuple[Any, ...], place: DevicePlace) -
     record = spec.calls.get(spec.key(values))
     if memory is None or record is None or not record.stays:
         return None
-    if not memory.is_sequential and not history_of(record).is_hosts:
+    if several.is_several(spec):
+        if not several.keeps_on_host(record):
+            return None
+    elif not memory.is_sequential and not history_of(record).is_hosts:
         return None
     arrays = [values[name] for name in spec.given]
     search = place.table.search
@@ -93,7 +125,8 @@ def host_call(program: LoopProgram, args: tuple[Any, ...], place: DevicePlace) -
         if any(any(search(array_section(array))) for array in arrays):
             return None
     check_writeable(spec, values)
-    return HostCall(spec, values, memory, None if memory.is_sequential else record)
+    is_noted = several.is_several(spec) or not memory.is_sequential
+    return HostCall(spec, values, memory, record if is_noted else None)
 
 
 class HostCall:
@@ -108,5 +141,8 @@ class HostCall:
         self._spec, self._values, self._memory, self._record = spec, values, memory, record
 
     def __call__(self, *_args: Any) -> Any:
-        found = stayed(self._spec, self._values, self._memory, self._record)
+        if self._record is not None and several.is_several(self._spec):
+            found = several.timed_on_host(self._spec, self._values, self._record)
+        else:
+            found = stayed(self._spec, self._values, self._memory, self._record)
         return outcome(self._spec, found) if self._spec.typed.function.returns else None

@@ -1,8 +1,9 @@
 """``OFFLOAD_NOTIFY``: the actions of a runtime, line by line on stderr, like ``NVCOMPILER_ACC_NOTIFY``.
 
-Level 1 has the launches, and the decisions about loops that are only probably parallel. Level 2 adds the copies, except
-those inside a graph of the device. Level 3 adds the waits that the program asks the host to make. A line is written in
-one call, so those of several threads do not mix. The place of a region is that of its function.
+Level 1 has the launches, each loop's with its configuration, and the decisions about loops that are only probably
+parallel. Level 2 adds the copies, except those inside a graph of the device. Level 3 adds the waits that the program
+asks the host to make. A line is written in one call, so those of several threads do not mix. The place of a region is
+that of its function; a loop has the line of its nest.
 """
 
 from __future__ import annotations
@@ -35,6 +36,10 @@ class Notifier:
     def launch(self, directive: str, name: str, location: str, device_num: int, queue: int | None) -> None:
         """Tell of a body, or a graph, that a device task launches."""
         _write(f"launch {directive} {name}{_at(location)}{_on(device_num, () if queue is None else (queue,))}")
+
+    def kernel(self, name: str, location: str, device_num: int, queue: int | None, configuration: str) -> None:
+        """Tell of a loop that a body has launched on a device, with its configuration as words."""
+        _write(f"kernel {name}{_at(location)}{_on(device_num, () if queue is None else (queue,))} {configuration}")
 
     def copy(self, dst: Any, src: Any, device_num: int, queue: int | None, text: object) -> None:
         """Tell of a copy that a device has been given; ``text`` is the name of its list item."""

@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 
-from benchmarks.loops import failing, host, layouts, probably, programs, rows, scans, speculation
+from benchmarks.loops import failing, host, layouts, nests, probably, programs, rows, scans, speculation
 from benchmarks.run import main
 from offload.errors import InternalError
 from offload.loops.running.build import builder
@@ -100,6 +100,16 @@ def test_programs_that_are_probably_parallel_are_checked_and_told_as_they_come(c
     )
     places = [said.err.index(f"speculation: {name}, ") for name in names]
     assert places == sorted(places)
+
+
+def test_functions_with_several_nests_are_measured(capsys):
+    """Each function has a figure for each choice, and the best single choice is compared with ours."""
+    assert main(["loops", "--section", "nests", "--scale", "0.00001", "--repeat", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["sections"]["nests"]
+    rows = found["tables"]["nests"]["rows"]
+    assert {len(of) for of in rows.values()} == {10, 4}
+    assert len(rows[nests.OURS]) == 10
+    assert found["targets"][0]["figure"] > 0
 
 
 def test_a_log_that_writes_something_else_is_no_figure(monkeypatch):

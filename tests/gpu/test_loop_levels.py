@@ -15,7 +15,15 @@ from tests.loops.oracle import copy_of
 
 pytestmark = pytest.mark.gpu
 
-LENGTHS = [{}, {"vector_length": 64}, {"vector_length": 128}, {"vector_length": 1024}, {"num_gangs": 100}]
+LENGTHS = [
+    {},
+    {"vector_length": 1},
+    {"vector_length": 1, "num_workers": 5},
+    {"vector_length": 64},
+    {"vector_length": 128},
+    {"vector_length": 1024},
+    {"num_gangs": 100},
+]
 
 
 @acc.parallel_loop(copyin=["ptr", "col", "val", "x"], copyout=["y"])

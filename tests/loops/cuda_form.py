@@ -69,7 +69,8 @@ class _Form:
         iterations = 1 if is_ordered else max(1, math.prod(trips))
         team = levels.team and rows_of(levels.team, iterations)
         if team is None:
-            grid = grid_of([max(n, 1) for n in trips], self.shape, is_ordered=is_ordered)
+            shape = self.shape._replace(n_threads=levels.n_threads or self.shape.n_threads)
+            grid = grid_of([max(n, 1) for n in trips], shape, is_ordered=is_ordered)
         else:
             grid = team_grid(iterations, team, self.shape.most_blocks)
         arrays = {n: v for n, v in arguments.items() if isinstance(v, np.ndarray) and n in self.typed.arrays}

@@ -15,6 +15,7 @@ from tests.loops.oracle import Program, function_of_text
 
 HEAD = "import offload as omp\nfrom offload import acc\n\n"
 SIZES = [{}, {}, {"vector_length": 64}, {"num_workers": 2}, {"num_workers": 3, "vector_length": 32}, {"num_gangs": 2}]
+SIZES += [{"vector_length": 1}, {"vector_length": 1, "num_workers": 3}]
 EXTENTS = [0, 1, 3, 31, 32, 33, 70]
 
 

@@ -70,8 +70,19 @@ def test_enough_blocks_are_no_bound():
 @pytest.mark.parametrize(("n_threads", "expected"), [(1, 32), (64, 64), (100, 96), (512, 512), (5000, 1024)])
 def test_blocks_have_whole_warps(n_threads, expected):
     """``thread_limit`` is rounded to whole warps, at most to what the hardware has."""
-    assert grid_of((10_000,), Shape(n_threads=n_threads)).threads == (expected, 1, 1)
-    assert grid_of((100, 100), Shape(n_threads=n_threads)).threads == (32, expected // 32, 1)
+    shape = shape_of((("thread_limit", n_threads),), ())
+    assert grid_of((10_000,), shape).threads == (expected, 1, 1)
+    assert grid_of((100, 100), shape).threads == (32, expected // 32, 1)
+
+
+@pytest.mark.parametrize(("workers", "threads"), [(1, (1, 1, 1)), (4, (4, 1, 1)), (32, (32, 1, 1))])
+def test_rows_of_one_lane(workers, threads):
+    """With ``vector_length=1`` a block has a thread for each worker, along the innermost loop."""
+    shape = shape_of((("vector_length", 1), ("num_workers", workers)), ())
+    for trips in ((100,), (100, 100), (3, 4, 5)):
+        grid = grid_of(trips, shape)
+        assert grid.threads == threads
+        assert math.prod(grid.blocks) * workers >= math.prod(trips)
 
 
 def test_a_tile_is_a_block():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import numpy as np
@@ -111,6 +112,69 @@ def test_what_is_launched_is_what_is_reported(cuda, clauses, grid, block):
     assert loop.explain(*rows(1200)).to_dict()["nests"][0]["launch"] == {"grid": [grid, 1, 1], "block": list(block)}
 
 
+@pytest.mark.parametrize(
+    ("clauses", "grid", "block"),
+    [
+        ({"vector_length": 1}, 60, (1, 1, 1)),
+        ({"vector_length": 1, "num_gangs": 1}, 1, (1, 1, 1)),
+        ({"vector_length": 1, "num_workers": 3}, 60, (1, 3, 1)),
+        ({"vector_length": 1, "gang": True, "worker": 4}, 15, (4, 1, 1)),
+    ],
+    ids=str,
+)
+def test_vector_length_1_is_one_lane(cuda, clauses, grid, block):
+    """With ``vector_length=1`` a gang has one thread for each worker; results are CPython's."""
+
+    def by_rows(ptr, col, val, x, y):
+        for i in range(y.size):
+            s = 0.0
+            for k in acc.loop(range(ptr[i], ptr[i + 1]), vector=True, reduction={"+": ["s"]}):
+                s += val[k] * x[col[k]]
+            y[i] = s
+
+    loop = acc.parallel_loop(**clauses)(by_rows)
+    agrees(loop, *rows(60, 40))
+    assert cuda.launches[0][:3] == ("loop", (grid, 1, 1), block)
+    inner = loops_of(loop, *rows(60))[1]
+    if block == (1, 3, 1):
+        assert inner["runs"] == "shared by threads"
+    else:
+        assert (inner["runs"], inner["why"]) == ("in order", "vector_length=1: one lane runs it")
+
+
+@pytest.mark.parametrize("clauses", [{"vector_length": 1}, {"vector": 1, "num_workers": 5}], ids=str)
+def test_one_lane_without_inner_loops(cuda, clauses):
+    """A reduction, atomics and collapsed loops with blocks of fewer threads than a warp give CPython's results."""
+
+    def totals(a, h):
+        s = 0
+        for i in range(a.shape[0]):
+            for j in range(a.shape[1]):
+                s += a[i, j]
+                h[a[i, j] % 4] += 1
+        return s
+
+    loop = acc.parallel_loop(collapse=2, reduction={"+": ["s"]}, atomic=["h"], **clauses)(totals)
+    for shape in ((7, 9), (70, 30), (0, 3)):
+        agrees(loop, np.arange(math.prod(shape)).reshape(shape), np.zeros(4, int))
+    assert cuda.launches[0][2] == (clauses.get("num_workers", 1), 1, 1)
+
+
+def test_one_lane_in_the_text(cuda):
+    """``vector=1`` of `acc.loop` is the same as the construct's ``vector_length=1``."""
+
+    @acc.parallel_loop
+    def sums(a, y):
+        for i in range(y.size):
+            s = 0
+            for k in acc.loop(range(a.shape[1]), vector=1, reduction={"+": ["s"]}):
+                s += a[i, k]
+            y[i] = s
+
+    agrees(sums, np.arange(120).reshape(6, 20), np.zeros(6, int))
+    assert cuda.launches[0][2] == (1, 1, 1)
+
+
 def test_a_row_of_32_uses_no_shared_memory(cuda):
     """A sum over 32 lanes is shuffles; the kernel has no barrier of the block and no shared memory."""
     source = spmv.source(*rows(100))
@@ -148,10 +212,10 @@ def test_explain_says_what_is_shared(cuda):
 
 
 def test_on_a_simulated_device_an_iteration_is_one_threads():
-    """Where kernels are C, inner loops run in order, and the report has no launch."""
+    """Where kernels are C, inner loops run in order, and the launch has chunks."""
     with checked("sim:1"):
         nest = spmv.explain(*rows(5)).to_dict()["nests"][0]
-    assert nest["launch"] is None
+    assert nest["launch"]["chunks"] == 5
     assert [one["runs"] for one in nest["loops"]] == ["in parallel", "in order"]
 
 
@@ -515,6 +579,8 @@ def test_assertions_and_endless_loops_leave_no_thread_waiting(cuda, clauses):
         ({"vector_length": 64, "num_workers": 2}, "2 workers"),
         ({"num_workers": 33}, "1024"),
         ({"vector_length": 2048}, "1024"),
+        ({"vector_length": 2}, "neither 1 nor"),
+        ({"vector_length": 1, "num_workers": 33}, "1024"),
         ({"gang": True, "worker": 2, "vector": 64}, "2 workers"),
     ],
     ids=str,

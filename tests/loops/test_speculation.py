@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload import acc, to, tofrom
+from offload import to, tofrom
 from offload.loops.running import plan, runs
 from offload.loops.running.build import Builder
 from offload.loops.running.memo import Memo
@@ -544,27 +544,6 @@ def test_decisions_as_cuda(cuda):
     assert (y == expected).all()
     assert seen == ["host", "device", "device", "host", "host"]
     assert [one is None for one in found] == [True, True, False]
-
-
-def test_several_nests(sim):
-    """Nests that are not all proved run in order, each behind the one before; they have no profile."""
-
-    def both(p, x, y):
-        for i in range(x.size):
-            x[i] = x[i] + 1
-        for i in range(p.size):
-            y[p[i]] = x[i]
-
-    loop = acc.kernels_loop(speculate=True)(both)
-    for p in (P, Q, P):
-        x, y, expected = X.copy(), np.zeros(N), [X.copy(), np.zeros(N)]
-        loop(p, x, y)
-        both(p, *expected)
-        assert (x == expected[0]).all()
-        assert (y == expected[1]).all()
-        assert last(loop, p, x, y) == "host"
-    with pytest.raises(omp.UnsupportedError, match="several nests"):
-        omp.profile_dependences(loop, (P, X.copy(), np.zeros(N)))
 
 
 def test_auto_and_seq(sim):

@@ -199,6 +199,19 @@ template <class T, T (*combine)(T, T)> FN T over_block(T value, T none)
 {
     return over_rows<T, combine>(over_row<T, combine>(value), none);
 }
+
+/* The same of a block with fewer threads than a warp: a shuffle would ask threads that are not there. */
+template <class T, T (*combine)(T, T)> FN T over_few(T value)
+{
+    __shared__ T of_threads[32];
+    __syncthreads(); /* what another reduction has left there has been read */
+    of_threads[thread_of_block()] = value;
+    __syncthreads();
+    value = of_threads[0];
+    for (int thread = 1; thread < threads_of_block(); thread++)
+        value = combine(value, of_threads[thread]);
+    return value;
+}
 """.strip()
 
 SCANS: Final = r"""
@@ -297,6 +310,6 @@ _OF_TYPE: Final = {
 def text(lines: Iterable[str]) -> str:
     """Return the whole text of these lines."""
     body = "\n".join(lines)
-    teams = (TEAMS,) if re.search(r"\b(over|from|any)_(row|rows|block)\b|_barrier\(", body) else ()
+    teams = (TEAMS,) if re.search(r"\b(over|from|any)_(row|rows|block|few)\b|_barrier\(", body) else ()
     scans = (SCANS,) if "published<" in body else ()
     return "\n".join((prelude(HEAD, ATOMICS, _OF_TYPE, body), *teams, *scans, body, ""))

@@ -22,6 +22,7 @@ from offload.loops.emit.c_statements import Statements
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import can_be_refused, walk
 from offload.loops.tree.promotion import identity
+from offload.loops.tree.sizes import ROW
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -187,7 +188,8 @@ class SharedStatements(Statements):
             return "rows", "threadIdx.y", self._team.workers
         if self._group == "row":
             return "row", "threadIdx.x", self._team.lanes
-        return "block", "thread_of_block()", self._team.lanes * self._team.workers
+        n_threads = self._team.lanes * self._team.workers
+        return "block" if n_threads >= ROW else "few", "thread_of_block()", n_threads
 
     def _trips(self, node: ir.For, label: str, group: Group | None) -> list[str]:
         """Return the lines that a thread, or the group that shares a trip, executes in it."""
@@ -214,7 +216,7 @@ class SharedStatements(Statements):
     def _end(self, item: ir.LoopReduction, depth: int, of: str) -> str:
         dtype = self._scope.dtype(item.name)
         function = combining(item.operator, dtype)
-        none = "" if of == "row" else f", {literal(identity(item.operator, dtype), dtype)}"
+        none = "" if of in {"row", "few"} else f", {literal(identity(item.operator, dtype), dtype)}"
         value = f"over_{of}<{C_TYPES[dtype]}, {function}>(v_{item.name}{none})"
         return f"v_{item.name} = {function}(o{depth}_{item.name}, {value});"
 

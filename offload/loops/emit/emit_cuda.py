@@ -26,6 +26,7 @@ from offload.loops.front.levels import loops_in
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import walk
 from offload.loops.tree.promotion import identity
+from offload.loops.tree.sizes import ROW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -282,7 +283,7 @@ class CudaWriter(KernelWriter):
     # -- reductions --------------------------------------------------------------------------------------
 
     def _leave_partials(self) -> list[str]:
-        lines = self._over_block()
+        lines = self._over_block(self._variant.n_threads)
         if lines:
             partials, n = self._scope.use("partials"), len(self._nest.reductions)
             lines += ["if (thread_of_block() == 0) {"]
@@ -293,13 +294,15 @@ class CudaWriter(KernelWriter):
             lines += ["}"]
         return lines
 
-    def _over_block(self) -> list[str]:
+    def _over_block(self, n_threads: int) -> list[str]:
+        """Return the lines that combine the items of a block's threads."""
         lines = []
         for item in self._nest.reductions:
             dtype = self._scope.dtype(item.name)
+            of = f"{C_TYPES[dtype]}, {combining(item.operator, dtype)}"
             none = literal(identity(item.operator, dtype), dtype)
-            item_over_block = f"over_block<{C_TYPES[dtype]}, {combining(item.operator, dtype)}>(r_{item.name}, {none})"
-            lines.append(f"r_{item.name} = {item_over_block};")
+            value = f"over_block<{of}>(r_{item.name}, {none})" if n_threads >= ROW else f"over_few<{of}>(r_{item.name})"
+            lines.append(f"r_{item.name} = {value};")
         return lines
 
     def _finish(self) -> list[str]:
@@ -321,7 +324,7 @@ class CudaWriter(KernelWriter):
             f"for (int64_t block = thread_of_block(); block < {blocks}; block += threads_of_block()) {{",
             *indented(of_block),
             "}",
-            *self._over_block(),
+            *self._over_block(FINISH_THREADS),
             "if (thread_of_block() == 0) {",
             *indented(stores),
             "}",

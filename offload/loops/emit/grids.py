@@ -86,7 +86,8 @@ class Shape(NamedTuple):
     """The clauses about the shape of a launch."""
 
     most_blocks: int | None = None  # `num_teams`, `num_gangs`, or the number of `gang`
-    n_threads: int | None = None  # `thread_limit`, or `num_workers` times `vector_length`
+    # `thread_limit`, at least a warp, or `num_workers` times `vector_length`, which is less if that is 1.
+    n_threads: int | None = None
     tile: tuple[int, ...] = ()  # threads of a block along the axes, outermost first
 
 
@@ -94,7 +95,7 @@ def shape_of(sizes: Iterable[tuple[str, int]], tile: tuple[int, ...]) -> Shape:
     """Return the shape that clauses ask for, by their names and numbers."""
     said = dict(sizes)
     blocks = [said[name] for name in ("num_teams", "num_gangs", "gang") if name in said]
-    threads = said.get("thread_limit")
+    threads = max(said["thread_limit"], ROW) if "thread_limit" in said else None
     lanes = said.get("vector_length", said.get("vector"))
     rows = said.get("num_workers", said.get("worker"))
     if threads is None and (lanes or rows):
@@ -154,7 +155,10 @@ def _threads(n_axes: int, shape: Shape) -> tuple[int, int, int]:
     tile = shape.tile
     if len(tile) in (1, 2) and math.prod(tile) <= MOST_THREADS and math.prod(tile) % ROW == 0 and len(tile) <= n_axes:
         return (tile[-1], tile[0] if len(tile) > 1 else 1, 1)
-    rows = min(max(THREADS if shape.n_threads is None else shape.n_threads, ROW), MOST_THREADS) // ROW
+    n_threads = min(shape.n_threads or THREADS, MOST_THREADS)
+    if n_threads < ROW:
+        return (n_threads, 1, 1)
+    rows = n_threads // ROW
     return (ROW * rows, 1, 1) if n_axes == 1 else (ROW, rows, 1)
 
 

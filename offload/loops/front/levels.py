@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, NoReturn, TypeAlia
 from offload.loops.front.flow import Flow
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import children, names_assigned, names_in, walk
-from offload.loops.tree.sizes import MOST_THREADS, ROW, lanes_of, workers_of
+from offload.loops.tree.sizes import MOST_THREADS, ONE_LANE, ROW, lanes_of, workers_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -43,7 +43,7 @@ class Team(NamedTuple):
     @property
     def is_row(self) -> bool:
         """Whether it is one row of 32, which needs no barrier of the block."""
-        return self.lanes * self.workers == ROW
+        return (self.lanes, self.workers) == (ROW, 1)
 
     @property
     def n_threads(self) -> int:
@@ -57,6 +57,8 @@ class Levels(NamedTuple):
     team: Team | None  # None where nothing is shared, and a thread has an iteration
     shared: tuple[tuple[int, Sharing], ...]  # by the loop's number in the order of the text
     whys: Mapping[int, str]  # why loops that ask for a level run in order
+    # Threads of a block in which each thread has an iteration because rows have one lane; None: the launch decides.
+    n_threads: int | None = None
 
 
 def levels_of(nest: ir.Nest, *, is_ordered: bool = False, is_auto: bool = False) -> Levels:
@@ -65,7 +67,8 @@ def levels_of(nest: ir.Nest, *, is_ordered: bool = False, is_auto: bool = False)
     With ``is_ordered``, iterations run in order, in one thread; a team may still have them if the program says ``seq``.
     With ``is_auto``, as in ``kernels_loop``, a loop is independent only if the program says so.
     """
-    team = _team_of(nest)
+    said = _sizes_of(nest)
+    team = _team_of(nest, said)
     found = _Found(nest, team, is_auto=is_auto)
     if nest.scan is not None:
         found.whys |= dict.fromkeys(found.asking, "the nest is a scan, of which each thread has iterations of its own")
@@ -73,7 +76,8 @@ def levels_of(nest: ir.Nest, *, is_ordered: bool = False, is_auto: bool = False)
         found.whys |= dict.fromkeys(found.asking, "the iterations of the nest run in order, in one thread")
     else:
         found.look(nest.body, "row" if team.is_row else "block")
-    return Levels(team if found.shared else None, tuple(found.shared.items()), found.whys)
+    n_threads = None if lanes_of(said) != ONE_LANE or found.shared else workers_of(said) or 1
+    return Levels(team if found.shared else None, tuple(found.shared.items()), found.whys, n_threads)
 
 
 def loops_in(nest: ir.Nest) -> list[ir.For]:
@@ -81,13 +85,20 @@ def loops_in(nest: ir.Nest) -> list[ir.For]:
     return [node for node in walk(*nest.body) if isinstance(node, ir.For)]
 
 
-def _team_of(nest: ir.Nest) -> Team:
-    """Return the threads that an iteration has, if it has shared loops."""
+def _sizes_of(nest: ir.Nest) -> dict[str, int]:
+    """Return the numbers that the clauses of a nest and of its loops give; the nest's come first."""
     said: dict[str, int] = {}
     for clauses in (*(loop.clauses for loop in loops_in(nest)), nest.clauses):
         said |= dict(clauses.sizes)
+    return said
+
+
+def _team_of(nest: ir.Nest, said: Mapping[str, int]) -> Team:
+    """Return the threads that an iteration has, if it has shared loops."""
     limit = min(max(said.get("thread_limit", MOST_THREADS), ROW), MOST_THREADS) // ROW * ROW
     lanes, workers = lanes_of(said), workers_of(said) or 1
+    if lanes == ONE_LANE:  # a row is one thread: each has an iteration of a loop on workers, or they share one
+        return Team(lanes, 1 if "worker" in nest.clauses.level.split() else min(workers, limit))
     if lanes is None:
         lanes = limit if "thread_limit" in said and workers == 1 else ROW
     lanes = min(-(-lanes // ROW) * ROW, limit)
@@ -141,6 +152,8 @@ class _Found:
 
     def _has_rows(self, node: ir.For) -> bool:
         """Tell whether a loop is for workers, and has loops for their lanes."""
+        if self._team.lanes == ONE_LANE:
+            return False
         inner = [loop for loop in walk(*node.body) if isinstance(loop, ir.For)]
         return "vector" not in node.clauses.level and any("vector" in loop.clauses.level for loop in inner)
 
@@ -153,6 +166,8 @@ class _Found:
             return "it is seq"
         if said.order == "auto" or (self._is_auto and not said.order):
             return "offload proves nothing about loops in an iteration: add independent=True"
+        if self._team.n_threads == 1:
+            return "vector_length=1: one lane runs it"
         if self._has_rows(node) and (group == "row" or self._team.workers == 1):
             return "there is only one worker: set num_workers"
         if _is_broken(node.body):

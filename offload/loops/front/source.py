@@ -409,6 +409,11 @@ def received(texts: tuple[Text, ...]) -> None:
             _DEFINITIONS[_key(code)] = found, text, file
 
 
+def keep_text(function: FunctionType, definition: ast.FunctionDef, text: str, file: str) -> None:
+    """Keep the definition of a function that was made from a part of another one's; its lines are those of the text."""
+    _DEFINITIONS[_key(function.__code__)] = definition, text, file
+
+
 def _sent(source: FunctionSource) -> Text:
     node = source.definition
     lines = "\n".join(source.text.split("\n")[_first_line(node) - 1 : node.end_lineno])

@@ -186,15 +186,19 @@ def _for_updates(nest: ir.Nest, array: str) -> str:
 
 
 def is_updated(nest: ir.Nest, array: str) -> bool:
-    """Tell whether a nest only updates an array: ``a[e] = a[e] + v``."""
+    """Tell whether a nest only updates an array, by one operator: ``a[e] = a[e] + v``."""
     stores = [node for node in walk(*nest.body) if isinstance(node, ir.Store) and node.array == array]
     loads = {node.at for node in walk(*nest.body) if isinstance(node, ir.Load) and node.array == array}
-    updated = {_updated(store) for store in stores}
-    return bool(stores) and updated == loads
+    updates = [_updated(store) for store in stores]
+    operators = {update[1] for update in updates if update is not None}
+    return len(operators) == 1 and {None if update is None else update[0] for update in updates} == loads
 
 
-def _updated(store: ir.Store) -> int | None:
-    """Return the load, by its number, of the element that a store updates; None if it is no update."""
+def _updated(store: ir.Store) -> tuple[int, str] | None:
+    """Return the load, by its number, of the element that a store updates, and the operator; None if it is no update.
+
+    The operator of a difference is that of a sum.
+    """
     value: ir.Expression = store.value
     while isinstance(value, ir.Convert):
         value = value.operand
@@ -207,7 +211,7 @@ def _updated(store: ir.Store) -> int | None:
             operand = operand.operand
         if isinstance(operand, ir.Load) and operand.array == store.array:
             same = [text_of(index) for index in operand.indices] == [text_of(index) for index in store.indices]
-            return operand.at if same else None
+            return (operand.at, "+" if value.operator == "-" else value.operator) if same else None
     return None
 
 

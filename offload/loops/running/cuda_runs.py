@@ -117,6 +117,7 @@ def _shaped(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers)
     said = plan.nest.clauses
     shape = shape_of(said.sizes, said.tile)
     levels = levels_of(plan.nest, is_ordered=base.is_ordered, is_auto=words.several)
+    shape = shape._replace(n_threads=levels.n_threads or shape.n_threads)
     iterations = 1 if base.is_ordered else math.prod(trips)  # at a time
     team = rows_of(levels.team, iterations) if levels.team is not None else None
     scan = plan.nest.scan

@@ -188,8 +188,9 @@ def ranged(
 
 
 def is_looked_at(spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, ...], *, always: bool = False) -> bool:
-    """Tell whether `ranged` looks at elements."""
-    if len(plans) > 1 or not plans[0].wanted or not plans[0].is_sound or not spec.program.words.bounds:
+    """Tell whether `ranged` looks at elements: never where another nest, which may be running, may write to them."""
+    is_one = len(plans) == 1 and spec.whole is None
+    if not is_one or not plans[0].wanted or not plans[0].is_sound or not spec.program.words.bounds:
         return False
     return always or is_worth_a_look(tuple(axis.trips for axis in numbers.axes[0]))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, get_args
 
 import numpy as np
@@ -25,6 +25,7 @@ from offload.loops.front.source import FunctionSource
 from offload.loops.front.types import infer
 from offload.loops.running.memo import FLOATS, CallKey, CallRecord, Memo, float_bits, name_of
 from offload.loops.tree import ir
+from offload.loops.tree.nodes import walk
 from offload.loops.tree.recurrences import scan_of
 from offload.loops.tree.uses import ArrayUse, accesses, deciding_names
 
@@ -229,9 +230,10 @@ class LoopProgram:
 class Specialisation:
     """A program with the types of arguments, and the forms and records made of it."""
 
-    def __init__(self, program: LoopProgram, typed: ir.Typed) -> None:
+    def __init__(self, program: LoopProgram, typed: ir.Typed, whole: Specialisation | None = None) -> None:
         self.program = program  # the function, with its clauses
         self.typed = typed
+        self.whole = whole  # has all nests of the function, if this one has only some of them
         # what the nests do with each array
         self.uses: Mapping[str, ArrayUse] = {**dict.fromkeys(typed.arrays, ArrayUse()), **accesses(typed.function)}
         # arrays of which each iteration has its own, with the clause that says so
@@ -241,6 +243,8 @@ class Specialisation:
         self.n_looks = 0  # looks of devices at index arrays since one has been of use
         self.speculation: Any = None  # a `Memory`: what is remembered of all speculative calls
         self._parts: Parts | None = None  # what the host carries out before the nests, once it is made
+        # functions with some of the nests, by their numbers, and whether these are in order
+        self._of_nests: dict[tuple[int, int, frozenset[int]], Specialisation] = {}
         deciding = deciding_names(typed)
         parameters = program.parameters
         self.given = tuple(name for name in parameters if name in typed.arrays)  # parameters that are arrays
@@ -283,12 +287,62 @@ class Specialisation:
                 found = made.get(key) or made.keep(key, make())
         return found
 
+    def of_nests(self, first: int, end: int, in_order: frozenset[int] = frozenset()) -> Specialisation:
+        """Return the function with only some of its nests, from one to before another; it remembers calls of its own.
+
+        Its arrays are those that these nests, and the scalar statements before them, use. The iterations
+        of nests ``in_order`` run in order, as if the program said ``seq``.
+        """
+        key = first, end, in_order
+        found = self._of_nests.get(key)
+        if found is None:
+            with self.lock:
+                typed = _with_nests(self.typed, *key)
+                found = self._of_nests.setdefault(key, Specialisation(self.program, typed, self))
+        return found
+
+    def parts_made(self) -> list[Specialisation]:
+        """Return the functions with some of the nests, so far."""
+        return list(self._of_nests.values())
+
     @property
     def parts(self) -> Parts:
         """The parts of the function that the host carries out, from `host_parts`."""
         if self._parts is None:
             self._parts = host_parts(self.typed)
         return self._parts
+
+
+def _with_nests(typed: ir.Typed, first: int, end: int, in_order: frozenset[int]) -> ir.Typed:
+    """Return a function with the nests from one to before another, and the scalar statements before them."""
+    function, parts, number = typed.function, list[ir.Statement | ir.Nest](), 0
+    for part in function.parts:
+        if number == end:
+            break
+        if not isinstance(part, ir.Nest):
+            parts.append(part)
+            continue
+        if number >= first:
+            order = "seq" if number in in_order else part.clauses.order
+            parts.append(replace(part, clauses=replace(part.clauses, order=order)))
+        number += 1
+    nests = [part for part in parts if isinstance(part, ir.Nest)]
+    nodes: list[ir.Statement | ir.Expression] = [part for part in parts if isinstance(part, ir.Statement)]
+    items: set[str] = set()
+    for nest in nests:
+        nodes += [*nest.body, *(bound for axis in nest.axes for bound in (axis.start, axis.stop, axis.step))]
+        items |= {*nest.last, *nest.privates, *(item.name for item in nest.reductions)}
+    used = items | {getattr(node, "array", None) or getattr(node, "name", None) for node in walk(*nodes)}
+    return replace(
+        typed,
+        function=replace(
+            function,
+            parts=tuple(parts),
+            arrays=tuple([name for name in function.arrays if name in used]),
+            returns=tuple([name for name in function.returns if name in items]),
+        ),
+        arrays={name: kind for name, kind in typed.arrays.items() if name in used},
+    )
 
 
 def program_of(function: Callable[..., Any], words: LoopWords, directive: str, shared: dict[str, Any]) -> LoopProgram:

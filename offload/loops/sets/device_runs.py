@@ -67,6 +67,10 @@ class HostJointRun:
             kernels: Any = device.kernels  # it has been asked
             kernels.load(run.form)[run.form.names[0]].launch(stream, (run.n_chunks,), (1,), 0, run)
 
+    def run_on(self, number: int) -> NestRun | None:
+        """Return the run on a device, by its number in the set; None if it has none."""
+        return self._runs.get(number)
+
     def finish(self, device: Device, stream: Any) -> None:
         """Enqueue the kernels that combine partial results, on the first device."""
         if self.joins:
@@ -143,6 +147,9 @@ class CudaJointRun:
             first, count = self._begins[number] * n_slots, run.blank.grid.n_blocks * n_slots
             to = device.view(self._runs[0].partials, 8 * first, (count,), (8,), run.partials.dtype)
             device.copy(to, run.partials[:count], stream)
+
+    def run_on(self, number: int) -> CudaRun | None:
+        return self._runs.get(number)
 
     def finish(self, device: Device, stream: Any) -> None:
         if self.joins:

@@ -21,6 +21,7 @@ from offload.errors import DirectiveError
 from offload.loops.running.ordered_runs import run_in_order
 from offload.loops.running.plan import numbers_of, plans_of
 from offload.loops.running.preparation import mapped_view
+from offload.loops.speculative import several
 from offload.loops.speculative.hostside import reach
 from offload.loops.speculative.profiles import is_short, memory_of, profiled, tried
 from offload.loops.speculative.speculation import FIRST
@@ -29,9 +30,11 @@ from offload.loops.speculative.verdict_memory import history_of, note_time, tell
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from offload.devices.base import Device
     from offload.devices.streams import Lane
     from offload.loops.running.memo import CallRecord
     from offload.loops.running.specialise import Specialisation
+    from offload.loops.speculative.strategies import Strategy
     from offload.loops.speculative.verdict_memory import Memory
     from offload.runtime.launch import DeviceTask
     from offload.runtime.place import DevicePlace
@@ -43,6 +46,7 @@ class HostChoice(NamedTuple):
 
     on_host: bool  # on the program's own arrays
     is_first: bool = False  # it has been profiled, and nothing was known before
+    strategy: Strategy | None = None  # that of a function with several nests
 
 
 class SpeculativeWork(TargetWork):
@@ -63,11 +67,11 @@ class SpeculativeWork(TargetWork):
         values = launcher.program.bound(tuple(launch.args), launch.kwargs or {})
         spec = launcher.specialisation
         way = (
-            way_of(spec, values)
+            way_of(spec, values, place.device)
             if spec is not None and self._may_stay(spec, values, place)
             else HostChoice(on_host=False)
         )
-        launcher.is_first = way.is_first
+        launcher.is_first, launcher.strategy = way.is_first, way.strategy
         if not way.on_host:
             super().begin(launch, place, lane, staged)
 
@@ -90,7 +94,7 @@ class SpeculativeWork(TargetWork):
             return not any(any(place.table.search(item.section)) for item in binding.items)
 
 
-def way_of(spec: Specialisation, values: Mapping[str, Any]) -> HostChoice:
+def way_of(spec: Specialisation, values: Mapping[str, Any], device: Device) -> HostChoice:
     """Return where a call with host arrays that are not present runs, as far as is known before it."""
     words = spec.program.words
     try:
@@ -99,9 +103,13 @@ def way_of(spec: Specialisation, values: Mapping[str, Any]) -> HostChoice:
     except (ArithmeticError, AssertionError, DirectiveError, IndexError, ValueError):
         return HostChoice(on_host=False)  # what is wrong is said where it always is
     verdicts = {plan.verdict.verdict for plan in plans}
-    if verdicts == {"parallel"} or not all(plan.is_sound for plan in plans):
+    is_alone = len(plans) == 1
+    if (is_alone and verdicts == {"parallel"}) or not all(plan.is_sound for plan in plans):
         return HostChoice(on_host=False)
-    if len(plans) > 1 or "sequential" in verdicts:
+    if not is_alone:
+        strategy = several.strategy_of(spec, numbers, plans, device)
+        return HostChoice(strategy == "host", strategy=strategy)
+    if "sequential" in verdicts:
         return HostChoice(on_host=True)
     if words.speculate == "always":
         return HostChoice(on_host=False)
@@ -128,12 +136,14 @@ def on_own_arrays(
 
     ``is_first``: it has been profiled. Raises as the serial program does; its writes until then stay.
     """
+    if several.is_several(spec):
+        return several.on_own_arrays(spec, values, task)
     lane: Any = task.lane
     reach(task.place.device, lane.stream)  # what the task follows
     numbers = numbers_of(spec, values, mapped_view)
     plans = plans_of(spec, numbers)
     memory = memory_of(spec)
-    is_unknown = len(plans) == 1 and plans[0].verdict.verdict == "unknown"
+    is_unknown = plans[0].verdict.verdict == "unknown"
     if is_unknown and memory.profile is None and spec.program.words.speculate != "always":
         tell(task, memory, "host", f"in order, profiled: {FIRST}")
         return profiled(spec, numbers, plans[0], {name: values[name] for name in spec.given}, memory)

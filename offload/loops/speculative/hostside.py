@@ -57,8 +57,12 @@ class HostSide:
         self._changed = frozenset(spec.changed)  # arrays that the loop writes
         # where arrays lie on the device
         self._views: dict[str, View] = {name: view_at(self._device, values[name]) for name in spec.given}
+        self._is_part = spec.whole is not None  # whether the call has other nests, before or after
         # the program's arrays that the call itself has mapped, with their list items
         self._mapped = _mapped(task, spec, values)
+        if spec.whole is not None:  # the device alone has the elements that other nests have written
+            written = written_in(spec.whole, self._device, values)
+            self._mapped = {name: known for name, known in self._mapped.items() if name not in written}
         self._saved: dict[str, Any] = {}  # copies on the device, by name
         self._event: Any = None  # behind these copies
 
@@ -81,7 +85,7 @@ class HostSide:
         A run on the host may work on them then; `keep` ends the mappings. None where somebody else would see it.
         """
         plan, mapped = self._task.plan, self._mapped
-        if plan is None or not mapped.keys() >= self._views.keys() or not self._is_own(plan):
+        if plan is None or self._is_part or not mapped.keys() >= self._views.keys() or not self._is_own(plan):
             return None
         if not all(mapped[name][1].map_type.copies_out for name in self._changed):
             return None
@@ -172,7 +176,7 @@ class HostSide:
         If only this call maps the arrays that are copied back, its mappings end here, and nothing goes to the device.
         """
         plan = self._task.plan
-        if plan is None or not self._is_own(plan):
+        if plan is None or self._is_part or not self._is_own(plan):
             self.send(arrays)
             return
         for name in self._changed:
@@ -204,6 +208,13 @@ class HostSide:
                 self._mapped[name][0][...] = arrays[name]
         self._reach(self._lane.stream)
 
+    def take_back(self) -> None:
+        """Copy all arrays that the loop changes to the program's arrays: a failed call copies nothing back."""
+        for name in self._changed & self._mapped.keys():
+            if self._mapped[name][1].map_type.copies_out:
+                self._copy(self._mapped[name][0], self._values[name], self._lane.stream)
+        self._reach(self._lane.stream)
+
     def restore(self) -> None:
         """Restore the values of the device's arrays that the call has not made."""
         for name, copy in self._saved.items():
@@ -224,6 +235,13 @@ def _pieces(copies: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
             yield to, of
         else:
             yield from ((to[begin : begin + rows], of[begin : begin + rows]) for begin in range(0, n, rows))
+
+
+def written_in(spec: Specialisation, device: Device, values: Mapping[str, Any]) -> frozenset[str]:
+    """Return the arrays that a function writes to, in any nest, and those that share memory with them."""
+    views = {name: view_at(device, values[name]) for name in spec.given}
+    changed = frozenset(spec.changed)
+    return frozenset(name for names in groups_of(views) if not changed.isdisjoint(names) for name in names)
 
 
 def reach(device: Device, stream: Any) -> None:

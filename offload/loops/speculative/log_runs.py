@@ -18,6 +18,7 @@ from offload.loops.emit.emit_c import copied
 from offload.loops.proofs.independence import Verdict
 from offload.loops.proofs.numbers import Trips, View
 from offload.loops.running.arguments import NestRun, results_of
+from offload.loops.running.configurations import tell_launches
 from offload.loops.running.cuda_runs import CudaRun
 from offload.loops.running.looks import entry_at
 from offload.loops.running.memo import CallRecord
@@ -324,7 +325,7 @@ class LoggedRun:
     def launch(self, begin: int, end: int) -> None:
         """Enqueue the trips from one to before another of the outermost loop, each once."""
         values = {**self._values, self.loop.logged.first: self._log.base + 1 + begin * self.n_inner}
-        self._enqueue(self.loop.blank(begin, end, self._where), values)
+        tell_launches(self._task, (self._enqueue(self.loop.blank(begin, end, self._where), values),))
 
     def finish(self) -> None:
         """Enqueue the passes over the words, and `ask`."""
@@ -362,14 +363,14 @@ class LoggedRun:
         self._log.close()
         self._runs = []
 
-    def _enqueue(self, blank: Any, values: Mapping[str, Any]) -> None:
+    def _enqueue(self, blank: Any, values: Mapping[str, Any]) -> CudaRun | NestRun:
         if self._kernels.dialect == "cuda":
             run = CudaRun(blank, values, {})
             run.prepare(self._addresses, self._kernels, self._device, self._stream)
             run.enqueue(self._kernels, self._device, self._stream)
             if run.is_kept:
                 self._runs.append(run)
-            return
+            return run
         runtime: Any = self._task.construct.runtime
         n_threads = n_threads_of(self.loop.spec.program)
         names = blank.shapes
@@ -379,6 +380,7 @@ class LoggedRun:
         kernel = self._kernels.load(own.form)[own.form.names[0]]
         kernel.launch(self._stream, (own.n_chunks,), (1,), 0, own)
         self._runs.append(own)
+        return own
 
 
 def logged_loop(

@@ -243,7 +243,8 @@ def _seen_in(program: LoopProgram, given: Any) -> tuple[Specialisation, Numbers,
     numbers = numbers_of(spec, values, partial(view_at, None))
     if len(spec.typed.function.nests) > 1:
         raise UnsupportedError(
-            f"profile_dependences({program.name}): the function has several nests; profile a function with one nest"
+            f"profile_dependences({program.name}): the function has several nests; pass the plain function, "
+            f"{program.name}.python, for a verdict about each loop"
         )
     (plan,) = plans_of(spec, numbers)
     arrays = {name: values[name] for name in numbers.views}
@@ -350,7 +351,7 @@ def memory_of(spec: Specialisation) -> Memory:
     memory: Memory | None = spec.speculation
     if memory is None:
         profile = spec.program.words.speculate
-        memory = Memory()
+        memory = Memory(line=None if spec.whole is None else spec.typed.function.nests[0].place.line)
         if profile is not None and not isinstance(profile, (bool, str)):
             check_types(spec, profile)
             memory.profile = profile

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 Results = dict[str, Any]
 
 FIRST: Final = "it is the first call with arguments of such types"
+DEPENDENT: Final = "its iterations are proved to depend on each other"
+SEEN: Final = "its iterations were seen to depend on each other"
 # What `decided` returns where the loop is to run as any other does.
 PLAIN: Final = "plain"
 
@@ -90,8 +92,8 @@ class _SpeculativeCall:
         # A proof decides, whichever way it goes.
         if verdicts == {"parallel"}:
             return self._plain(PROVED)
-        if len(self.plans) > 1 or "sequential" in verdicts:
-            return self._in_order("its iterations are proved to depend on each other")
+        if "sequential" in verdicts:
+            return self._in_order(DEPENDENT)
         # Without memory each call is raced with its log.
         if mode == "always":
             return self._attempt()
@@ -99,7 +101,7 @@ class _SpeculativeCall:
         if self.numbers.record.facts.use(self.key):
             return self._plain(REMEMBERED)
         if self.memory.is_sequential:
-            return self._in_order("its iterations were seen to depend on each other")
+            return self._in_order(SEEN)
         # The first call is profiled: it runs in order and sees what depends. A short loop is done with that.
         if self.memory.profile is None:
             self.is_first = True
@@ -120,7 +122,8 @@ class _SpeculativeCall:
 
     def _in_order(self, why: str) -> Results:
         self._note("host", f"in order: {why}")
-        return self._on_host(lambda arrays: run_in_order(self.spec, {**self.values, **arrays}))
+        spec, values = self.spec, self.values
+        return on_host(self.task, spec, values, lambda arrays: run_in_order(spec, {**values, **arrays}))
 
     def _profiled(self) -> Results | None:
         """Run the loop in order, and keep the findings; None if profiling is to stop, with nothing changed."""
@@ -170,7 +173,8 @@ class _SpeculativeCall:
         if found is None:
             self._keep()
             plan, is_new, loop.is_new = self.task.plan, loop.is_new, False
-            if plan is not None and plan.created and not (self.task.predecessors or is_new):
+            is_timed = plan is not None and plan.created and self.spec.whole is None
+            if is_timed and not (self.task.predecessors or is_new):
                 self.task.leave(partial(_timed, self.spec, self.numbers.record, self.task.start_s))
             return self._plain("its iterations are independent, as its addresses say")
         results = self._in_order("its iterations depend on each other, or fail, as its addresses say")
@@ -211,7 +215,8 @@ class _SpeculativeCall:
         known = VerdictBasis(
             is_parallel, names, tuple(sorted(scalars.intersection(spec.free))), apart_of(spec, self.numbers)
         )
-        if any(spec.uses[name].is_changed for name in names) and not is_parallel:
+        uses = spec.uses if spec.whole is None else spec.whole.uses
+        if any(uses[name].is_changed for name in names) and not is_parallel:
             return None
         if known.apart.holds(self.addresses):
             self.numbers.record.known = known
@@ -261,25 +266,29 @@ class _SpeculativeCall:
     def _note(self, where: Literal["device", "host"], text: str) -> None:
         tell(self.task, self.memory, where, text)
 
-    # -- on the host -------------------------------------------------------------------------------------
 
-    def _on_host(self, work: Callable[[Mapping[str, Any]], Results]) -> Results:
-        """Call ``work`` with the arrays on the host, and send back those that the loop changes."""
-        side = HostSide(self.task, self.spec, self.values)
-        side.wait()
-        own = side.own()
-        arrays = side.private() if own is None else own
-        try:
-            found = work(arrays)
-        except (ArithmeticError, AssertionError, IndexError, ValueError):
-            if own is None:
-                side.leave(arrays)
-            raise
+def on_host(
+    task: DeviceTask,
+    spec: Specialisation,
+    values: Mapping[str, Any],
+    work: Callable[[Mapping[str, Any]], Results],
+) -> Results:
+    """Call ``work`` with the arrays on the host, and send back those that the loop changes."""
+    side = HostSide(task, spec, values)
+    side.wait()
+    own = side.own()
+    arrays = side.private() if own is None else own
+    try:
+        found = work(arrays)
+    except (ArithmeticError, AssertionError, IndexError, ValueError):
         if own is None:
-            side.commit(arrays)
-        else:
-            side.keep()
-        return found
+            side.leave(arrays)
+        raise
+    if own is None:
+        side.commit(arrays)
+    else:
+        side.keep()
+    return found
 
 
 def _timed(spec: Specialisation, record: CallRecord, start_s: float, value: Any) -> Any:
@@ -291,7 +300,8 @@ def _timed(spec: Specialisation, record: CallRecord, start_s: float, value: Any)
 
 def forget(loop: Any) -> None:
     """Have a loop function remember nothing of its calls, as one that is new but compiled: for measurements."""
-    for spec in loop._program.specialisations():  # noqa: SLF001  # what a loop function is made of
-        with spec.lock:
-            spec.speculation = None
-            spec.calls.clear()
+    for whole in loop._program.specialisations():  # noqa: SLF001  # what a loop function is made of
+        for spec in (whole, *whole.parts_made()):
+            with spec.lock:
+                spec.speculation = None
+                spec.calls.clear()

@@ -31,6 +31,8 @@ class Memory:
     profile: DependenceProfile | None = None  # the program has given it, or the first call has seen it
     is_sequential: bool = False  # a dependence was seen or met: from now on the loop runs in order
     last: Winner | None = None  # where the latest call has run
+    why: str = ""  # how the latest call has run, and why, in words
+    line: int | None = None  # that of the nest, of a function that has several
     seen: tuple[int, int] | None = None  # iterations that the first call has profiled, and all that it had
 
 
@@ -100,6 +102,14 @@ class VerdictBasis(NamedTuple):
 
 
 def remembered(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask) -> Remembered | None:
+    """Return the memory of a call that may run in parallel, and tell the observers; None if there is none."""
+    found = recalled(spec, values, task)
+    if found is not None:
+        tell(task, found.memory, "device", f"in parallel: {found.why}")
+    return found
+
+
+def recalled(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask) -> Remembered | None:
     """Return the memory of a call that may run in parallel; None if there is none."""
     memory: Memory | None = spec.speculation
     if memory is None:
@@ -113,17 +123,12 @@ def remembered(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask
     if None in addresses.values() or not known.apart.holds(addresses):
         return None
     if known.is_parallel:
-        return _told(task, Remembered(memory, {}, PROVED))
+        return Remembered(memory, {}, PROVED)
     if spec.program.words.speculate == "always" or memory.is_sequential:
         return None
     contents = contents_of(known, values, task)
     verdict = record.facts.use(key_from(None, known, values, addresses, contents))
-    return _told(task, Remembered(memory, None if known.floats else contents, REMEMBERED)) if verdict else None
-
-
-def _told(task: DeviceTask, found: Remembered) -> Remembered:
-    tell(task, found.memory, "device", f"in parallel: {found.why}")
-    return found
+    return Remembered(memory, None if known.floats else contents, REMEMBERED) if verdict else None
 
 
 def contents_of(known: VerdictBasis, values: Mapping[str, Any], task: DeviceTask) -> dict[str, Contents] | None:
@@ -156,7 +161,8 @@ def key_from(
 
 def tell(task: DeviceTask, memory: Memory, where: Literal["device", "host"], text: str) -> None:
     """Note the side on which a call runs, and why; tell the observers."""
-    memory.last = where
+    memory.last, memory.why = where, text
     notify = task.place.notify
     if notify is not None:
-        notify.speculate(task.name, task.construct.location, task.place.device.number, text)
+        of_nest = "" if memory.line is None else f"line {memory.line}: "
+        notify.speculate(task.name, task.construct.location, task.place.device.number, of_nest + text)

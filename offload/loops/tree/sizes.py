@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 # Threads of a warp: the least row, and the one whose threads exchange values without shared memory.
 ROW: Final = 32
 
+# The threads of a row in a program that is debugged: `vector_length(1)`, the one length that is no multiple of 32.
+ONE_LANE: Final = 1
+
 # Of a block.
 MOST_THREADS: Final = 1024
 
@@ -19,19 +22,20 @@ def size_error(sizes: Iterable[tuple[str, int]]) -> str:
     said = dict(sizes)
     lanes, workers = lanes_of(said), workers_of(said)
     clause = "vector_length" if "vector_length" in said else "vector"
-    if lanes is not None and lanes % ROW:
+    if lanes not in {None, ONE_LANE} and lanes % ROW:
         return (
-            f"{clause}={lanes} is not a multiple of {ROW}, the number of threads in a row; use {-(-lanes // ROW) * ROW}"
+            f"{clause}={lanes} is neither {ONE_LANE} nor a multiple of {ROW}, the number of threads in a row; use "
+            f"{-(-lanes // ROW) * ROW}"
         )
     if lanes is not None and lanes > ROW and workers is not None and workers > 1:
         return (
             f"{clause}={lanes} with {workers} workers; more than {ROW} lanes allow only one worker: leave out one of "
             "them"
         )
-    if (lanes or ROW) * (workers or 1) > MOST_THREADS:
+    width = max(lanes or ROW, ROW)  # a block has as many rows of one lane as of 32
+    if width * (workers or 1) > MOST_THREADS:
         return (
-            f"{lanes or ROW} lanes times {workers or 1} workers are more than the {MOST_THREADS} threads of a block; "
-            "use fewer"
+            f"{width} lanes times {workers or 1} workers are more than the {MOST_THREADS} threads of a block; use fewer"
         )
     return ""
 
