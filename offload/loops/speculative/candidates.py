@@ -23,7 +23,7 @@ from offload.errors import ClauseError, LoopError, UsageError
 from offload.loops.front.outlines import BOUNDS, outline, sites_of
 from offload.loops.front.source import FunctionSource
 from offload.loops.proofs.dependences import DependenceExample, ProfiledDependence
-from offload.loops.proofs.reports import is_updated, proved_text
+from offload.loops.proofs.reports import carried_text, is_updated, proved_text
 from offload.loops.running.clauses import LoopWords
 from offload.loops.running.observe import arrays_like
 from offload.loops.running.plan import numbers_of, plans_of
@@ -33,6 +33,7 @@ from offload.loops.speculative.candidate_report import CandidateReport, LoopCand
 from offload.loops.speculative.tracing import Trace, TracedArray, traced
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import walk
+from offload.loops.tree.recurrences import scan_of
 from offload.loops.watched.cells import groups_of
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 _MOST_PROOFS: Final = 64
 
 _KINDS: Final = ("flow", "anti", "output")
+
+_SCAN: Final = "target_loop computes it as a scan, for floats with reassociate=True"
 
 
 def candidates(function: Any, inputs: Sequence[Any]) -> CandidateReport:
@@ -172,13 +175,15 @@ class _Loop:
         """Decide, when all runs are over."""
         self._trace = found
         if self._error is not None:
-            carried = self._error.rule == "carried"
-            self.verdict = "sequential" if carried else "outside the subset"
+            self.verdict = "sequential" if self._error.rule == "carried" else "outside the subset"
             self.why = _reason(self._error)
         elif found.entries and self._nest is not None:
             self._decide(self._nest, found)
 
     def _decide(self, nest: ir.Nest, found: LoopTrace) -> None:
+        if nest.carried:
+            self.verdict, self.why = "sequential", carried_text(nest, _SCAN if scan_of(nest) is not None else "")
+            return
         proved = [one for verdict in self._proofs.values() for one in verdict.dependences]
         kinds: dict[str, set[str]] = {}
         for array, kind in found.found:
@@ -315,6 +320,4 @@ class _Loop:
 def _reason(error: LoopError) -> str:
     """Return the message of an error without its place, which the report has."""
     _, _, text = str(error).partition(": ") if error.line else ("", "", str(error))
-    if error.rule == "carried":  # the remedies of the message are for a loop that has a construct
-        text = f"{text.partition(', so ')[0]}: it carries a value from one iteration to another"
     return f"line {error.line}: {text}" if error.line else text
