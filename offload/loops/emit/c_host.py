@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from offload.loops.emit.c_complex import C_STRUCTURES
 from offload.loops.emit.c_prelude import FAULT, prelude
 
 if TYPE_CHECKING:
@@ -105,6 +106,8 @@ _OF_TYPE: Final = {
     **{name: f"ATOMIC_INTEGER({name}_t, {name})" for n in (8, 16, 32, 64) for name in (f"int{n}", f"uint{n}")},
     "float32": "ATOMIC_FLOAT(float, float32)",
     "float64": "ATOMIC_FLOAT(double, float64)",
+    "complex64": "ATOMIC_COMPLEX(complex64, float32, complex64)",
+    "complex128": "ATOMIC_COMPLEX(complex128, float64, complex128)",
 }
 
 
@@ -129,7 +132,7 @@ def text(lines: Sequence[str], parameters: Sequence[tuple[str, str]]) -> str:
             "}",
         ]
     )
-    return f"{prelude(HEAD, ATOMICS, _OF_TYPE, body)}\n{body}\n"
+    return f"{prelude(HEAD, ATOMICS, C_STRUCTURES, _OF_TYPE, body)}\n{body}\n"
 
 
 def loop(number: int, trips: str, body: Iterable[str], *, is_in_tile: bool = False) -> list[str]:
@@ -155,12 +158,9 @@ def in_lanes(items: Iterable[tuple[str, str]], clauses: str = "") -> str:
     return f"#pragma omp simd {declared}{clauses}"
 
 
-def results(partials: str, left: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the lines that write variables, given with their types, to the chunk's slots."""
-    return [
-        f"*({ctype} *)({partials} + chunk * {len(left)} + {k}) = {variable};"
-        for k, (variable, ctype) in enumerate(left)
-    ]
+def results(partials: str, left: Sequence[tuple[str, str, int]], n_words: int) -> list[str]:
+    """Return the lines that write variables, given with their types and first words, to the chunk's words."""
+    return [f"*({ctype} *)({partials} + chunk * {n_words} + {word}) = {variable};" for variable, ctype, word in left]
 
 
 def indented(lines: Iterable[str]) -> list[str]:

@@ -39,19 +39,19 @@ class _ExactWriter(KernelWriter):
         items = [item.name for item in self._nest.reductions]
         return _ExactStatements(self._scope, items, self._nest.place.line, can_fail=self._can_fail)
 
-    def _first(self, slot: int, item: ir.LoopReduction) -> str:
-        return self._kept(slot, item.name)
+    def _first(self, item: ir.LoopReduction) -> str:
+        return self._kept(item.name)
 
-    def _kept(self, slot: int, name: str) -> str:
-        """Return the value that the previous slice has left in a slot."""
+    def _kept(self, name: str) -> str:
+        """Return the value that the previous slice has left in a scalar's words."""
         dtype = self._scope.dtype(name)
         test = " != 0" if dtype == "bool" else ""
-        return f"*(const {MEMORY_TYPES[dtype]} *)({self._scope.use('partials')} + {slot}){test}"
+        return f"*(const {MEMORY_TYPES[dtype]} *)({self._scope.use('partials')} + {self._words[name].start}){test}"
 
     def _own(self) -> Iterator[str]:
         yield from super()._own()
-        for slot, name in enumerate(self._nest.last, len(self._nest.reductions)):
-            yield f"l_{name} = {self._kept(slot, name)};"
+        for name in self._nest.last:
+            yield f"l_{name} = {self._kept(name)};"
 
     def _bodies(self) -> list[list[str]]:
         if self._nest.reductions or self._nest.last:

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from offload.loops.emit import c_host
 from offload.loops.emit.c_expressions import literal
 from offload.loops.emit.c_host import indented
-from offload.loops.emit.c_prelude import C_TYPES, MEMORY_TYPES
+from offload.loops.emit.c_prelude import C_TYPES, MEMORY_TYPES, zero
 from offload.loops.emit.c_scope import ArgumentSlot, Dialect, KernelScope, Layout
 from offload.loops.emit.c_statements import Statements, can_fail
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import locals_in, walk
-from offload.loops.tree.promotion import identity, is_float, is_integer
+from offload.loops.tree.promotion import identity, is_complex, is_float, is_integer
+from offload.loops.tree.uses import result_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -105,6 +106,8 @@ class KernelWriter:
         self._locals = {node.name: node for node in walk(*nest.body) if isinstance(node, ir.Local)}
         self._scope = scope
         self._can_fail = can_fail(nest, scope.modes)  # whether an iteration has a ``fault``
+        # The words of each scalar that comes out, in a row of partial results, and how many words all have.
+        self._words, self._n_words = result_words(typed, nest)
         self._statements = self._writer()
 
     def _writer(self) -> Statements:
@@ -138,16 +141,16 @@ class KernelWriter:
 
     def _head(self, fields: tuple[ArgumentSlot, ...]) -> Iterator[str]:
         for k, field in enumerate(fields):
-            if field.kind not in self._parameters:
+            if field.kind not in self._parameters and not (field.kind == "scalar" and field.number):
                 yield self._read(field, f"slots[{k}]")
         for array in self._scope.guarded:
             yield from self._guard(array)
         yield from self._own()
-        for slot, item in enumerate(self._nest.reductions):
-            yield f"{C_TYPES[self._scope.dtype(item.name)]} r_{item.name} = {self._first(slot, item)};"
+        for item in self._nest.reductions:
+            yield f"{C_TYPES[self._scope.dtype(item.name)]} r_{item.name} = {self._first(item)};"
 
-    def _first(self, slot: int, item: ir.LoopReduction) -> str:
-        """Return the value of a reduction's item, by its number, at the beginning of a chunk."""
+    def _first(self, item: ir.LoopReduction) -> str:
+        """Return the value of a reduction's item at the beginning of a chunk."""
         dtype = self._scope.dtype(item.name)
         return literal(identity(item.operator, dtype), dtype)
 
@@ -158,7 +161,7 @@ class KernelWriter:
             case "scalar":
                 dtype = self._scope.dtype(field.name)
                 test = " != 0" if dtype == "bool" else ""
-                return f"const {C_TYPES[dtype]} {variable} = *(const {MEMORY_TYPES[dtype]} *)&{slot}{test};"
+                return f"const {C_TYPES[dtype]} {variable} = *(const {self._slot(field.name)} *)&{slot}{test};"
             case "partials" | "report" | "result" | "cancel":
                 return f"int64_t *const {variable} = (int64_t *){slot};"
             case _:
@@ -181,7 +184,8 @@ class KernelWriter:
             shape = [f"n{k}_{array}" for k in range(self._typed.arrays[array].ndim)]
             yield f"{self._memory(array)} q_{array}[{' * '.join(shape) or '1'} + 1];"
         for name in self._nest.last:
-            yield f"{C_TYPES[self._scope.dtype(name)]} l_{name} = 0;"
+            dtype = self._scope.dtype(name)
+            yield f"{C_TYPES[dtype]} l_{name} = {zero(dtype)};"
 
     def _guard(self, array: str) -> Iterator[str]:
         """Yield the bounds and the pointer of checked loads: every index reads an element."""
@@ -191,7 +195,7 @@ class KernelWriter:
             yield f"const {self._scope.index_type} b{k}_{array} = is_empty_{array} ? 0 : {extent};"
         if array not in self._nest.privates:
             ctype = self._memory(array)
-            yield f"const {ctype} spare_{array} = 0;"
+            yield f"const {ctype} spare_{array} = {zero(self._typed.arrays[array].dtype)};"
             yield f"const {ctype} *const z_{array} = is_empty_{array} ? &spare_{array} : p_{array};"
 
     def _memory(self, array: str) -> str:
@@ -229,12 +233,14 @@ class KernelWriter:
     def _runs_in_lanes(self) -> bool:
         nest = self._nest
         is_plain = all(isinstance(node, _PLAIN) for node in walk(*nest.body)) and not (nest.privates or nest.last)
+        if any(is_complex(self._scope.dtype(item.name)) for item in nest.reductions):
+            return False
         return bool(nest.reductions) and is_plain and not self._can_fail and not self._variant.is_ordered
 
     def _iteration(self) -> list[str]:
         body = self._statements.lines(self._nest.body)
         lines = ["Fault fault = {0};"] if self._can_fail else []
-        lines += [f"{self._scope.ctype(name)} v_{name} = 0;" for name in self._assigned]
+        lines += [f"{self._scope.ctype(name)} v_{name} = {zero(self._scope.dtype(name))};" for name in self._assigned]
         for name, node in self._locals.items():
             lines.append(f"{MEMORY_TYPES[node.dtype]} q_{name}[{max(1, prod(node.shape))}];")
         for array, kind in self._nest.privates.items():
@@ -283,11 +289,13 @@ class KernelWriter:
     # -- what a chunk leaves -----------------------------------------------------------------------------
 
     def _tail(self) -> list[str]:
-        left = [(f"r_{item.name}", self._slot(item.name)) for item in self._nest.reductions]
-        left += [(f"l_{name}", self._slot(name)) for name in self._nest.last]
-        return c_host.results(self._scope.use("partials"), left) if left else []
+        letters = dict.fromkeys(self._nest.last, "l")
+        places = self._words.items()
+        left = [(f"{letters.get(name, 'r')}_{name}", self._slot(name), words.start) for name, words in places]
+        return c_host.results(self._scope.use("partials"), left, self._n_words) if left else []
 
     def _slot(self, name: str) -> str:
+        """Return the type of a scalar among arguments and partial results."""
         return MEMORY_TYPES[self._scope.dtype(name)]
 
 

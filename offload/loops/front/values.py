@@ -63,6 +63,7 @@ _REFUSED: Final[dict[type[ast.expr], tuple[str, str]]] = {
 
 
 _ASKED: Final = {"shape", "size", "ndim"}
+_PARTS: Final = {"real", "imag"}  # attributes of every number
 
 
 def expression(frame: Frame, node: ast.expr) -> ir.Expression:
@@ -128,13 +129,15 @@ def constant_integer(frame: Frame, node: ast.expr) -> int | None:
 
 def _constant(frame: Frame, node: ast.Constant) -> ir.Expression:
     match node.value:
-        case bool() | int() | float():
+        case bool() | int() | float() | complex():
             return ir.Constant(place=frame.place(node), value=node.value)
         case None:
             raise frame.refusal(node, "operator", "None is not a number; test for a default with `is None`")
         case value:
             raise frame.refusal(
-                node, "types", f"{type(value).__name__} is not allowed in a loop; use bools, ints and floats"
+                node,
+                "types",
+                f"{type(value).__name__} is not allowed in a loop; use bools, ints, floats and complex numbers",
             )
 
 
@@ -236,6 +239,10 @@ def _check_attribute(frame: Frame, node: ast.expr) -> None:
 def array_named(frame: Frame, node: ast.expr) -> Parameter | LocalArray:
     """Return the array that a name stands for."""
     if not isinstance(node, ast.Name):
+        if isinstance(node, ast.Attribute) and node.attr in _PARTS:
+            text = ast.unparse(node.value)
+            remedy = f"read {text}[…].{node.attr}, or pass {text}.{node.attr} as an argument of its own"
+            raise frame.refusal(node, "index", f"{ast.unparse(node)} is a view of a whole array; {remedy}")
         _check_attribute(frame, node)
         raise frame.refusal(node, "index", "this is not an array; index a parameter, or a local array of the iteration")
     if not frame.is_local(node.id):
@@ -258,6 +265,9 @@ def array_named(frame: Frame, node: ast.expr) -> Parameter | LocalArray:
 
 def _attribute(frame: Frame, node: ast.Attribute) -> ir.Expression:
     base = node.value
+    if node.attr in _PARTS and has_attributes(frame, base):
+        number = frame.value(base)
+        return ir.FunctionCall(place=frame.place(node), function=f"complex.{node.attr}", arguments=(number,))
     if not (isinstance(base, ast.Name) and frame.is_local(base.id)):
         return _outside(frame, node)
     array = array_named(frame, base)
@@ -278,6 +288,12 @@ def _attribute(frame: Frame, node: ast.Attribute) -> ir.Expression:
                 "index",
                 f"a loop can use the elements, .shape[k], .size, .ndim and len of an array, but not .{node.attr}",
             )
+
+
+def has_attributes(frame: Frame, node: ast.expr) -> bool:
+    """Tell whether an expression may be a number, which has ``.real``: whether it is no module and the like."""
+    is_outside = isinstance(node, ast.Name) and not frame.is_local(node.id)
+    return not is_outside or isinstance(meaning_in(frame, node), Frozen)
 
 
 def extent_of(frame: Frame, node: ast.expr, array: ast.expr, dimension: int) -> ir.Expression:
