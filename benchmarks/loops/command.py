@@ -30,7 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the same by Numba, where that can be imported, and what a short loop costs to call). "
         "Results are checked before they are timed. Set OMP_WAIT_POLICY=passive, or the peer's threads spin on the "
         "cores of whoever is measured next. And speculation: loops that nobody has proved parallel, beside the same "
-        "loops plain, by hand and as serial C. It reports: the exit status is 0 also where targets are missed."
+        "loops plain, by hand and as serial C. And complex, complex_cuda: NAS FT's inner loops and a Mandelbrot set "
+        "beside kernels by hand. It reports: the exit status is 0 also where targets are missed."
     )
     sections.add_choice(parser, SECTIONS)
     sections.add_repeat(parser)
@@ -117,6 +118,18 @@ def _speculation(repeat: int, scale: float) -> Section:
     return speculation.measure(repeat, scale)
 
 
+def _complex(repeat: int, scale: float) -> Section:
+    from benchmarks.loops import complexes
+
+    return complexes.measure(repeat, scale)
+
+
+def _complex_cuda(repeat: int, scale: float) -> Section:
+    from benchmarks.loops import complexes
+
+    return complexes.measure_on_cuda(repeat, scale)
+
+
 SECTIONS: dict[str, Callable[[int, float], Section]] = {
     "kernels": _kernels,
     "launch": _launch,
@@ -124,5 +137,7 @@ SECTIONS: dict[str, Callable[[int, float], Section]] = {
     "compile": _compile,
     "host": _host,
     "speculation": _speculation,
+    "complex": _complex,
+    "complex_cuda": _complex_cuda,
 }
 """What measures each section: takes the number of turns, and how much of the sizes to take."""

@@ -87,12 +87,12 @@ def _with(added: int | None, *values: np.ndarray) -> tuple[np.ndarray, ...]:
     return values if added is None else tuple(value + added for value in values)
 
 
-def compare(got: np.ndarray, expected: np.ndarray, name: str, *, exact: bool) -> None:
-    """Compare bit for bit (NaN with NaN), or to 4 units in the last place."""
+def compare(got: np.ndarray, expected: np.ndarray, name: str, *, exact: bool, ulps: int = 4) -> None:
+    """Compare bit for bit (NaN with NaN), or to 4 units in the last place, of complex numbers to 8 in each part."""
     if expected.dtype.kind == "c":
         assert got.dtype.kind == "c", f"{name}: {got.dtype}"
-        compare(got.real, expected.real, f"{name}.real", exact=exact)
-        compare(got.imag, expected.imag, f"{name}.imag", exact=exact)
+        compare(got.real, expected.real, f"{name}.real", exact=exact, ulps=8)
+        compare(got.imag, expected.imag, f"{name}.imag", exact=exact, ulps=8)
         return
     if expected.dtype.kind != "f":
         assert np.array_equal(got, expected), f"{name}: {got.tolist()} instead of {expected.tolist()}"
@@ -101,7 +101,7 @@ def compare(got: np.ndarray, expected: np.ndarray, name: str, *, exact: bool) ->
     same = (np.isnan(got) & np.isnan(expected)) | ((got == expected) & (np.signbit(got) == np.signbit(expected)))
     if not exact:
         with np.errstate(all="ignore"):
-            same |= np.abs(got - expected) <= 4 * np.spacing(np.abs(expected))
+            same |= np.abs(got - expected) <= ulps * np.spacing(np.abs(expected))
     assert same.all(), f"{name}: {got.tolist()} instead of {expected.tolist()}"
 
 

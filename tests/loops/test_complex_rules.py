@@ -74,14 +74,18 @@ def strong(z, w, y, a):
         a[1, i] = np.isnan(z[i]) + 2 * np.isinf(z[i]) + 4 * np.isfinite(z[i]) + 8 * (z[i] == w[i]) + 16 * bool(z[i])
 
 
+def numbers_at_the_edges(dtype):
+    """Return arguments of `strong`: pairs of special numbers."""
+    with np.errstate(all="ignore"):
+        z = np.array([complex(a, b) for a, b in itertools.product(SPECIAL, SPECIAL)]).astype(dtype)
+    return {"z": z, "w": np.roll(z, 17), "y": np.zeros((8, z.size), dtype), "a": np.zeros((2, z.size), z.real.dtype)}
+
+
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 @pytest.mark.parametrize("form", FORMS, ids=["python", "c", "cuda"])
 def test_numpys_numbers_at_the_edges(dtype, form):
     """Infinities, NaNs, zeros of both signs and numbers that over- and underflow go where NumPy puts them."""
-    with np.errstate(all="ignore"):
-        z = np.array([complex(a, b) for a, b in itertools.product(SPECIAL, SPECIAL)]).astype(dtype)
-    w = np.roll(z, 17)
-    arguments = {"z": z, "w": w, "y": np.zeros((8, z.size), dtype), "a": np.zeros((2, z.size), z.real.dtype)}
+    arguments = numbers_at_the_edges(dtype)
     expected = copy_of(arguments)
     with np.errstate(all="ignore"):
         strong(**expected)

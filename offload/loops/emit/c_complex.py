@@ -44,7 +44,7 @@ FN T neg_##name(T a) { return made_##name(-a.re, -a.im); } \
 FN T conjugate_##name(T a) { return made_##name(a.re, -a.im); } \
 FN T add_##name(T a, T b) { return made_##name(a.re + b.re, a.im + b.im); } \
 FN T sub_##name(T a, T b) { return made_##name(a.re - b.re, a.im - b.im); } \
-FN T mul_##name(T a, T b) { return made_##name(a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re); } \
+FN T mul_##name(T a, T b) { return made_##name(a.re * b.re - a.im * b.im, a.im * b.re + a.re * b.im); } \
 FN bool equal_##name(T a, T b) { return a.re == b.re && a.im == b.im; } \
 FN bool truth_##name(T a) { return a.re != 0 || a.im != 0; } \
 FN bool isnan_##name(T a) { return a.re != a.re || a.im != a.im; } \
