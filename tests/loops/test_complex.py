@@ -131,6 +131,67 @@ def test_parameters_that_change_give_new_results():
         compare(y, expected, str(w), exact=True)
 
 
+def test_repeated_calls_on_cuda_take_new_parameters(cuda):
+    """A settled call fills in the parts of a complex number, whatever number stands for it."""
+
+    @omp.target_loop
+    def scale(x, w, v, y):
+        for i in range(x.size):
+            y[i] = x[i] * w - v
+
+    x = np.array([1 + 2j, -3j], np.complex64)
+    y = np.zeros(2, complex)
+    with omp.target_data(map=[omp.to(x), omp.tofrom(y)]):
+        for w in (1j, 2.5 - 1j, complex(-0.0, math.inf), np.complex128(3j), 0.5j):
+            for v in (np.complex64(1j), np.complex64(2 + 1j)):
+                scale(x, w, v, y)
+                omp.target_update(from_=[y])
+                expected = np.zeros(2, complex)
+                with np.errstate(all="ignore"):
+                    scale.python(x, w, v, expected)
+                compare(y, expected, str(w), exact=True)
+
+
+def test_threads_of_a_block_on_cuda(cuda):
+    """A block shares an inner loop: sums of both types go through shuffles and shared memory."""
+
+    @acc.parallel_loop(copyin=["a"], copyout=["y", "z"])
+    def rows(a, y, z):
+        for i in acc.loop(range(y.size), gang=True):
+            s = 0j
+            t = np.complex64(1)
+            y[i] = 2j
+            for j in acc.loop(range(a.shape[1]), vector=64, reduction={"+": ["s"], "*": ["t"]}):
+                s += a[i, j] * y[i]
+                t *= np.complex64(1j)
+            y[i] = s
+            z[i] = t
+
+    a = (np.arange(5 * 70) % 11 + 1j * (np.arange(5 * 70) % 7)).reshape(5, 70)
+    y, expected = np.zeros((2, 5), complex)
+    z, expected_too = np.zeros((2, 5), np.complex64)
+    rows(a, y, z)
+    rows.python(a, expected, expected_too)
+    assert (y == expected).all()
+    assert (z == expected_too).all()
+
+
+def test_checked_indices():
+    """An index from data into complex elements is checked, also of an empty array."""
+
+    @omp.target_loop
+    def gather(p, x, y):
+        for i in range(p.size):
+            y[i] = x[p[i]] * 1j
+
+    x, y = np.arange(5) * 1j, np.zeros(3, complex)
+    gather(np.array([4, 0, -5]), x, y)
+    assert y.tolist() == [-4, 0, 0]
+    for p, given in ((5, x), (-6, x), (0, x[:0])):
+        with pytest.raises(IndexError, match="'x'"):
+            gather(np.array([p]), given, y)
+
+
 def test_a_layout_of_any_strides():
     """Transposed, strided and unaligned arrays, fields of records, and rows of a private array."""
     record = np.zeros(6, np.dtype([("flag", "u1"), ("z", "c16"), ("t", "f8")]))
@@ -235,6 +296,10 @@ REFUSED = [
     ("z[z[i]] = 0", "types", "real number is needed"),
     ("z[i] = complex(z[i], 1)", "types", "real number is needed"),
     ("for k in range(1j):\n            z[i] = 0", "types", "real number is needed"),
+    ("for k in range(0, 3, 1j):\n            z[i] = 0", "types", "real number is needed"),
+    ("for k in range(0, 3, z[i]):\n            z[i] = 0", "types", "real number is needed"),
+    ("q = np.full(2, 1j, np.float64)\n        z[i] = q[0]", "types", "real number is needed"),
+    ("q = np.zeros(1j)\n        z[i] = q[0]", "local", "constant"),
     ("z[i] = z[i] < 2", "types", "no order"),
     ("z[i] = 1 >= z[i]", "types", "no order"),
     ("z[i] = max(z[i], 1)", "types", "no order"),

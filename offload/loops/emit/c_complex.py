@@ -1,9 +1,8 @@
 """The arithmetic of complex numbers, for C and for CUDA's C++.
 
-A number is a structure of two parts. C's own complex types are of no use: their products recover infinities from NaNs,
-which NumPy's do not. Products are those of NumPy and of CPython, quotients are NumPy's (``div``) or CPython's
-(``quotient``), powers likewise (``pow``, ``powi``). Exponentials and roots are those of the GNU C library, which NumPy
-calls; they are written out, because CUDA has none.
+A number is a structure of two parts. C's own complex types cannot be used: their products recover infinities from NaNs,
+and NumPy's do not. ``div`` and ``pow`` round as NumPy does, ``quotient`` and ``powi`` as CPython does. Exponentials and
+roots follow the GNU C library, which NumPy calls; CUDA has no such functions.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ struct complex128_slot {
 """.strip()
 
 COMPLEX: Final = r"""
-/* `exp` of HIGH is near the greatest value, MOST; LEAST is the least normal one. A root of tiny numbers is that of TINY
-   times them, times ROOT, which is 1 over the root of TINY. */
+/* `exp` of HIGH is near the greatest value, MOST; LEAST is the least normal one. Before the root of tiny numbers is
+   computed, they are multiplied by TINY, and the root by ROOT, 1 over the root of TINY. */
 #define COMPLEX(T, R, name, f, HIGH, MOST, LEAST, TINY, ROOT) \
 FN T made_##name(R re, R im) \
 { \

@@ -291,7 +291,8 @@ def meaning_of(value: Any) -> Meaning:
             return Frozen(value.item(), cast("ir.Dtype", dtype))
         return Unfit(f"a NumPy scalar of type {dtype}")
     if isinstance(value, (bool, int, float, complex)):
-        return Frozen(next(python(value) for python in (bool, int, float, complex) if isinstance(value, python)))
+        kinds: tuple[type[Any], ...] = (bool, int, float, complex)
+        return Frozen(next(python(value) for python in kinds if isinstance(value, python)))
     if isinstance(value, ModuleType):
         return KnownName(value.__name__) if value.__name__ in _MODULES else Unfit(f"the module {value.__name__}")
     if (known := _known(value)) is not None:

@@ -74,7 +74,7 @@ def is_inexact(dtype: Dtype) -> bool:
 
 
 def part_of(dtype: Dtype) -> Dtype:
-    """Return the type of the parts of a complex type; that of a real number is its own."""
+    """Return the type of the parts of a complex type; return other types as they are."""
     return {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)  # type: ignore[return-value]
 
 
