@@ -86,8 +86,8 @@ class _Form:
         )
         kernel = emit_cuda(self.typed, self.nest, variant)
         library = on_host(kernel.source)
-        self.words, _ = result_words(self.typed, self.nest)
-        n_words = max([1, *(self.words[item.name].stop for item in self.nest.reductions)])
+        self.places, _ = result_words(self.typed, self.nest)
+        n_words = max([1, *(self.places[item.name].stop for item in self.nest.reductions)])
         self.of_blocks = np.zeros((grid.n_blocks, n_words), np.uint64)
         self.blocks = grid.n_blocks if all(trips) else 0
         slots = np.array([self.slot(field) for field in kernel.fields] or [0], np.int64)
@@ -95,7 +95,7 @@ class _Form:
             launch(library.launch_loop, slots, grid.blocks, grid.threads)
         for item in self.nest.reductions:
             if item.name in self.typed.arrays:  # which `finish` has combined in place
-                partials[0, self.words[item.name]] = self.none(item)
+                partials[0, self.places[item.name]] = self.none(item)
         if self.nest.reductions:
             launch(library.launch_finish, slots, (1, 1, 1), (FINISH_THREADS, 1, 1))
 
@@ -139,7 +139,7 @@ class _Form:
             case "report":
                 return self.report.ctypes.data
             case "result":
-                return self.partials[0, self.words[field.name]].ctypes.data
+                return self.partials[0, self.places[field.name]].ctypes.data
             case kind:
                 return self.arguments[f"{kind} {field.number}"]
 

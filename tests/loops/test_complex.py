@@ -284,6 +284,25 @@ def test_atomic_sums():
     assert (h == expected).all()
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_atomic_sums_on_cuda(cuda, dtype):
+    """A block has a copy of complex64 in shared memory; complex128 goes to the array itself."""
+
+    @omp.target_loop(atomic=["h"])
+    def spread(k, x, h):
+        for i in range(k.size):
+            h[k[i]] -= x[i]
+
+    rng = np.random.default_rng(5)
+    k, x = rng.integers(0, 3, 600), (rng.integers(-9, 9, 600) * (1 + 2j)).astype(dtype)
+    h, expected = np.zeros((2, 3), dtype)
+    spread(k, x, h)
+    np.subtract.at(expected, k, x)
+    assert (h == expected).all()
+    (launch,) = cuda.launches
+    assert (launch[3] > 0) is (dtype == "complex64")
+
+
 # -- what is refused -------------------------------------------------------------------------------------
 
 REFUSED = [

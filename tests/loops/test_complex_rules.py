@@ -117,3 +117,24 @@ def test_pythons_numbers_are_divided_as_python_divides(form):
     run(parse(FunctionSource.of(weak), NestClauses()), {"n": 20, "y": given}, form, 1)
     compare(given[:4], expected[:4], "y", exact=True)
     compare(given[4:], expected[4:], "y", exact=False)
+
+
+def rounded(x, y, z):
+    for i in range(x.size):
+        y[i] = np.complex128(np.complex64(x[i]))
+        z[2 * i] = np.float64(np.float32(x[i].real))
+        z[2 * i + 1] = np.float64(np.float32(x[i].imag))
+
+
+@pytest.mark.parametrize("form", FORMS, ids=["python", "c", "cuda"])
+def test_numbers_that_become_narrow_and_wide_again_are_rounded(form):
+    """No compiler leaves out the two conversions of a pair, and the rounding with them."""
+    x = np.array([0.1 + 0.2j, 0.3 - 0.4j, 1 / 3 + 1e-3j])
+    arguments = {"x": x, "y": np.zeros(6, complex)[::2], "z": np.zeros(6)}
+    expected = copy_of(arguments)
+    rounded(**expected)
+    assert (expected["y"] != x).all()
+    of = parse(FunctionSource.of(rounded), NestClauses())
+    run(of, arguments, form, 1)
+    for name in ("y", "z"):
+        compare(arguments[name], expected[name], name, exact=True)

@@ -173,6 +173,9 @@ FN T sqrt_##name(T z) \
 #define OTHER_complex128 complex64
 """.strip()
 
+# The types, with those of their parts.
+PARTS: Final = {"complex64": "float32", "complex128": "float64"}
+
 OF_TYPE: Final = {
     "complex64": "COMPLEX(complex64, float, complex64, f, 88, 3.40282347e+38f, 1.17549435e-38f, 0x1p24f, 0x1p-12f)",
     "complex128": (

@@ -22,6 +22,10 @@ _CHUNK: Final = "int64_t begin, int64_t end, int64_t chunk, int64_t worker"
 # Before a loop of updates that go to any element: gcc leaves it as it is, which takes a sixth longer than Numba's.
 UNROLLED: Final = "#pragma GCC unroll 8"
 
+# At the beginning of a text that rounds doubles to floats and makes floats doubles: gcc 12 leaves out both where it
+# makes vectors of pairs outside of loops, and the rounding with them. `offload.loops.running.compilers` forbids that.
+ROUNDING: Final = "/* rounds */"
+
 # Operators that C writes in another way.
 LOGICAL: Final = {"and": "&&", "or": "||"}
 

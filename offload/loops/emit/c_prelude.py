@@ -240,10 +240,10 @@ def prelude(head: str, atomics: str, structures: str, of_type: Mapping[str, str]
     ``head`` and ``atomics`` are a dialect's own texts, before and after the arithmetic; ``structures`` has its complex
     types. ``of_type`` has a dialect's functions for each type; only types whose functions the body calls get them.
     """
-    is_complex = "complex" in body
-    parts = {"complex64": "float32", "complex128": "float64"} if is_complex else {}
-    used = {dtype for dtype in _OF_TYPE if f"_{dtype}(" in body or (dtype in parts and dtype in body)}
-    used |= {parts[dtype] for dtype in used if dtype in parts}
+    # The body may use a complex type without calling any of its functions, which call those of its parts.
+    numbers = {dtype for dtype in c_complex.PARTS if dtype in body}
+    used = {dtype for dtype in _OF_TYPE if f"_{dtype}(" in body} | numbers
+    used |= {c_complex.PARTS[dtype] for dtype in numbers}
     texts = [f"{text}\n{of_type[dtype]}" for dtype, text in _OF_TYPE.items() if dtype in used]
-    before = (structures, c_complex.COMPLEX, c_complex.ATOMIC) if is_complex else ()
+    before = (structures, c_complex.COMPLEX, c_complex.ATOMIC) if numbers else ()
     return "\n".join((head, ARITHMETIC, atomics, *before, *texts))

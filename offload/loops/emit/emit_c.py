@@ -20,8 +20,8 @@ from offload.loops.emit.c_prelude import C_TYPES, MEMORY_TYPES, zero
 from offload.loops.emit.c_scope import ArgumentSlot, Dialect, KernelScope, Layout
 from offload.loops.emit.c_statements import Statements, can_fail
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import locals_in, walk
-from offload.loops.tree.promotion import identity, is_complex, is_float, is_integer
+from offload.loops.tree.nodes import dtype_of, locals_in, walk
+from offload.loops.tree.promotion import identity, is_complex, is_float, is_inexact, is_integer, part_of
 from offload.loops.tree.uses import result_words
 
 if TYPE_CHECKING:
@@ -135,7 +135,8 @@ class KernelWriter:
         """Return the whole text, from the lines that read the arguments, and the functions' bodies."""
         slots = {field: f"slots[{k}]" for k, field in enumerate(self._scope.fields)}
         parameters = [self._parameter(field, slots) for field in slots if field.kind in self._parameters]
-        return c_host.text([*head, *bodies[0]], parameters)
+        text = c_host.text([*head, *bodies[0]], parameters)
+        return f"{c_host.ROUNDING}\n{text}" if _rounds(self._nest) else text
 
     # -- what is read before the loops -------------------------------------------------------------------
 
@@ -322,6 +323,15 @@ def scope_of(
         narrow,
         any(_truncates(node) for node in walk(*nest.body)),
     )
+
+
+def _rounds(nest: Nest) -> bool:
+    """Tell whether a nest makes floats of doubles, and doubles of floats, alone or as parts of complex numbers."""
+    ways = set()
+    for node in walk(*nest.body):
+        if isinstance(node, ir.Convert) and is_inexact(of := dtype_of(node.operand)) and is_inexact(node.to.dtype):
+            ways.add((part_of(of), part_of(node.to.dtype)))
+    return {("float64", "float32"), ("float32", "float64")} <= ways
 
 
 def _truncates(node: Node) -> bool:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from offload.errors import ClauseError
+from offload.loops.emit.c_host import ROUNDING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -52,6 +53,8 @@ _OF_LARGE = ("-O1",)
 _CONTRACTING: Final = re.compile(r"\b12\.[012]\.\d+\b")
 _UNCONTRACTED: Final = ("-mno-fma", "-mno-fma4")
 _UNCONTRACTED_PAIRS: Final = ("-mno-avx512f",)
+# Of texts with ROUNDING.
+_ROUNDED: Final = ("-fno-tree-slp-vectorize",)
 
 
 class CompilerFailure(Exception):  # noqa: N818  # no error of the program's: another compiler may do, or none
@@ -72,6 +75,7 @@ class Compiler:
     limit_s: float = LIMIT_S  # for how long it may run
     large_nchars: int = LARGE_NCHARS  # sources of more characters are compiled with fewer optimisations
     contracts: bool = False  # even where it is told not to
+    is_gcc: bool = False
 
     def __str__(self) -> str:
         return shlex.join(self.command)
@@ -102,6 +106,8 @@ class Compiler:
         options = self.options
         if self.contracts and "-ffp-contract=fast" not in options:
             options += (*_UNCONTRACTED, *(_UNCONTRACTED_PAIRS if "complex" in source else ()))
+        if self.is_gcc and source.startswith(ROUNDING):
+            options += _ROUNDED
         return (*options, *_OF_LARGE) if len(source) > self.large_nchars else options
 
 
@@ -117,10 +123,10 @@ def candidates(environ: Mapping[str, str], limit_s: float = LIMIT_S) -> Iterator
             _, version = _run([*command, "--version"], min(limit_s, _VERSION_LIMIT_S))
         except CompilerFailure:
             continue
-        contracts = _is_gcc(version) and _CONTRACTING.search(version) is not None
-        contracts = contracts and platform.machine() in ("x86_64", "AMD64")
+        is_gcc = _is_gcc(version)
+        contracts = is_gcc and bool(_CONTRACTING.search(version)) and platform.machine() in ("x86_64", "AMD64")
         options, identity = _options(command, version), _identity(Path(program), version)
-        yield Compiler(command, options, identity, limit_s, contracts=contracts)
+        yield Compiler(command, options, identity, limit_s, contracts=contracts, is_gcc=is_gcc)
 
 
 def _commands(environ: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
