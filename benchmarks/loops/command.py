@@ -27,11 +27,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Measure loop functions: kernels and launch (on a CUDA device, beside kernels written by hand: what they take, "
         "and what a call costs), devices (loops on several CUDA devices beside one, and beside a program by hand), "
         "compile (from a function to its kernel, in processes of their own), host (five loops on two threads beside "
-        "the same by Numba, where that can be imported, and what a short loop costs to call). "
+        "the same by Numba, where that can be imported, and what a short loop costs to call), rows (a solve of "
+        "block-tridiagonal systems whose helpers take rows of arrays, beside the same text with indices written out). "
         "Results are checked before they are timed. Set OMP_WAIT_POLICY=passive, or the peer's threads spin on the "
         "cores of whoever is measured next. And speculation: loops that nobody has proved parallel, beside the same "
-        "loops plain, by hand and as serial C. And complex, complex_cuda: NAS FT's inner loops and a Mandelbrot set "
-        "beside kernels by hand. It reports: the exit status is 0 also where targets are missed."
+        "loops plain, by hand and as serial C. And scans: loops that carry scalars, in order beside serial C, and on a "
+        "CUDA device beside copies and CuPy's cumsum. And types: loops through array types beside the same loops with "
+        "the digits by hand. And complex, complex_cuda: NAS FT's inner loops and a Mandelbrot set beside kernels by "
+        "hand. It reports: the exit status is 0 also where targets are missed."
     )
     sections.add_choice(parser, SECTIONS)
     sections.add_repeat(parser)
@@ -112,10 +115,28 @@ def _compile(repeat: int, _scale: float) -> Section:
     return compiling.measure(repeat)
 
 
+def _scans(repeat: int, scale: float) -> Section:
+    from benchmarks.loops import scans
+
+    return scans.measure(repeat, scale)
+
+
+def _rows(repeat: int, scale: float) -> Section:
+    from benchmarks.loops import rows
+
+    return rows.measure(repeat, scale)
+
+
 def _speculation(repeat: int, scale: float) -> Section:
     from benchmarks.loops import speculation
 
     return speculation.measure(repeat, scale)
+
+
+def _types(repeat: int, scale: float) -> Section:
+    from benchmarks.loops import layouts
+
+    return layouts.measure(repeat, scale)
 
 
 def _complex(repeat: int, scale: float) -> Section:
@@ -136,7 +157,10 @@ SECTIONS: dict[str, Callable[[int, float], Section]] = {
     "devices": _devices,
     "compile": _compile,
     "host": _host,
+    "rows": _rows,
     "speculation": _speculation,
+    "scans": _scans,
+    "types": _types,
     "complex": _complex,
     "complex_cuda": _complex_cuda,
 }

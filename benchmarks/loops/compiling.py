@@ -67,10 +67,10 @@ def measure(repeat: int) -> Section:
     for _ in range(repeat):
         with tempfile.TemporaryDirectory(prefix="offload-bench-") as cache:
             parts = [(_PROGRAM, "source", to_c), (_PROGRAM, "call", first), (_PROGRAM, "call", second)]
-            if _has_cuda():
+            if has_cuda():
                 parts += [(_ON_CUDA, "", on_cuda), (_ON_CUDA, "", again)]
             for program, what, found in parts:
-                for name, ms in _in_a_process(program, cache, what).items():
+                for name, ms in in_a_process(program, cache, what).items():
                     found.setdefault(name, []).append(ms)
     rows = {"text to C": to_c, "first call": first, "first call, compiled by another process": second}
     targets = [
@@ -99,7 +99,7 @@ def _hit_us(case: programs.Case) -> float:
     return (time.perf_counter() - began_s) * 1e6 / _N_HITS
 
 
-def _has_cuda() -> bool:
+def has_cuda() -> bool:
     """Tell whether there is a CUDA device."""
     try:
         with omp.Runtime("cuda:0"):
@@ -108,7 +108,8 @@ def _has_cuda() -> bool:
         return False
 
 
-def _in_a_process(program: str, cache: str, what: str) -> dict[str, Any]:
+def in_a_process(program: str, cache: str, what: str) -> dict[str, Any]:
+    """Run a text in a process of its own, with this cache on disk, and return the JSON that it prints."""
     path = os.pathsep.join([str(Path(omp.__file__).parents[1]), str(ROOT)])  # the package that is measured first
     done = subprocess.run(
         [sys.executable, "-P", "-c", program, what],

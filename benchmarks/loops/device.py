@@ -253,11 +253,11 @@ def _measured(
             found = host[-1] if name == PRESENT else written.get()
             rtol = 1e-4 if case.dtype == "float32" else 1e-10
             expect(np.allclose(found, expected, rtol=rtol), f"{case.label}, {name}")
-        times = max(3, round(_TURN_S / _timed_s(synchronize, by_hand, case.arguments, 3)))
-        return alternate({name: partial(_timed_s, synchronize, *call, times) for name, call in calls.items()}, repeat)
+        times = max(3, round(_TURN_S / timed_s(synchronize, by_hand, case.arguments, 3)))
+        return alternate({name: partial(timed_s, synchronize, *call, times) for name, call in calls.items()}, repeat)
 
 
-def _timed_s(
+def timed_s(
     synchronize: Callable[[], object], call: Callable[..., object], arguments: tuple[Any, ...], times: int
 ) -> float:
     """Return what one call takes of several that follow each other."""

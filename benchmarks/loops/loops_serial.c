@@ -111,3 +111,30 @@ void update(const int32_t *p, const double *restrict x, double *restrict y, int6
     for (int64_t i = 0; i < n; i++)
         y[p[i]] = 0.5 * y[p[i]] + x[i];
 }
+
+void running_sum(const double *restrict x, double *restrict y, int64_t n)
+{
+    double s = 0;
+    for (int64_t i = 0; i < n; i++) {
+        s += x[i];
+        y[i] = s;
+    }
+}
+
+void running_count(const int64_t *restrict x, int64_t *restrict y, int64_t n)
+{
+    int64_t s = 0;
+    for (int64_t i = 0; i < n; i++) {
+        s += x[i];
+        y[i] = s;
+    }
+}
+
+void smoothed(const double *restrict x, double *restrict y, int64_t n)
+{
+    double s = 0;
+    for (int64_t i = 0; i < n; i++) {
+        s = 0.5 * (s + x[i]);
+        y[i] = s;
+    }
+}

@@ -158,6 +158,7 @@ class ComputeFunction(TargetFunction):
         clauses.waits = True  # also of an operation of a queue more has to be asked
         clauses.pointers = words.get("deviceptr", ())  # also under its own name, for reductions
         clauses.if_, clauses.self_ = words.get("if_", True), words.get("self_", False)
+        clauses.is_default = clauses.device is None and clauses.if_ is True and clauses.self_ is False
         # The short way calls the function itself, without the wrappers of `_body`.
         clauses.is_short = clauses.is_short and not reduced and clauses.config is None
         _take_queues(clauses, words)
@@ -176,7 +177,7 @@ class ComputeFunction(TargetFunction):
         region: Region,
         place: DevicePlace | None,
         device: int | None,
-        items: Sequence[MapItem] | None,
+        recipe: Any,
     ) -> tuple[bool, QueueEntry]:
         # A region with ``if_=False`` runs on the host, but stays in the queue of its device.
         said, queues = self._clauses, scope.runtime.queues
@@ -187,7 +188,7 @@ class ComputeFunction(TargetFunction):
         # A region in no queue follows others by blocking its caller.
         if queue is None and after:
             wait_for(scope, region, after, "the wait clause")
-        needs: Needs = (items, (at,), False) if items is not None else NOTHING
+        needs: Needs = (recipe.work.items, (at,), False) if place is not None else NOTHING
         return queue is None, QueueEntry(queue, after, partial(orderings_of, queues, needs))
 
     def _known_items(self, args: tuple[Any, ...]) -> list[MapItem] | None:

@@ -356,6 +356,9 @@ class _Passage(Work):
         self._parker = parker  # of the thread that waits for the launch; None at the exit
         self.ends_region = parker is None  # what follows the exit follows the stream, also in a cancelled taskgroup
 
+    def mark(self, launch: Launch) -> None:
+        launch.ends_region = self.ends_region
+
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         if self._before is not None:
             lane.wait_for([self._before])

@@ -195,10 +195,9 @@ def _with_items(clause: MapClause, items: tuple[Any, ...]) -> MapClause:
 class ReceivingWork(Work):
     """The work of a target region that receives values: its launch becomes that of the work that these ask for."""
 
-    __slots__ = ("_known", "_make", "args", "body", "kwargs", "takes_device_arrays")
+    __slots__ = ("_known", "_make", "takes_device_arrays")
 
     def __init__(self, known: TargetWork, make: Callable[[list[Any]], TargetWork]) -> None:
-        self.body, self.args, self.kwargs = known.body, known.args, known.kwargs
         self._known = known  # has None in the place of each value, and is never begun
         self._make = make  # the work for the values
         self.takes_device_arrays = known.takes_device_arrays
@@ -207,6 +206,11 @@ class ReceivingWork(Work):
     def items(self) -> list[MapItem]:
         """The items that it maps, as far as they are known at the call."""
         return self._known.items
+
+    @property
+    def binding(self) -> Binding:
+        """The binding of the call, which has None in the place of each value."""
+        return self._known.binding
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         values = launch.received
@@ -218,14 +222,13 @@ class ReceivingWork(Work):
             if event is not None:
                 place.device.wait_event(lane.stream, event)
         launch.received = None  # else each task would keep those before it
-        launch.work, launch.args, launch.kwargs = work, work.args, work.kwargs
+        launch.work, launch.args, launch.kwargs = work, work.binding.args, {**work.binding.kwargs}
         work.begin(launch, place, lane, staged)
 
 
 def receiving_work(
     values: Values,
     late: Sequence[LateItem],
-    function: Callable[..., Any],
     binding: Binding,
     place: DevicePlace,
     counter: Counter,
@@ -235,15 +238,14 @@ def receiving_work(
 
     Parameters
     ----------
-    function, binding, counter
+    binding, counter
         The arguments of `TargetWork`; the binding has None in the place of each value, and is not complete.
     check : callable
         Raises where a region of this kind cannot have such values.
     """
 
     def work_of(whole: Binding) -> TargetWork:
-        whole.complete(place)
-        return TargetWork(function, whole.args, whole.kwargs, whole, counter)
+        return TargetWork(whole.complete(place), counter)
 
     def make(found: list[Any]) -> TargetWork:
         check(values, found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, overload
 
-import numpy as np
+from numpy import ndarray
 
 from offload.arrays.items import SCALARS
 from offload.constructs.arguments import dependence_on, device_of
@@ -26,7 +26,7 @@ from offload.constructs.clauses.parts import enter_parts
 from offload.constructs.clauses.sharing import ArgumentRules, check_defaultmap, check_sharing, has_rules
 from offload.constructs.host_region import HostRegion
 from offload.constructs.receiving import divided_clauses, receiving_work
-from offload.constructs.target_work import Known, TargetWork
+from offload.constructs.target_work import TargetWork
 from offload.data.entries import Counter
 from offload.data.maptypes import MapConstruct
 from offload.data.memo import Layouts
@@ -38,7 +38,7 @@ from offload.runtime.recipe import DeviceRecipe
 from offload.tasks.values import Values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Literal, Unpack
 
     from offload.arrays.sections import Section
@@ -53,7 +53,12 @@ if TYPE_CHECKING:
     from offload.runtime.runtime import Runtime
     from offload.tasks.recipe import Recipe
     from offload.tasks.region import Region
+    from offload.tasks.site import Site
     from offload.tasks.task import Task
+
+
+_MAPPED = frozenset({ndarray, *SCALARS})
+"""The classes of arguments that do not decide where a region runs."""
 
 
 class TargetClauses(Clauses):
@@ -67,17 +72,25 @@ class TargetClauses(Clauses):
     """What clauses say of arguments besides ``map``."""
     whole: WholeParameters | None
     """What finds the list items of ``map``, where all of them are whole parameters."""
-    memo: tuple[object, ...]
-    """How the key of a call begins, by which its binding is remembered (`PresentTable.remembered`)."""
+    key: object | None
+    """The key of a call begins with it, by which `PresentTable.remembered` has its work; None without ``map``."""
+    unmapped: list[TargetWork | None]
+    """The work of all calls that map nothing: without device arrays among the arguments, and with them."""
+    is_default: bool
+    """Whether no clause says where a region runs."""
+    site: Site | None
+    """The construct in the runtime of the last call."""
+    defaults: Defaults | None
+    function: Callable[..., Any]
+    is_queued: bool
+    is_spread: bool
+    runs_function: bool
+    """These are as the function has them, where to look one up costs ten times as much."""
     items: tuple[list[MapItem], Layouts] | None
     """The evaluated list items, where all of them are arrays; found by the first call."""
     is_short: bool
     """Whether a call by position of arrays and scalars gets along without names: its clauses name whole parameters or
     arrays, and nothing else is said of arguments."""
-
-
-_NOTHING = Binding((), {}, [])
-"""The binding of all calls that map nothing; their arguments belong to their works."""
 
 
 class TargetFunction(DirectiveFunction):
@@ -122,8 +135,12 @@ class TargetFunction(DirectiveFunction):
         clauses.device, clauses.if_ = words.get("device"), words.get("if_", True)
         clauses.rules = self._rules_of(words, names) if names is not None and has_rules(words) else None
         clauses.whole = WholeParameters.of(words.get("map", ()), names) if names is not None else None
-        clauses.memo = (object() if "map" in words else None,)
-        clauses.items = None
+        clauses.key = object() if "map" in words else None
+        clauses.items, clauses.unmapped = None, [None, None]
+        clauses.is_default = clauses.device is None and clauses.if_.__class__ in SCALARS and bool(clauses.if_)
+        clauses.is_queued, clauses.is_spread = self._is_queued, self._is_spread
+        clauses.runs_function, clauses.function = self._runs_function, self._function
+        clauses.defaults, clauses.site = self._defaults, None
         clauses.is_short = clauses.rules is None and (names is None or clauses.whole is not None)
         if names is not None:
             for item, word in worded_items(words.get("map", ())):
@@ -138,127 +155,154 @@ class TargetFunction(DirectiveFunction):
     def _encounter(self, scope: Scope, region: Region, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the result of the body, or with ``nowait`` the `Task`."""
         said, depend, runtime = self._clauses, self._depend, scope.runtime
-        is_offloaded = bool(said.if_ and not said.self_)
-        if self._defaults is not None:
-            args, kwargs = self._defaults.completed(args, kwargs)
+        if said.defaults is not None:
+            args, kwargs = said.defaults.completed(args, kwargs)
+        place: Any = runtime.default_place(region) if said.is_default else None
         # Each argument by position is looked at once. Host arrays are mapped and scalars are captured. Others may be
         # device arrays, objects or tasks.
         arrays: dict[Slot, Any] = {}
-        others: dict[Slot, Any] = {}
+        takes_others, are_native = False, place is not None
         for slot, value in enumerate(args):
             kind = value.__class__
-            if kind is np.ndarray:
+            if kind is ndarray:
                 arrays[slot] = value
             elif kind not in SCALARS:
-                others[slot] = value
-        if kwargs:
-            named = kwargs.items()
-            others |= {name: v for name, v in named if v.__class__ is not np.ndarray and v.__class__ not in SCALARS}
-        # Where: on the device that a clause names, or of the device arrays that are passed, or on the default device.
-        device = said.device
-        place = runtime.default_place(region) if device is None and is_offloaded else None
-        are_native = place is not None  # others are device arrays there
-        for value in others.values() if others else ():
-            if place is None or not place.device.is_array(value) or place.device.retired(value) is not None:
-                are_native = False
-                break
-        if (kwargs or not are_native) and not said.waits and put_off_here(scope, self, args, kwargs):
-            return None
-        # A region without ``device`` runs where its device arrays are.
-        if others and are_native:
-            device = place.device.number  # type: ignore[union-attr]  # there is one
-        elif others and device is None and is_offloaded:
-            device = device_of(runtime, [*others.items()], self._directive)
-            place = place if device is None else None
-        places = self._places(runtime, region, device) if self._is_spread and is_offloaded else None
-        if places is not None:
-            are_native = are_native and places == (place,)
-            place, device = places[0], places[0].device.number
-        elif place is None:
-            place = runtime.place(region, device, if_=is_offloaded)
-        # The short way: arguments by position, on a device, and nothing recorded or changed around the call.
-        work: Any = None
-        if (
-            said.is_short
-            and place is not None
-            and not (kwargs or region.mode)
-            and (are_native or not others)
-            and (depend.__class__ is tuple or depend.are_parameters)  # type: ignore[attr-defined]  # a `LateDepend`
-        ):
-            work = self._short_work(place, places, args, arrays)
-        if work is None:
-            return self._encounter_named(scope, region, place, places, device, args, kwargs)
-        if others:
-            work.takes_device_arrays = True  # then it follows the caller's own stream
+                takes_others = True
+                if are_native and (not place.device.is_array(value) or place.device.retired(value) is not None):
+                    are_native = False
+        # Arguments by position, on a device, and nothing recorded or changed around the call: no names are needed.
+        is_short = said.is_short and not region.mode
+        places, device = None, None
+        if kwargs or not are_native or said.is_spread:
+            if not said.waits and (kwargs or not are_native) and put_off_here(scope, self, args, kwargs):
+                return None
+            known = place if are_native and not kwargs else None
+            where, device, places = self._where(runtime, region, known, args, kwargs, takes_others)
+            are_native = are_native and (places is None or places == (place,))
+            is_short = is_short and where is not None and not kwargs and (are_native or not takes_others)
+            place = where
         late: Any = depend  # strings in it name arguments of this call
-        if late.__class__ is not tuple:
+        recipe: Any = None
+        if is_short and (late.__class__ is tuple or late.are_parameters):
+            recipe = self._short_recipe(runtime, place, places, args, arrays, takes_others)
+        if recipe is None:
+            recipe, late = self._named_recipe(runtime, region, place, places, args, kwargs)
+        elif late.__class__ is not tuple:
             late = late.at(late.names.at_call(args, kwargs, only_parameters=True))
-        priority = said.priority and min(said.priority, runtime.engine.max_priority)
-        site = self._site
-        if site is None or site.runtime is not runtime:
-            site = self._site_in(runtime)
         wait, order = said.waits, None
-        if self._is_queued:
-            wait, order = self._ordering(scope, region, place, device, work.items)
-        recipe = DeviceRecipe(site, place, work, said.label, priority)  # type: ignore[arg-type]  # where there is work
-        task = generate(scope, region, recipe, late, wait=wait, order=order)
+        if said.is_queued:
+            wait, order = self._ordering(scope, region, place, device, recipe)
+        task = generate(scope, region, recipe, late, wait, order)
         return task.value if wait else task
 
-    def _short_work(
-        self, place: DevicePlace, places: tuple[DevicePlace, ...] | None, args: tuple[Any, ...], arrays: dict[Any, Any]
-    ) -> TargetWork | None:
-        """Return the work of a call that gets along without names, if its list items do; else None.
+    def _where(
+        self,
+        runtime: Runtime,
+        region: Region,
+        known: DevicePlace | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        takes_others: bool,
+    ) -> tuple[DevicePlace | None, int | None, tuple[DevicePlace, ...] | None]:
+        """Return the place of a call, the device number that decides, and all places of a region on several devices.
 
-        Its binding is remembered while the arrays are present, by their identity; their layouts are compared.
+        A region without ``device`` runs where its device arrays are: ``known`` is the default device, where those are
+        that it ``takes``, if that has been found out. The place is None if it runs on the host.
+        """
+        device, is_offloaded = self._clauses.device, self._is_offloaded
+        if known is not None:
+            device = known.device.number if takes_others else None
+        elif device is None and is_offloaded:
+            passed = [*enumerate(args), *kwargs.items()]
+            others: list[Any] = [(slot, value) for slot, value in passed if value.__class__ not in _MAPPED]
+            device = device_of(runtime, others, self._directive) if others else None
+        places = self._places(runtime, region, device) if self._is_spread and is_offloaded else None
+        if places is not None:
+            return places[0], places[0].device.number, places
+        place = known
+        if place is None and device is None and is_offloaded:
+            place = runtime.default_place(region)
+        if place is None:
+            place = runtime.place(region, device, if_=is_offloaded)
+        return place, device, None
+
+    def _short_recipe(
+        self,
+        runtime: Runtime,
+        place: DevicePlace,
+        places: tuple[DevicePlace, ...] | None,
+        args: tuple[Any, ...],
+        arrays: dict[Slot, Any],
+        takes_arrays: bool,
+    ) -> DeviceRecipe | None:
+        """Return the recipe of a call that gets along without names; None if its list items need them."""
+        said = self._clauses
+        body = said.function if said.runs_function else self._short_body(args, is_given=not arrays)
+        work: Any = None
+        if not arrays and said.key is None:  # neither an argument nor a clause maps anything
+            if places is None:
+                work = said.unmapped[takes_arrays]
+            if work is None:
+                work = self._work(Binding.of_nothing(takes_arrays), places)
+                if places is None:
+                    said.unmapped[takes_arrays] = work
+        else:
+            work = self._present_work(place, places, args, arrays, takes_arrays, body)
+            if work is None:
+                return None
+        site: Any = said.site
+        if site is None or site.runtime is not runtime:
+            site = said.site = self._site_in(runtime)
+        priority = said.priority and min(said.priority, runtime.engine.max_priority)
+        return DeviceRecipe(site, place, work, body, args, None, said.label, priority)
+
+    def _present_work(
+        self,
+        place: DevicePlace,
+        places: tuple[DevicePlace, ...] | None,
+        args: tuple[Any, ...],
+        arrays: dict[Slot, Any],
+        takes_arrays: bool,
+        body: Any,
+    ) -> TargetWork | None:
+        """Return the work for arrays by position; None if the list items of clauses need names.
+
+        It is remembered while the arrays are present, by their identity; their layouts are compared.
         """
         said = self._clauses
-        body: Any = self._function if self._runs_function else self._short_body(args, is_given=not arrays)
-        known: Known | None = None
-        # Neither an argument nor a clause maps anything.
-        if not arrays and said.memo[0] is None:
-            binding = _NOTHING if self._runs_function else Binding(args, {}, [])
-        else:
-            # Arrays stand in it by identity, which holds as long as the memo keeps them in a binding.
-            key = (
-                *said.memo,
-                len(args),
-                *arrays,
-                *map(id, arrays.values()),
-                *(() if self._runs_function or not arrays else self._deciding(args)),
-            )
-            known = place.table.remembered.get(key)
-            if known is not None and known.layouts.are_current():
-                binding = known.binding
-                if not self._runs_function:
-                    self._recall(binding, body)
-            else:
-                known = None
-                items = self._known_items(args)
-                if items is None:
-                    return None
-                binding = Binding(args, {}, items)
-                if arrays and not self._runs_function:
-                    self._look(binding, body)
-                binding.args = ()  # which are not to be remembered
-                binding.key = key
-                for slot, array in arrays.items():
-                    binding.add_array(slot, array)
-        if self._runs_function:
-            return TargetWork(body, args, {}, binding, self._counter, known)
-        return self._work(body, args, {}, binding, places, known)
+        # Arrays stand in the key by identity, which holds as long as the memo keeps them in a binding.
+        key: tuple[Any, ...] = said.key, places, takes_arrays, len(args), *arrays, *map(id, arrays.values())
+        if arrays and not said.runs_function:
+            key += self._deciding(args)
+        known: Any = place.table.remembered.get(key)
+        if known is not None and known.layouts.are_current():
+            if not said.runs_function:
+                self._recall(known.binding, body)
+            return known  # type: ignore[no-any-return]  # a work of this kind
+        items = self._known_items(args)
+        if items is None:
+            return None
+        binding = Binding(args, {}, items)
+        binding.takes_device_arrays = takes_arrays
+        if arrays and not said.runs_function:
+            self._look(binding, body)
+        binding.args = ()  # which are not to be remembered
+        binding.key = key
+        for slot, array in arrays.items():
+            binding.add_array(slot, array)
+        return self._work(binding, places)
 
-    def _encounter_named(
+    def _named_recipe(
         self,
-        scope: Scope,
+        runtime: Runtime,
         region: Region,
         place: DevicePlace | None,
         places: tuple[DevicePlace, ...] | None,
-        device: int | None,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-    ) -> Any:
-        """Encounter a region whose clauses or arguments have to be looked at by name, or that is recorded."""
-        said, runtime = self._clauses, scope.runtime
+    ) -> tuple[Recipe, Any]:
+        """Return the recipe and dependences of a call that needs names for clauses or arguments, or is recorded."""
+        said = self._clauses
         depend: Any = self._depend
         # Values of tasks come first, then list items, then the rules for arguments in no clause.
         binding = Binding.of(args, kwargs)
@@ -286,26 +330,21 @@ class TargetFunction(DirectiveFunction):
         # With values of tasks, some arguments are known only in the region's turn.
         if values is None:
             self._look(binding, body)
-        recipe: Recipe
+        site = self._site_in(runtime)
         if place is None:
-            on_host = HostRegion(self._site_in(runtime), body, binding.args, dict(binding.kwargs), said.label, priority)
+            on_host = HostRegion(site, body, binding.args, dict(binding.kwargs), said.label, priority)
             on_host.binding, on_host.values = binding.kept(), values
-            recipe, mapped = on_host, None
+            return on_host, depend
+        work: Any
+        if values is None:
+            work = self._work(binding.complete(place), places)  # which decides about the arguments in no clause
         else:
-            work: Any
-            if values is None:
-                binding.complete(place)  # decides about the arguments in no clause
-                work = self._work(body, binding.args, binding.kwargs, binding, places)
-            else:
-                work = receiving_work(values, late, body, binding.kept(), place, self._counter, self._check_values)
-            on_device = DeviceRecipe(self._site_in(runtime), place, work, said.label, priority)
-            on_device.values = values
-            recipe, mapped = on_device, work.items
-        wait, order = said.waits, None
-        if self._is_queued:
-            wait, order = self._ordering(scope, region, place, device, mapped)
-        task = generate(scope, region, recipe, depend, wait=wait, order=order)
-        return task.value if wait else task
+            work = receiving_work(values, late, binding.kept(), place, self._counter, self._check_values)
+        binding = work.binding
+        kwargs = {**binding.kwargs}
+        recipe = DeviceRecipe(site, place, work, body, binding.args, kwargs or None, said.label, priority)
+        recipe.values = values
+        return recipe, depend
 
     @property
     def _is_offloaded(self) -> bool:
@@ -317,17 +356,9 @@ class TargetFunction(DirectiveFunction):
         """Return the places of a region that is carried out on several devices; the first is its own."""
         return None
 
-    def _work(
-        self,
-        body: Any,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        binding: Binding,
-        places: tuple[DevicePlace, ...] | None,
-        known: Known | None = None,
-    ) -> TargetWork:
+    def _work(self, binding: Binding, places: tuple[DevicePlace, ...] | None) -> TargetWork:
         """Return the work of a launch."""
-        return TargetWork(body, args, kwargs, binding, self._counter, known)
+        return TargetWork(binding, self._counter)
 
     def _ordering(
         self,
@@ -335,9 +366,9 @@ class TargetFunction(DirectiveFunction):
         region: Region,
         place: DevicePlace | None,
         device: int | None,
-        items: Sequence[MapItem] | None,
+        recipe: Recipe,
     ) -> tuple[bool, Ordering]:
-        """Return whether the caller waits, and the ordering of the task; ``items`` is None on the host."""
+        """Return whether the caller waits, and the ordering of the task."""
         raise NotImplementedError
 
     def _listed_around(self, frame: Region) -> tuple[Section, ...]:
@@ -361,7 +392,7 @@ class TargetFunction(DirectiveFunction):
     def _recall(self, binding: Binding, body: Any) -> None:
         """Give the body of a call the findings of `_look` in another one."""
 
-    def _deciding(self, args: tuple[Any, ...]) -> Iterable[Any]:
+    def _deciding(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the other arguments that decide how a call without names maps its host arrays."""
         return ()
 
@@ -394,7 +425,7 @@ class TargetFunction(DirectiveFunction):
         said = self._clauses
         if said.whole is not None:
             return said.whole.items(args)  # type: ignore[no-any-return]  # a `WholeParameters`
-        if said.memo[0] is None:
+        if said.key is None:
             return []
         items = self._ready_items()
         return None if items is None else items.copy()

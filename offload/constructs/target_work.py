@@ -22,7 +22,7 @@ from offload.errors import DeviceLostError, InternalError, MapError
 from offload.runtime.works import Work, present_items
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
     import numpy as np
 
@@ -41,89 +41,46 @@ _RANGE = re.compile(r"\[([^\]:]*):[^\]]*\]")
 """A dimension of a section, with its lower bound."""
 
 
-class Known:
-    """The findings of a region whose arrays are all present, for calls with the same arrays.
-
-    `PresentTable.remembered` keeps it, and forgets it when an entry goes: it refers to memory of the device.
-    """
-
-    __slots__ = ("binding", "layouts", "plan", "views")
-
-    def __init__(self, binding: Binding, plan: Plan | None = None, args: Sequence[Any] = ()) -> None:
-        self.binding = binding
-        self.layouts = Layouts(binding.items)
-        self.plan = plan  # the entry of the region; None where it is to be planned each time
-        # The slots of host arrays, these with the dtype and shape that they had, and the body's device arrays.
-        slots: Any = [(slot, host) for slot, host, *_ in binding.arrays] if args else ()  # by position, all of them
-        self.views = [(slot, host, host.dtype, host.shape, args[slot]) for slot, host in slots]
-
-    def forget(self) -> None:
-        """Refer to entries no more: a removed entry keeps this until no lock is held."""
-        self.plan, self.views = None, []
-
-    def entry(self, args: Sequence[Any]) -> tuple[Plan | None, list[Any] | None]:
-        """Return the plan of the entry, and the body's forms of these arguments.
-
-        Both are None if the region must be planned: there are no findings, or an array has been changed in place.
-        """
-        plan = self.plan  # first: another thread may have it forget all
-        if plan is None:
-            return None, None
-        given = list(args)
-        for slot, host, dtype, shape, array in self.views:
-            if array.shape != shape or host.dtype is not dtype:
-                return None, None
-            given[slot] = array
-        return plan, given
-
-
 class TargetWork(Work):
-    """A target region: map, run the body on device arrays, unmap.
+    """A target region: map, run the body on device arrays, unmap. The body and its arguments belong to the launch.
+
+    A work of which the binding has a key is remembered by that once a launch has found all arrays present
+    (`PresentTable.remember`). Calls with the same arrays, and therefore the same key, share the work.
 
     Parameters
     ----------
-    function : callable
-        The body.
-    args, kwargs
-        Its arguments, if the binding does not replace them.
     binding : Binding
-        A complete one. The works of calls with the same arrays may share it.
+        A complete one.
     counter : Counter
         The reference counter that it uses.
-    known : Known, optional
-        The findings of an earlier call with this binding.
     """
 
-    __slots__ = ("_binding", "_counter", "_known", "args", "body", "has_end", "items", "kwargs", "takes_device_arrays")
+    __slots__ = ("binding", "counter", "has_end", "items", "key", "layouts", "plan", "takes_device_arrays")
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        binding: Binding,
-        counter: Counter = Counter.DYNAMIC,
-        known: Known | None = None,
-    ) -> None:
-        self.body = function
-        self.args: Any = args
-        self.kwargs: Any = kwargs
+    def __init__(self, binding: Binding, counter: Counter = Counter.DYNAMIC) -> None:
+        self.binding = binding
+        self.counter = counter
         self.items = binding.items
         self.takes_device_arrays = binding.takes_device_arrays
         self.has_end = bool(binding.items or binding.privates)  # else there is nothing to unmap or free
-        self._binding = binding
-        self._counter = counter
-        self._known = known
+        self.key = binding.key
+        # As `KnownWork` has them.
+        self.layouts: Layouts | None = None
+        self.plan: Plan | None = None
+
+    def forget(self) -> None:
+        self.plan = None
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> Point | None:
-        binding = self._binding
+        binding = self.binding
         # Replicas of arrays that are passed as device arrays are made current first.
-        if self.takes_device_arrays and place.sets:
-            given = [(place, array) for array in (*self.args, *self.kwargs.values()) if place.device.is_array(array)]
+        if place.sets and self.takes_device_arrays:
+            passed = (*launch.args, *(launch.kwargs or {}).values())
+            given = [(place, array) for array in passed if place.device.is_array(array)]
             touch(launch.gate, place, lane, given, given)
-        if not binding.items and not binding.privates:
+        if not self.has_end:
             return None
-        before, views = self._known.entry(self.args) if self._known is not None else (None, None)
+        before, views = self._entry(launch.args)
         own = []  # for each private argument its slot, its clause and its memory
         try:
             if binding.privates:  # before the maps: a failure here has changed nothing
@@ -133,7 +90,7 @@ class TargetWork(Work):
                 binding.items,
                 lane,
                 staged,
-                self._counter,
+                self.counter,
                 before=before,
                 changed=binding.may_change,
                 is_region=True,
@@ -144,15 +101,10 @@ class TargetWork(Work):
         if plan is before:  # nothing has changed since an earlier call
             launch.plan, launch.args = plan, views
             return None
-        # Launches of one work share the arguments of the call, and each replaces its own copy.
-        args, kwargs = list(self.args), dict(self.kwargs) if self.kwargs else {}
+        args, kwargs = list(launch.args), dict(launch.kwargs) if launch.kwargs else {}
         try:
             for slot, host, address, number in binding.arrays:
-                entry = plan.entries[number]
-                if entry is not None:
-                    array = place.view(entry, host, address)
-                else:
-                    array = self._view(plan, place, lane, number, host, address)
+                array = self._view(plan, place, lane, number, host, address)
                 into: Any = args if slot.__class__ is int else kwargs  # as `put`, whose call each would pay for
                 into[slot] = array
             # After the maps: a copy into private storage is enqueued after theirs.
@@ -168,6 +120,21 @@ class TargetWork(Work):
         launch.plan, launch.args, launch.kwargs = plan, args, kwargs
         return None if own else plan.point  # private copies have been put behind that
 
+    def _entry(self, args: Sequence[Any]) -> tuple[Plan | None, list[Any] | None]:
+        """Return the plan of an earlier entry, and the body's forms of these arguments.
+
+        Both are None if the region must be planned: there was no such entry, or an array has been changed in place.
+        """
+        plan = self.plan  # once: another thread may have the work forget it
+        if plan is None:
+            return None, None
+        given = list(args)
+        for slot, host, dtype, shape, array in plan.views:
+            if array.shape != shape or host.dtype is not dtype:
+                return None, None
+            given[slot] = array
+        return plan, given
+
     def settle(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
         place.settle(lane)
 
@@ -181,21 +148,21 @@ class TargetWork(Work):
         entry = plan.entries[number]
         if entry is not None:
             return place.view(entry, host, address)
-        if host.size and self._binding.items[number].if_present:
+        if host.size and self.items[number].if_present:
             return host
         return place.device.alloc(host.shape, host.dtype, lane.stream)
 
     def _put_objects(self, plan: Plan, place: DevicePlace, lane: Lane, args: list[Any], kwargs: dict[str, Any]) -> None:
         """Give the body copies of objects, whose attributes are the device's; one that is passed twice is one there."""
         copies: dict[int, Any] = {}  # by the `id` of the expansion
-        for slot, expansion in self._binding.copies:
+        for slot, expansion in self.binding.copies:
             if id(expansion) not in copies:
                 copies[id(expansion)] = expansion.rebuilt(lambda host: self._corresponding(plan, place, lane, host))
             put(args, kwargs, slot, copies[id(expansion)])
 
     def _corresponding(self, plan: Plan, place: DevicePlace, lane: Lane, host: np.ndarray[Any, Any]) -> Any:
         """Return the device array of an array that a mapper maps, or of a view of it."""
-        number = self._binding.find(array_section(host)) if host.size else None
+        number = self.binding.find(array_section(host)) if host.size else None
         if number is None:
             if not host.size:
                 return place.device.alloc(host.shape, host.dtype, lane.stream)
@@ -228,9 +195,7 @@ class TargetWork(Work):
         plan = launch.plan
         if plan is None:
             return
-        binding = self._binding
-        key, binding.key = binding.key, None  # it is remembered once
-        remembers: tuple[Any, Known] | None = None  # for the present table, under its lock
+        binding, known = self.binding, None
         unwritten: Sequence[MapItem] = ()  # items to warn of
         # Later calls can repeat a plan that only counts. Any other is made at each call.
         if not plan.only_counts:
@@ -238,22 +203,30 @@ class TargetWork(Work):
                 if item.map_type is _FROM:
                     unwritten = self._unwritten(plan, place)
                     break
-        elif key is not None:
-            remembers = key, Known(binding, plan, launch.args)
+        elif self.key is not None and self.plan is None:
+            hosts: Any = [(slot, host) for slot, host, *_ in binding.arrays]  # by position, all of them
+            plan.views = [(slot, host, host.dtype, host.shape, launch.args[slot]) for slot, host in hosts]
+            self.layouts, known = Layouts(self.items), self
         launch.held, launch.point = place.exit(
             plan.items if None not in plan.entries else present_items(plan),
             lane,
             staged,
-            self._counter,
+            self.counter,
             region=plan,
             ends_region=True,
-            remembers=remembers,
+            known=known,
         )
         launch.plan = None  # an abort after this has nothing to undo
         if not binding.privates:  # else the task keeps their memory by what the body was given
-            launch.args, launch.kwargs = self.args, self.kwargs  # arrays that nobody has may be used again on the lane
+            # Arrays that nobody has may be used again on the lane; device arrays of the program stay.
+            args, kwargs = launch.args, launch.kwargs
+            for slot, _, _, _ in binding.arrays:
+                into: Any = args if slot.__class__ is int else kwargs
+                into[slot] = None
+            for slot, _ in binding.copies:
+                put(args, kwargs, slot, None)
         for item in unwritten:  # the region has ended: the warning may be an error
-            warn_of_no_write(item, self.body)
+            warn_of_no_write(item, launch.body)
 
     def _unwritten(self, plan: Plan, place: DevicePlace) -> Sequence[MapItem]:
         """Return the items that are only copied from the device, and of which the body surely wrote no element."""

@@ -114,8 +114,8 @@ def target_update(
             place = runtime.place(frame, check_device(device), if_=bool(if_))
     # Calls that name the same arrays share the work, and the plan of an earlier launch, until a layout differs.
     key = "target update", bool(present), *map(id, to), None, *map(id, from_)
-    work: UpdateWork | None = place.table.remembered.get(key) if place is not None and places is None else None
-    if work is None or not work.layouts.are_current():  # type: ignore[union-attr]  # it has those of a launch
+    work: Any = place.table.remembered.get(key) if place is not None and places is None else None
+    if work is None or not work.layouts.are_current():
         items = _items(to, from_, present=bool(present))
         work = UpdateWork(items, key if places is None and are_of(items, to, from_) else None)
     frame_of_call = caller(2)  # whoever calls this is the library: `for_finalizers`

@@ -7,7 +7,7 @@ interpreter carries out all plans: `_commit` under the lock, which is held from 
 it, since a copy of pageable memory takes as long as the copy. Meanwhile the copies are open in the ledger, and another
 construct that would have to follow them is put off.
 
-The plan of an update may be carried out by several launches (`AnyUpdate`), so it stays as it is: `_begin_update` takes
+The plan of an update may be carried out by several launches (`KnownWork`), so it stays as it is: `_begin_update` takes
 the place of `_commit`. If stored calls enqueue all copies, it does that too, and no access is open.
 
 Copies that only threads can make (`StagedCopy`) are given to the caller, who has them carried out and then calls
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from offload.data.forks import Fork
     from offload.data.items import MapItem
     from offload.data.ledger import Claim
-    from offload.data.plans import ItemCopy, Plan
-    from offload.data.protocols import AnyEnvironment, AnyUpdate
+    from offload.data.plans import ItemCopy, KnownWork, Plan
+    from offload.data.protocols import AnyEnvironment
     from offload.data.replicas import ReplicaSet
     from offload.data.versions import Contents
     from offload.devices.base import Device
@@ -172,13 +172,13 @@ class DataEnvironment:
         ends_region: bool = False,
         finalizes: bool = False,
         may_be_put_off: bool = False,
-        remembers: tuple[Any, Any] | None = None,
+        known: KnownWork | None = None,
     ) -> tuple[list[object], Point | None]:
         """Unmap the items of one construct and enqueue their copies-out.
 
         ``staged`` and ``counter`` are as for `enter`, ``ends_region`` and ``finalizes`` as for `PresentTable.exit`.
         ``region`` is the entry of a region, if it is known. If that has only counted, and no entry goes, the exit only
-        counts, and remembers a value by a key (`PresentTable.remember`).
+        counts, and remembers a work that is ``known`` (`PresentTable.remember`).
 
         Returns
         -------
@@ -202,8 +202,9 @@ class DataEnvironment:
                     # It has used what it found present up to here; nothing is copied, so that nothing has been open.
                     point = lane.mark()
                     self.ledger.release((lane, region.uses, (), ()), point)
-                    # What is forgotten for that goes when the lock is free.
-                    _ = self.table.remember(*remembers) if remembers is not None else None
+                    if known is not None:
+                        _ = self.table.remember(known)  # what is forgotten for that goes when the lock is free
+                        known.plan = region
                     return [], point
                 plan = self.table.exit(items, counter, ends_region=ends_region, finalizes=finalizes)
                 found = replicas_of([*plan.removed, *[entry for _, entry in plan.copies]]) if self.sets else ()
@@ -224,7 +225,7 @@ class DataEnvironment:
         return held, end
 
     def update(
-        self, items: Sequence[MapItem], lane: Lane, staged: list[Any], known: AnyUpdate | None = None
+        self, items: Sequence[MapItem], lane: Lane, staged: list[Any], known: KnownWork | None = None
     ) -> tuple[list[object], Point | None]:
         """Enqueue the copies of an update; return objects that must live until they are done, and their end.
 
@@ -503,7 +504,7 @@ class DataEnvironment:
         self.ledger.release(claim, point)
         return point
 
-    def remember(self, plan: Plan, known: AnyUpdate) -> None:
+    def remember(self, plan: Plan, known: KnownWork) -> None:
         """Keep the plan of an update that has found all items present, for launches while no entry goes."""
         enqueuers = []
         for item, entry in plan.copies:  # not under the lock: to make views takes as long as to copy
@@ -514,8 +515,8 @@ class DataEnvironment:
         layouts = Layouts(plan.items)
         with self.lock:
             if self.table.state is plan.state:
+                _ = self.table.remember(known)  # what is forgotten for that goes when the lock is free
                 known.layouts, known.plan = layouts, plan
-                _ = self.table.remember(known.key, known)  # what is dropped for that goes when the lock is free
 
     # -- entries of replica sets ---------------------------------------------------------------------
     def expose(self, item: MapItem, lane: Lane) -> None:

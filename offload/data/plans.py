@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,6 +63,10 @@ class Plan:
     # What enqueues each copy on a stream; None where one has to be looked at each time (`Device.repeat`).
     enqueuers: Sequence[Callable[[Any], object]] | None = None
 
+    # -- of a region, which other launches carry out again likewise ------------------------------------
+    # The slots of host arrays, these with the dtype and shape that they had, and the body's device arrays.
+    views: Sequence[tuple[Any, Any, Any, Any, Any]] = ()
+
     # -- of the primary, where the construct is on several devices -----------------------------------
     # The data environment of all devices (`offload.data.sets.DeviceSet`), and the plans of the other places, in which
     # the items' entries come first.
@@ -93,6 +97,20 @@ class Plan:
     def plans(self) -> list[Plan]:
         """The plans of all places, the primary's first."""
         return [self, *self.others]
+
+
+class KnownWork(Protocol):
+    """A work that launches may carry out again as an earlier one did: an update, or a target region."""
+
+    # By which it is remembered; None: it is not.
+    key: Any
+    # The `Layouts` of its items, and its plan; None until a launch has found all items present. When an entry has gone,
+    # the plan is None again.
+    layouts: Any
+    plan: Plan | None
+
+    def forget(self) -> None:
+        """Refer to entries no more; a removed entry keeps the work itself until no lock is held."""
 
 
 def entry_at(plan: Plan, section: Section, section_of: Callable[[Any], Section]) -> Entry | None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from offload.arrays.sections import Section
     from offload.data.items import MapItem
-    from offload.data.plans import ItemCopy
+    from offload.data.plans import ItemCopy, KnownWork
 
 _DYNAMIC = Counter.DYNAMIC  # to look one up costs 0.15 µs
 
@@ -58,8 +58,8 @@ class PresentTable:
     def __init__(self, device_num: int = 0) -> None:
         self.device_num = device_num
         self._index = Index()
-        # What callers `remember`, by keys of their own.
-        self.remembered: dict[Any, Any] = {}
+        # The works that callers `remember`, by their keys.
+        self.remembered: dict[Any, KnownWork] = {}
         # A number that differs after each change, and an object that differs after each removal of an entry.
         self.version = 0
         self.state = object()
@@ -300,17 +300,16 @@ class PresentTable:
         self._add(entry, buffer)
         return entry
 
-    def remember(self, key: Any, value: Any) -> object:
-        """Remember a value that follows from entries, until an entry goes; return the value forgotten for it.
-
-        Its ``forget`` is called when one goes, under the lock.
-        """
-        remembered = self.remembered
-        if len(remembered) >= _MOST_REMEMBERED:
-            self.remembered = {key: value}
-            return remembered
-        dropped: object = remembered.pop(key, None)
-        remembered[key] = value
+    def remember(self, known: KnownWork) -> object:
+        """Remember a work by its key, until an entry goes; return those that the caller drops when it holds no lock."""
+        dropped = []
+        if len(self.remembered) >= _MOST_REMEMBERED:
+            dropped, self.remembered = [*self.remembered.values()], {}
+        elif known.key in self.remembered:
+            dropped = [self.remembered[known.key]]
+        for other in dropped:
+            other.forget()
+        self.remembered[known.key] = known
         return dropped
 
     def discard(self, entry: Entry) -> None:
@@ -382,7 +381,7 @@ class PresentTable:
         self._index.remove(entry)
         self.state = object()
         if self.remembered:
-            # It goes with the entry, not here: what it refers to may run code of the program, and the lock is held.
+            # They go with the entry, not here: what they refer to may run code of the program, and the lock is held.
             for known in self.remembered.values():
                 known.forget()
             entry.outlived, self.remembered = self.remembered, {}

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
     from offload.data.entries import Entry
     from offload.data.ledger import Claim, Ledger
-    from offload.data.memo import Layouts
     from offload.data.plans import Plan
     from offload.data.present_table import PresentTable
     from offload.devices.base import Device
@@ -51,16 +50,6 @@ class AnyEnvironment(Protocol):
 
     def keep(self, lane: Lane, things: Iterable[Any]) -> None:
         """Keep objects that a failing construct leaves in use on a lane."""
-
-
-class AnyUpdate(Protocol):
-    """An update that may be carried out again: `offload.runtime.works.UpdateWork`."""
-
-    # By which it is remembered; None: it is not.
-    key: Any
-    # Those of its items, and its plan; None until a launch has found all items present, and after an entry has gone.
-    layouts: Layouts | None
-    plan: Plan | None
 
 
 class AnyPlace(AnyEnvironment, Protocol):

@@ -27,8 +27,7 @@ from offload.runtime.launch import DeviceTask
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from offload.data.plans import Plan
-    from offload.data.protocols import AnyUpdate
+    from offload.data.plans import KnownWork, Plan
     from offload.devices.base import GraphCapture
     from offload.graphs.reach import HostChanges
     from offload.runtime.current import Scope
@@ -348,7 +347,7 @@ class _CapturedEnvironment(DataEnvironment):
         self.table = table
         self.ledger.may_query = False  # a query of an event would end the capture
 
-    def remember(self, plan: Plan, known: AnyUpdate) -> None:
+    def remember(self, plan: Plan, known: KnownWork) -> None:
         """Do nothing: the plan is for the entries of a rehearsal."""
 
 

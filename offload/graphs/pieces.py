@@ -17,7 +17,7 @@ from offload.graphs.capture import Capture
 from offload.graphs.plan import GroupEndMaker, PieceMaker, TaskMaker, Unit, Wiring
 from offload.graphs.reach import Call, changes_of
 from offload.runtime.recipe import DeviceRecipe
-from offload.tasks.recipe import Recipe
+from offload.tasks.recipe import Recipe, nothing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -86,7 +86,9 @@ def _calls_outside(units: Sequence[Unit], parts: Sequence[Sequence[int]]) -> Ite
             continue
         is_on_host = not is_device(unit)
         args = [*recipe.args, *(recipe.kwargs or {}).values()]
-        yield Call(recipe.body, [arg for arg in args if is_on_host or mapper_of(arg) is None], is_on_host=is_on_host)
+        yield Call(
+            recipe.body or nothing, [arg for arg in args if is_on_host or mapper_of(arg) is None], is_on_host=is_on_host
+        )
 
 
 def is_device(unit: Unit) -> bool:

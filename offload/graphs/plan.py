@@ -255,4 +255,4 @@ class PieceMaker(UnitMaker):
     def make(self, frame: Region, run: ReplayRun, tasks: Sequence[Task]) -> Task:
         work = run.works[self._number]
         piece = PieceWork(work, partial(run.renew, self._number), partial(run.unfold, self._number))
-        return PieceRecipe(work.site, work.place, piece, self._name).make(frame)
+        return PieceRecipe(work.site, work.place, piece, label=self._name).make(frame)

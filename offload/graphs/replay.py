@@ -112,7 +112,7 @@ class Replay:
             if not (works and cut.is_whole):
                 return False
             (work,) = works
-            task = DeviceRecipe(self._site, work.place, work, self._name).make(frame)
+            task = DeviceRecipe(self._site, work.place, work, label=self._name).make(frame)
             group = Group(frame.inherited.group) if waits else None
             if group is not None:
                 task.inherited = frame.inherited.within(group)

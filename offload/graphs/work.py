@@ -125,6 +125,10 @@ class GraphWork(Work):
         self.takes_device_arrays = takes_device_arrays
         self.second = _Others([place.device for place in self.others]) if self.others else None
 
+    def mark(self, launch: Launch) -> None:
+        if self.second is not None:
+            launch.other_after = self.second.caller_event()
+
     def is_unchanged(self) -> bool:
         """Tell whether nothing has been mapped or removed since the last launch; needs no lock."""
         return all(storage.is_unchanged for storage in self.storage)
@@ -195,6 +199,9 @@ class PieceWork(Work):
         self.others = work.others
         self.second = work.second
         self.takes_device_arrays = work.takes_device_arrays
+
+    def mark(self, launch: Launch) -> None:
+        self._work.mark(launch)
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         """Enqueue the graph, captured again if storage has moved; raise `MovedError` if that cannot be captured."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from offload.loops.front import layouts
 from offload.loops.front.levels import levels_of, loops_in
 from offload.loops.mapping import map_types
 from offload.loops.running.cuda_runs import shaped
@@ -111,13 +112,16 @@ def explained(
             "file": place.file,
             "line": place.line,
             "device": "host" if device is None else device.name,
-            "types": {name: str(kind) for name, kind in {**spec.typed.scalars, **spec.typed.arrays}.items()},
+            "types": {
+                **{name: str(kind) for name, kind in {**spec.typed.scalars, **spec.typed.arrays}.items()},
+                **{name: layouts.described(layout) for name, layout in spec.typed.function.layouts.items()},
+            },
             "nests": [_nest(spec, number, plan, numbers, device) for number, plan in enumerate(plans)],
             "arrays": arrays,
             "filter": _filter(spec, values, spread),
             "speculation": _speculation(spec, numbers, plans, is_on_host=device is None),
             "cache": list(program.words.cache),
-            "notes": [*spec.typed.notes, *_left(plans), *_seen_by(spec)],
+            "notes": [*spec.typed.notes, *_left(plans), *_passed(plans), *_seen_by(spec)],
         }
     )
 
@@ -158,6 +162,17 @@ def _left(plans: tuple[NestPlan, ...]) -> Iterator[str]:
                 f"line {plan.nest.place.line}: {plan.verdict.n_left:,} pairs of accesses were not compared, because "
                 "there are too many; they may conflict"
             )
+
+
+def _passed(plans: tuple[NestPlan, ...]) -> Iterator[str]:
+    """Yield a note for each nest whose iterations pass on scalars."""
+    for plan in plans:
+        line = plan.nest.place.line
+        if plan.nest.scan is not None:
+            items = ", ".join(f"{item.name} by {item.operator}" for item in plan.nest.scan.items)
+            yield f"line {line}: a parallel scan computes {items}"
+        elif plan.verdict.carried:
+            yield f"line {line}: {plan.verdict.carried}, so iterations run in order"
 
 
 def _word(use: ArrayUse) -> str:

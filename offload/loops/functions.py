@@ -25,13 +25,13 @@ from offload.runtime.keywords import shows_clauses
 from offload.tasks.recipe import Recipe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import ModuleType
     from typing import Literal, Unpack
 
     from offload.constructs.clauses.binding import Binding
     from offload.constructs.clauses.signatures import P, R
-    from offload.constructs.target_work import Known, TargetWork
+    from offload.constructs.target_work import TargetWork
     from offload.data.items import MapItem
     from offload.devices.base import Device
     from offload.loops.launch import Launcher
@@ -118,21 +118,12 @@ class DeviceLoop(LoopFunction, TargetFunction):
             self.__dict__["_known_places"] = runtime, devices, default, places
         return places
 
-    def _work(
-        self,
-        body: Any,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        binding: Binding,
-        places: tuple[DevicePlace, ...] | None,
-        known: Known | None = None,
-    ) -> TargetWork:
+    def _work(self, binding: Binding, places: tuple[DevicePlace, ...] | None) -> TargetWork:
         if self._program.is_speculative:
-            return _speculating().SpeculativeWork(body, args, kwargs, binding, self._counter, known)  # type: ignore[no-any-return]  # a TargetWork
+            return _speculating().SpeculativeWork(binding, self._counter)  # type: ignore[no-any-return]  # a TargetWork
         if places is None or len(places) == 1:
-            return super()._work(body, args, kwargs, binding, places, known)
-        work: TargetWork = on_sets().set_work(self._sets, body, args, kwargs, binding, places, self._counter, known)
-        return work
+            return super()._work(binding, places)
+        return on_sets().set_work(self._sets, binding, places, self._counter)  # type: ignore[no-any-return]  # the same
 
     def _body(self, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
         """Return the body that starts the loop."""
@@ -143,8 +134,8 @@ class DeviceLoop(LoopFunction, TargetFunction):
         launcher: Launcher = launching().launcher_for(self._program, args, kind) if is_given else kind(self._program)
         return launcher
 
-    def _deciding(self, args: tuple[Any, ...]) -> Iterable[Any]:
-        return self._program.deciding(args)
+    def _deciding(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (self._sets, *self._program.deciding(args))
 
     def _known_items(self, args: tuple[Any, ...]) -> list[MapItem] | None:
         return None if self._program.words.firstprivate else super()._known_items(args)  # what is copied at each call
@@ -283,6 +274,9 @@ def target_loop(function: Callable[..., Any] | None = None, /, **clauses: Unpack
         False omits checks of indices that depend on data.
     fastmath : False, "contract" or "fast"
         Whether the compiler may fuse operations, or reassociate them.
+    reassociate : bool
+        Run a scan of floats (``s += x[i]; y[i] = s``) in parallel, although its sums are rounded otherwise than in
+        order. Scans of integers are exact and need no clause.
     devices : "all" or list of int
         Device numbers of one kind, the primary first. The elements that the loop writes are divided among the devices.
         Arrays without a replica on all of them (`target_data` with ``devices``) get replicas for the duration of the

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from offload.constructs.target_work import Known, TargetWork, put
+from offload.constructs.target_work import TargetWork, put
+from offload.data.memo import Layouts
 from offload.data.sets import DeviceSet
 from offload.errors import MapError
 from offload.loops.replicas import Replicated, SetLauncher
@@ -16,34 +17,24 @@ from offload.loops.sets.device_runs import on_devices
 from offload.runtime.works import present_items
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from offload.constructs.clauses.binding import Binding
     from offload.data.boxes import State
     from offload.data.entries import Counter
     from offload.devices.streams import Lane
-    from offload.loops.launch import Launcher
     from offload.loops.running.clauses import SetWords
     from offload.runtime.place import DevicePlace
 
 
-def set_work(
-    words: SetWords,
-    body: Launcher,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    binding: Binding,
-    places: tuple[DevicePlace, ...],
-    counter: Counter,
-    known: Known | None,
-) -> TargetWork:
+def set_work(words: SetWords, binding: Binding, places: tuple[DevicePlace, ...], counter: Counter) -> TargetWork:
     """Return the work of a call on these places.
 
     A call that has device arrays, arrays of its own, or objects that mappers take apart, is one device's.
     """
     if binding.takes_device_arrays or binding.privates or binding.copies:
-        return TargetWork(body, args, kwargs, binding, counter)
-    work = SetWork(body, args, kwargs, binding, counter, known)
+        return TargetWork(binding, counter)
+    work = SetWork(binding, counter)
     work.words, work.places, work.has_end = words, places, True
     return work
 
@@ -61,7 +52,7 @@ class SetWork(TargetWork):
     places: tuple[DevicePlace, ...]  # the primary's first
 
     def begin(self, launch: Any, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        settled = self._binding.settled
+        settled = self.binding.settled
         if settled is not None:
             places, words, chooser, states = settled
             if (chooser.chosen or chooser.resting) == "single" and places == self.places and words == self.words:
@@ -70,7 +61,7 @@ class SetWork(TargetWork):
                 if self._begin_alone(launch, place, lane, states):
                     return
                 launch.device_nums = ()
-        elif self._is_best_alone(place):
+        elif self._is_best_alone(launch, place):
             launch.device_nums = (place.device.number,)
             super().begin(launch, place, lane, staged)
             return
@@ -81,14 +72,14 @@ class SetWork(TargetWork):
                 raise
             super().begin(launch, place, lane, staged)  # nobody has named the devices: as without them
         else:
-            launch.body = SetLauncher(self.body, self.words, self.places)  # type: ignore[arg-type]  # a loop's body
+            launch.body = SetLauncher(launch.body, self.words, self.places)
 
-    def _is_best_alone(self, place: DevicePlace) -> bool:
+    def _is_best_alone(self, launch: Any, place: DevicePlace) -> bool:
         """Tell whether no array is present, and sending all arrays to each device would cost more than it gains.
 
         The times of ways are known from earlier calls, which were made on all devices.
         """
-        body: Any = self.body
+        body = launch.body
         spec, words = body.specialisation, self.words
         if spec is None or words.filter == "always" or words.is_eager or body.program.words.checks:
             return False
@@ -96,7 +87,7 @@ class SetWork(TargetWork):
             with each.lock:
                 if any(each.table.search(item.section, item) != (None, None) for item in self.items):
                     return False
-        values = body.program.bound(self.args, self.kwargs)
+        values = body.program.bound(launch.args, launch.kwargs or {})
         divided = on_devices(spec, values, place.device, len(self.places))
         chooser = divided.chooser(words.filter, tuple([each.device.space for each in self.places]))
         sent_nbytes = (len(self.places) - 1) * sum([item.section.nbytes for item in self.items])
@@ -104,27 +95,27 @@ class SetWork(TargetWork):
 
     def _begin_alone(self, launch: Any, place: DevicePlace, lane: Lane, states: Sequence[State]) -> bool:
         """Begin as a loop on the first device does, if tables are in these states, and so stay in them."""
-        binding = self._binding
-        before, views = self._known.entry(self.args) if self._known is not None else (None, None)
+        binding = self.binding
+        before, views = self._entry(launch.args)
         plan = place.enter(
-            binding.items, lane, [], self._counter, before=before, states=states, changed=binding.may_change
+            binding.items, lane, [], self.counter, before=before, states=states, changed=binding.may_change
         )
         if plan is None:
             return False
         if plan is before:
             launch.plan, launch.args = before, views
             return True
-        args, kwargs = list(self.args), dict(self.kwargs)
+        args, kwargs = list(launch.args), dict(launch.kwargs or {})
         for slot, host, address, number in binding.arrays:
             put(args, kwargs, slot, self._view(plan, place, lane, number, host, address))
         launch.plan, launch.args, launch.kwargs = plan, args, kwargs
         return True
 
     def _begin(self, launch: Any, lane: Lane, staged: list[Any]) -> None:
-        binding, on = self._binding, DeviceSet(self.places, launch.construct.runtime.gate)
-        plan = launch.plan = on.enter(binding.items, lane, staged, self._counter, adopts=True)
+        binding, on = self.binding, DeviceSet(self.places, launch.construct.runtime.gate)
+        plan = launch.plan = on.enter(binding.items, lane, staged, self.counter, adopts=True)
         launch.spread(self.places[1:])
-        args, kwargs = list(self.args), dict(self.kwargs)
+        args, kwargs = list(launch.args), dict(launch.kwargs or {})
         for slot, host, address, number in binding.arrays:
             if plan.entries[number] is None and host.size:  # absent, and need not be present: the launch refuses it
                 put(args, kwargs, slot, host)
@@ -143,17 +134,18 @@ class SetWork(TargetWork):
         launch.point = place.settle(lane)
 
     def end(self, launch: Any, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        plan, binding = launch.plan, self._binding
+        plan, binding = launch.plan, self.binding
         if plan is None or plan.on is None:  # a loop of numbers has no plan
             super().end(launch, place, lane, staged)
             return
         items = present_items(plan)
-        held, launch.point = plan.on.exit(items, lane, staged, self._counter, region=plan, ends_region=True)
+        held, launch.point = plan.on.exit(items, lane, staged, self.counter, region=plan, ends_region=True)
         if not held:  # nothing goes
             launch.body.settle(binding, plan)
-            if binding.key is not None and self._known is None:  # which stays, for the end of a call on one device
+            if self.key is not None and self.layouts is None:
+                self.layouts = Layouts(self.items)
                 with place.lock:
-                    _ = place.table.remember(binding.key, Known(binding))
+                    _ = place.table.remember(self)
         else:
             launch.held = held
             launch.spread(self.places[1:])

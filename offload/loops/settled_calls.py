@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from offload.arrays.items import SCALARS
+from offload.loops.front.layouts import is_layout
 from offload.loops.running.looks import change, contents_at
 from offload.loops.running.memo import FLOATS, Memo, name_of
 from offload.loops.speculative.verdict_memory import tell
@@ -58,7 +59,7 @@ def _part(value: Any) -> tuple[type, bool, Any]:
     kind = value.__class__
     if kind in FLOATS:
         return kind, False, None
-    if kind in SCALARS:
+    if kind in SCALARS or is_layout(value):
         return kind, False, value
     return kind, True, (value.dtype, value.shape, value.strides)
 

@@ -61,6 +61,7 @@ DEFAULTS: dict[str, Any] = {
     "speculate": False,
     "bounds": "auto",
     "fastmath": False,
+    "reassociate": False,
     "devices": None,
     "filter": "auto",
     "exchange": "lazy",
@@ -96,6 +97,7 @@ class IterationKeywords(TypedDict, total=False):
     check: bool | None
     bounds: Literal["auto", False]
     fastmath: Literal[False, "contract", "fast"]
+    reassociate: bool | None
 
 
 class DeviceLoopKeywords(IterationKeywords, total=False):

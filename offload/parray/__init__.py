@@ -14,6 +14,8 @@ array([0, 2, 4, 1, 3, 5])
 
 import numpy as np
 
+from offload.loops.front import layouts as _layouts
+from offload.parray import reckoning as _reckoning
 from offload.parray import seams as _seams
 from offload.parray.copying import copy
 from offload.parray.dimensions import dim
@@ -29,6 +31,7 @@ from offload.parray.types import ArrayType
 
 _seams.namespace = np
 _seams.view = _view
+_layouts.enter(ArrayType, _layouts.Reckoner(_reckoning.check, _reckoning.is_affine, _reckoning.place))
 
 __all__ = [
     "ArrayType",

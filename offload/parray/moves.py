@@ -182,6 +182,10 @@ class MovesWork(Work):
         place, other = moves[0].place, moves[0].other
         self.second = other.device if place is not None and other is not None and other is not place else None
 
+    def mark(self, launch: Launch) -> None:
+        if self.second is not None:
+            launch.other_after = self.second.caller_event()
+
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         device = place.device
         for move in self._moves:

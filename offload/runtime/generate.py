@@ -42,6 +42,7 @@ _MOMENT_S, _MOMENTS = 10e-6, 4
 """The pause that it leaves to them then: a sleep is some 60 µs long at least, as long as a thread takes to wake up."""
 
 _WAITING = TaskState.WAITING  # to look one up costs 0.15 µs
+_NONE: Sequence[Any] = ()
 _new = object.__new__
 
 
@@ -78,7 +79,7 @@ class Ordering:
 
 
 def generate(
-    scope: Scope, region: Region, recipe: Recipe, depend: Sequence[Any], *, wait: bool, order: Ordering | None = None
+    scope: Scope, region: Region, recipe: Recipe, depend: Sequence[Any], wait: bool, order: Ordering | None = None
 ) -> Task:
     """Generate a task: deferred, or with ``wait`` and in a final region run now by this thread.
 
@@ -89,7 +90,8 @@ def generate(
     engine = runtime.engine
     if engine.closed and engine.refuses(region):  # before the task takes its event
         raise RuntimeClosedError(engine.closed)
-    wait = wait or mode & FINAL != 0
+    if mode & FINAL:
+        wait = True
     if wait and depend:
         _refuse_to_block(runtime, region, depend)
     saved = raise_shield(scope)  # as `Shield` does, at half the price
@@ -97,16 +99,18 @@ def generate(
     try:
         task = recipe.make(region)
         if not recipe.site.is_call and (not wait or mode & RECORDS):
-            where = caller(2)
+            where = caller(3)  # who calls `generate` is the library
             task.caller_code, task.caller_at = where.f_code, where.f_lasti
+        orderings = follows = _NONE
         if order is not None:
             order.enter(scope, region, recipe, task)
+            orderings, follows = task.orderings, task.follows
         if mode & RECORDS and not _record(scope, region, recipe, task, depend, order, is_deferred=not wait):
             return task
         if wait:
             task.owner = scope.parker
             task.special = task.is_asked = True
-        is_ready = engine.submit(task, depend, task.orderings, task.follows)
+        is_ready = engine.submit(task, depend, orderings, follows)
         if wait:
             failure = _run(scope, saved[0], task, is_ready=is_ready)
             if failure is not None:
@@ -251,7 +255,7 @@ def _run(scope: Scope, thread: Shielded, task: Task, *, is_ready: bool) -> BaseE
                 if put_off.calls:
                     put_off.carry_out()  # it may be what a launch without memory is to be tried again for
                 task.is_ready = False
-                engine.run(scope, task, goes_on=stays)
+                engine.run(scope, task, stays)
             elif task.launched and task.is_asked:
                 has_passed = attend(engine, scope, (task,), helps=helps)
                 task.is_asked = False

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from offload.runtime.launch import DeviceTask
-from offload.tasks.recipe import Recipe, nothing
+from offload.tasks.recipe import Recipe
 from offload.tasks.states import TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from offload.runtime.place import DevicePlace
     from offload.runtime.works import Work
@@ -27,6 +27,8 @@ class DeviceRecipe(Recipe):
 
     Attributes
     ----------
+    body : callable or None
+        None where no code of the program runs.
     place : DevicePlace
     work : Work
         Their work there. It refers to no memory that it maps, even if it is kept for long.
@@ -38,11 +40,21 @@ class DeviceRecipe(Recipe):
     kind: type[DeviceTask] = DeviceTask
     """The class of the tasks."""
 
-    def __init__(self, site: Site, place: DevicePlace, work: Work, label: str | None = None, priority: int = 0) -> None:
+    def __init__(
+        self,
+        site: Site,
+        place: DevicePlace,
+        work: Work,
+        body: Callable[..., Any] | None = None,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+        label: str | None = None,
+        priority: int = 0,
+    ) -> None:
         self.site = site  # as `Recipe.__init__` does, which a call of it would cost half as much again
-        self.body = work.body or nothing
-        self.args = work.args
-        self.kwargs = work.kwargs
+        self.body = body
+        self.args = args
+        self.kwargs = kwargs
         self.label = label
         self.priority = priority
         self.queue = self.values = None
@@ -59,9 +71,9 @@ class DeviceRecipe(Recipe):
         work, place = self.work, self.place
         task = _new(self.kind)  # each field is set here: an `__init__` would take as long again
         task.construct = self.site
-        task.body = work.body
-        task.args = work.args
-        task.kwargs = work.kwargs or None
+        task.body = body = self.body
+        task.args = self.args
+        task.kwargs = self.kwargs
         task.frame = frame
         task.inherited = frame.inherited
         task.state_ = _WAITING
@@ -69,7 +81,7 @@ class DeviceRecipe(Recipe):
         task.failure = task.successors = task.dependences = task.value = task.early = task.run = None
         task.predecessors = ()
         task.place = place
-        task.launches_inline = (work.body is None or not place.device.bodies_block) and not work.blocks
+        task.launches_inline = body is None or not place.device.bodies_block
         task.work = work
         queue = self.queue
         task.queue = queue if queue is not None and queue.place is not None else None
@@ -80,10 +92,7 @@ class DeviceRecipe(Recipe):
             task.priority = self.priority
         if work.takes_device_arrays:
             task.after = place.device.caller_event()
-            if work.second is not None:
-                task.other_after = work.second.caller_event()
-        if work.ends_region:
-            task.ends_region = True
+        work.mark(task)
         if self.survives:
             task.survives = True
         if self.values is not None:

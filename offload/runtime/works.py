@@ -32,10 +32,14 @@ class Launch(Protocol):
 
     Attributes
     ----------
-    args, kwargs : tuple, dict or None
-        The arguments of the body: the work's own, which `Work.begin` may replace.
+    args, kwargs : sequence, dict or None
+        The arguments of the body: those of the call, which `Work.begin` may replace by lists and dicts of its own.
+    body : callable or None
+        The program's own function, or what `Work.begin` calls in its place.
     construct : Site
         The construct that has generated the task.
+    ends_region, launches_inline : bool
+        Whether a cancellation must not discard it, and whether the encountering thread may launch it.
     entered : sequence of MapItem
         The items that the beginning of a region has mapped, for the task that ends the region.
     findings : list or None
@@ -57,7 +61,10 @@ class Launch(Protocol):
 
     args: Any
     kwargs: Any
+    body: Callable[..., Any] | None
     construct: Site
+    ends_region: bool
+    launches_inline: bool
     entered: Sequence[MapItem]
     findings: list[Callable[[Any], Any]] | None
     held: list[Any] | None
@@ -78,7 +85,7 @@ class Launch(Protocol):
 class Work:
     """The steps of a device task on its lane: the contract between a construct and a launch.
 
-    A launch calls `begin`, then ``body`` if that is not None, then `end`, or `abort` where the body failed. If `begin`
+    A launch calls `begin`, then its body if it has one, then `end`, or `abort` where the body failed. If `begin`
     or `end` has added to ``staged``, which are copies of pageable memory that only threads can make, the launch goes on
     when those are carried out, after `settle`. Any number of launches may have one work, also at the same time: it does
     not change, and data of one launch is in that launch. A launch that is begun may be dropped, and begun once more,
@@ -88,10 +95,6 @@ class Work:
 
     Attributes
     ----------
-    body : callable or None
-        The program's own function.
-    args, kwargs : tuple, dict or None
-        The arguments that the program has passed to it.
     takes_device_arrays : bool
         Whether the task follows the calling thread's own stream, since work there may fill the arrays.
     second : device or None
@@ -108,15 +111,15 @@ class Work:
 
     __slots__ = ()
 
-    body: Callable[..., Any] | None = None
-    args: Any = ()
-    kwargs: Any = None
     takes_device_arrays: bool = False
     second: Any = None
     has_end: bool = False
     ends_region: bool = False
     blocks: bool = False
     places: tuple[DevicePlace, ...] = ()
+
+    def mark(self, launch: Launch) -> None:
+        """Set the fields that only launches of such a work have, when its task is made."""
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> Point | None:
         """Enqueue the work before the body; return its end, if that is marked, for a body that waits for it.
@@ -265,6 +268,9 @@ class EndRegionWork(ExitDataWork):
 
     ends_region = True
 
+    def mark(self, launch: Launch) -> None:
+        launch.ends_region = True
+
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         super().begin(launch, place, lane, staged)
         launch.received = None
@@ -309,6 +315,10 @@ class CopyWork(Work):
         self._own = own
         self._other = other
         self.second = None if other is None else other.device
+
+    def mark(self, launch: Launch) -> None:
+        if self.second is not None:
+            launch.other_after = self.second.caller_event()
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         device = place.device
@@ -374,14 +384,13 @@ class UpdateWork(DataWork):
         self.key = key
         # That of the last call; a call at another place makes its own.
         self.site: Site | None = None
-        # Of the items, and what a launch did; None until it is remembered, and after an entry has gone (`AnyUpdate`).
+        # Of the items, and what a launch did; None until it is remembered, and after an entry has gone (`KnownWork`).
         self.layouts: Layouts | None = None
         self.plan: Plan | None = None
         # Whether labels that look names up in the program's frames have done so.
         self.is_named = False
 
     def forget(self) -> None:
-        """Refer to entries no more: a removed entry keeps this until no lock is held."""
         self.plan = None
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:

@@ -386,11 +386,11 @@ class Engine:
         self,
         scope: Scope,
         task: Task | None,
+        goes_on: Callable[[Task], object] | None = None,
         n_more: int = 0,
         *,
         within: Region | None = None,
         pending: Sized = (),
-        goes_on: Callable[[Task], object] | None = None,
     ) -> int:
         """Advance a task on this thread, and each time the first task that becomes ready by it; then ready tasks.
 
@@ -400,14 +400,14 @@ class Engine:
             The thread's scope for the runtime, which it has entered (`Entered`).
         task : Task or None
             The first task, if it is not a ready one.
+        goes_on : callable, optional
+            Says whether this thread runs a task that has become ready; else another thread does.
         n_more : int
             How many ready tasks to take after that.
         within : Region, optional
             The thread waits inside of this region, and runs tasks that it has generated.
         pending : sized
             The interruptions that the thread is to deliver: as soon as there is one, other threads go on.
-        goes_on : callable, optional
-            Says whether this thread runs a task that has become ready; else another thread does.
 
         Returns
         -------
@@ -465,7 +465,7 @@ class Engine:
             if put_off.is_urgent:
                 put_off.carry_out()
             try:
-                is_done = self.run(scope, None, 1) == 0
+                is_done = self.run(scope, None, n_more=1) == 0
             except BaseException:  # noqa: BLE001  # no step of ours may end the worker; the task has the error
                 is_done = True
             if is_done:
@@ -487,12 +487,12 @@ class Engine:
             if pending:
                 return False
             within = frame if scope.task is not None else None
-            return self.run(scope, None, n_tasks, within=within, pending=pending) < n_tasks
+            return self.run(scope, None, n_more=n_tasks, within=within, pending=pending) < n_tasks
 
     def execute(self, task: Task | None, scope: Scope) -> bool:
         """Run a task, or a ready one, and the first that each makes ready; return whether there was one."""
         with Shield(scope) as shield, Entered(scope):
-            return not self.run(scope, task, int(task is None), pending=shield.thread.pending)
+            return not self.run(scope, task, n_more=int(task is None), pending=shield.thread.pending)
 
     def launch(self, task: Task, scope: Scope) -> None:
         """Launch a ready device task, and tasks that become ready by it, on the encountering thread.
@@ -500,12 +500,12 @@ class Engine:
         A body that blocks never runs here.
         """
         if task.body is None and task.early is None:  # a copy, for example: no code of the program runs
-            self.run(scope, task, goes_on=stays)
+            self.run(scope, task, stays)
         elif scope_in_context() is scope and running_loop() is None:  # `Entered` would change nothing
-            self.run(scope, task, goes_on=_ONLY_ENQUEUES)
+            self.run(scope, task, _ONLY_ENQUEUES)
         else:
             with Entered(scope):
-                self.run(scope, task, goes_on=_ONLY_ENQUEUES)
+                self.run(scope, task, _ONLY_ENQUEUES)
 
     # -- the ends of tasks ---------------------------------------------------------------------------
     def hinders(self, task: Task) -> bool:

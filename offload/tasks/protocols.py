@@ -126,5 +126,12 @@ class Pool(Runner[T], Crew, Protocol[T]):
     def has_work(self, within: Region | None = None) -> bool: ...
 
     def run(
-        self, scope: Any, task: T | None, n_more: int = 0, *, within: Region | None = ..., pending: Sized = ...
+        self,
+        scope: Any,
+        task: T | None,
+        goes_on: Any = ...,
+        n_more: int = 0,
+        *,
+        within: Region | None = ...,
+        pending: Sized = ...,
     ) -> int: ...

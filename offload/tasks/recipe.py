@@ -40,7 +40,7 @@ class Recipe:
     site : Site
         The construct.
     body : callable
-        The program's own function.
+        The program's own function; None for device work without one.
     args, kwargs : tuple, dict or None
         The arguments of the body.
     label : str or None
@@ -69,7 +69,7 @@ class Recipe:
         priority: int = 0,
     ) -> None:
         self.site = site
-        self.body = body
+        self.body: Any = body
         self.args = args
         self.kwargs = kwargs
         self.label = label

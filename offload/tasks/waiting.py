@@ -158,7 +158,7 @@ class Wait:
             if put_off.calls and put_off.is_due:
                 put_off.carry_out()
                 continue
-            if not engine.run(self._scope, None, 1, within=within, pending=thread.pending):
+            if not engine.run(self._scope, None, n_more=1, within=within, pending=thread.pending):
                 continue
             try:
                 waiting.append(parker)

@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 
-from benchmarks.loops import complexes, failing, host, probably, programs, speculation
+from benchmarks.loops import complexes, failing, host, layouts, probably, programs, rows, scans, speculation
 from benchmarks.run import main
 from offload.errors import InternalError
 from offload.loops.running.build import builder
@@ -41,6 +41,22 @@ def test_compiling_is_measured_with_an_empty_cache(capsys, tmp_path, monkeypatch
     assert all(us[0] > 0 for us in tables["hits"]["rows"]["found again"].values())
     assert {len(row) for row in rows.values()} == {len(programs.cases(0.001))}
     assert not list(tmp_path.iterdir())
+
+
+def test_types_are_measured_beside_digits_by_hand(capsys):
+    """Each pair of loops has the same result and a ratio for each turn."""
+    assert main(["loops", "--section", "types", "--repeat", "2", "--quick", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["sections"]["types"]["tables"]["types_host"]["rows"]
+    assert set(found) == {layouts.TYPES, layouts.BY_HAND, f"{layouts.BY_HAND} / {layouts.TYPES}"}
+    assert all(len(samples) == 2 for row in found.values() for samples in row.values())
+
+
+def test_both_texts_of_a_solve_are_measured(capsys):
+    """Helpers that take rows, and indices written out, are compiled and run next to each other."""
+    assert main(["loops", "--section", "rows", "--repeat", "1", "--quick", "--json"]) == 0
+    tables = json.loads(capsys.readouterr().out)["sections"]["rows"]["tables"]
+    assert tables["compile"]["rows"].keys() == rows.LOOPS.keys()
+    assert tables["host"]["rows"].keys() > rows.LOOPS.keys()
 
 
 def test_a_wrong_result_is_no_figure(monkeypatch):
@@ -107,3 +123,11 @@ def test_a_log_that_writes_something_else_is_no_figure(monkeypatch):
     monkeypatch.setattr(speculation, "_whole_s", wrong)
     with pytest.raises(InternalError, match=speculation.LOGGED):
         speculation.measure(1, 0.0001)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="serial C is compiled by gcc")
+def test_loops_that_carry_scalars_are_beside_serial_c(capsys):
+    """Each loop has a figure in order, and the scan of integers one in parallel."""
+    assert main(["loops", "--section", "scans", "--repeat", "1", "--quick", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["sections"]["scans"]["tables"]["in_order"]["rows"]
+    assert rows[scans.IN_ORDER].keys() == rows[scans.SERIAL].keys() > rows[scans.PARALLEL].keys()

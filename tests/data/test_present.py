@@ -684,9 +684,12 @@ def test_shadow_refuses_to_end_either_counter(shadow, counter, more):
 
 
 class Remembered:
-    """Something to be remembered."""
+    """A work to be remembered."""
 
     is_forgotten = False
+
+    def __init__(self, key="key"):
+        self.key = key
 
     def forget(self):
         self.is_forgotten = True
@@ -697,8 +700,9 @@ def test_remembered_until_an_entry_goes():
     table = PresentTable()
     enter(table, x(0, 4), x(8, 12))
     first, second = Remembered(), Remembered()
-    assert table.remember("key", first) is None
-    assert table.remember("key", second) is first
+    assert table.remember(first) == []
+    assert table.remember(second) == [first]
+    assert first.is_forgotten
     state = table.state
     enter(table, x(0, 4))
     exit_(table, x(0, 4))
@@ -732,6 +736,6 @@ def test_an_entry_is_counted_again_until_one_goes():
 def test_remembered_is_little():
     """A table with many things to remember forgets them all from time to time."""
     table = PresentTable()
-    dropped = [table.remember(key, key) for key in range(5000)]
+    dropped = [table.remember(Remembered(key)) for key in range(5000)]
     assert len(table.remembered) <= 1024
     assert sum(len(some) for some in dropped if some) + len(table.remembered) == 5000

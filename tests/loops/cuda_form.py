@@ -168,6 +168,7 @@ def on_host(source):
     """Compile a CUDA text for the host, and load it."""
     text = '#include "cuda_on_host.h"\n' + source.replace(SHARED, "static uint64_t shared[1 << 16];") + LAUNCHERS
     text += FINISHER if " finish(" in source else ""
+    text += FINISHER.replace("finish", "begin") if " begin(" in source else ""
     options = (f"-I{words()}", "-shared")
     return ctypes.CDLL(str(made(text, "cpp", "so", options, gxx)))
 

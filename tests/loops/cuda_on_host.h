@@ -16,7 +16,7 @@ Threads that come to different ones, or never come, are an error of the launch. 
 #define __grid_constant__
 #define __forceinline__ inline __attribute__((always_inline, unused))
 #define __noinline__ __attribute__((noinline, unused))
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
 
 struct Dim { unsigned x, y, z; };
@@ -105,6 +105,18 @@ template <class T> COLLECTIVE T __shfl_down_sync(unsigned, T value, int distance
     memcpy(&value, &bits, sizeof value);
     return value;
 }
+
+template <class T> COLLECTIVE T __shfl_up_sync(unsigned, T value, int distance)
+{
+    const int lane = current % 32 - distance;
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof value);
+    bits = from_lane(bits, lane < 0 ? current % 32 : lane, HERE);
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static void __threadfence() { }
 
 static __attribute__((noinline)) void go_on(int k)
 {

@@ -63,7 +63,7 @@ def run(function: ir.ParsedFunction, arguments: dict[str, Any], form=python_form
 def launch(kernel, typed, nest, axes, values, arrays, chunks):
     """Run all chunks of a nest, and put what they found into `values` and one-element arrays."""
     arguments = {**arrays, **{n: values[n] for n in inputs_of(nest)}}
-    arguments |= {n: values[n] for n in nest.last if n in values}
+    arguments |= {n: values[n] for n in (*nest.last, *nest.carried) if n in values}
     for number, trips in enumerate(axes):
         arguments |= {f"{what} {number}": getattr(trips, what) for what in ("start", "step", "trips")}
     words, n_words = result_words(typed, nest)

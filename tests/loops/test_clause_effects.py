@@ -271,6 +271,23 @@ def by_fastmath():
     assert np.allclose(sums["fast"], sums[False], rtol=1e-13)
 
 
+def sums(x, y):
+    s = 0.0
+    for i in range(x.size):
+        s += x[i]
+        y[i] = s
+
+
+def by_reassociate():
+    x, y = np.random.default_rng(1).random(50 * N), np.zeros(50 * N)
+    with pytest.warns(omp.PerformanceWarning, match="reassociate=True"):
+        omp.parallel_loop(sums)(x, y)
+    assert (y == np.add.accumulate(x)).all()
+    omp.parallel_loop(sums, reassociate=True)(x, y)
+    assert np.allclose(y, np.add.accumulate(x), rtol=1e-12)
+    assert (y != np.add.accumulate(x)).any()
+
+
 def scattered(p, x):
     for i in range(p.size):
         x[p[i]] = i
@@ -337,6 +354,7 @@ EFFECTS = {
     "check": by_check,
     "bounds": by_bounds,
     "fastmath": by_fastmath,
+    "reassociate": by_reassociate,
     "devices": by_devices,
     "filter": by_filter,
     "exchange": by_exchange,

@@ -406,8 +406,8 @@ def test_a_remembered_call_asks_for_its_clauses_once(monkeypatch):
     p, x, y = inputs()
     loop = omp.target_loop(update, speculate=omp.profile_dependences(update, (p, x, y)))
     ways = []
-    encounter, bound = type(loop)._encounter_named, mapping.map_found
-    monkeypatch.setattr(type(loop), "_encounter_named", lambda *args: ways.append("named") or encounter(*args))
+    encounter, bound = type(loop)._named_recipe, mapping.map_found
+    monkeypatch.setattr(type(loop), "_named_recipe", lambda *args: ways.append("named") or encounter(*args))
     monkeypatch.setattr(mapping, "map_found", lambda *args: ways.append("bound") or bound(*args))
     expected = serial(update, p, x, y)
     with checked("sim:1"):

@@ -82,6 +82,13 @@ class Binding:
         self.takes_device_arrays = False  # whether there are device arrays among the arguments, or in containers
 
     @classmethod
+    def of_nothing(cls, takes_device_arrays: bool) -> Self:
+        """Return the binding of calls that map nothing."""
+        binding = cls((), {}, [])
+        binding.takes_device_arrays = takes_device_arrays
+        return binding
+
+    @classmethod
     def of(cls, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Self:
         """Return the binding of a call of which nothing is decided yet."""
         binding = cls(args, kwargs, [])

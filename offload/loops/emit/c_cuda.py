@@ -209,6 +209,70 @@ template <class T, T (*combine)(T, T)> FN T over_block(T value, T none)
 }
 """.strip()
 
+SCANS: Final = r"""
+/* The values of the threads of a row up to each one's own, combined. */
+template <class T, T (*combine)(T, T)> FN T up_to(T value)
+{
+    const int lane = thread_of_block() & 31;
+    for (int distance = 1; distance < 32; distance <<= 1) {
+        const T before = (T)__shfl_up_sync(0xffffffffu, value, distance);
+        if (lane >= distance)
+            value = combine(before, value);
+    }
+    return value;
+}
+
+/* What the rows of a block before a thread's own have, and what all have, which all threads know. */
+template <class T, T (*combine)(T, T), int rows> FN T before_row(T value, T none, T *all)
+{
+    __shared__ T of_rows[rows];
+    const int thread = thread_of_block();
+    T before = none, whole = none;
+    __syncthreads(); /* what another item has left there has been read */
+    if ((thread & 31) == 0)
+        of_rows[thread >> 5] = value;
+    __syncthreads();
+    #pragma unroll
+    for (int row = 0; row < rows; row++) {
+        if (row == thread >> 5)
+            before = whole;
+        whole = combine(whole, of_rows[row]);
+    }
+    *all = whole;
+    return before;
+}
+
+/* A block gives others a sum as one or two words. Each has 32 of its bits and a mark above them, so a word that is not
+   0 is valid by itself. A fence would wait for other stores, and empty the cache. */
+template <class T> FN void publish(uint64_t *words, T value)
+{
+    union { uint64_t bits; T value; } sum;
+    sum.bits = 0;
+    sum.value = value;
+    *(volatile uint64_t *)words = 1ull << 32 | (uint32_t)sum.bits;
+    if (sizeof(T) > 4)
+        *(volatile uint64_t *)(words + 1) = 1ull << 32 | sum.bits >> 32;
+}
+
+/* What a lane's block, or group of them, has published, of those from first to end; waits for it. */
+template <class T> FN T published(const uint64_t *sums, int stride, int64_t first, int64_t end, T none)
+{
+    const int64_t at = first + (thread_of_block() & 31);
+    const volatile uint64_t *const words = sums + at * stride;
+    uint64_t low, high = 1;
+    if (at >= end)
+        return none;
+    do {
+        low = words[0];
+        if (sizeof(T) > 4)
+            high = words[1];
+    } while (low == 0 || high == 0);
+    union { uint64_t bits; T value; } sum;
+    sum.bits = high << 32 | (uint32_t)low;
+    return sum.value;
+}
+""".strip()
+
 _COMBINE: Final = {"+": "add", "*": "mul", "&": "and", "|": "or", "^": "xor", "and": "all", "or": "any"}
 
 
@@ -244,4 +308,6 @@ def text(lines: Iterable[str]) -> str:
     """Return the whole text of these lines."""
     body = "\n".join(lines)
     teams = (TEAMS,) if re.search(r"\b(over|from|any)_(row|rows|block)\b|_barrier\(", body) else ()
-    return "\n".join((prelude(HEAD, ATOMICS, f"{CUDA_STRUCTURES}\n{SHUFFLES}", _OF_TYPE, body), *teams, body, ""))
+    scans = (SCANS,) if "published<" in body else ()
+    before = prelude(HEAD, ATOMICS, f"{CUDA_STRUCTURES}\n{SHUFFLES}", _OF_TYPE, body)
+    return "\n".join((before, *teams, *scans, body, ""))

@@ -12,7 +12,7 @@ from offload.loops.emit.c_complex import C_STRUCTURES
 from offload.loops.emit.c_prelude import FAULT, prelude
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 ENTRY: Final = "loop"
@@ -115,27 +115,29 @@ _OF_TYPE: Final = {
 }
 
 
-def text(lines: Sequence[str], parameters: Sequence[tuple[str, str]]) -> str:
-    """Return the text of a nest: a function whose body is ``lines``, and the entry that calls it.
+def text(bodies: Mapping[str, Sequence[str]], parameters: Sequence[tuple[str, str]]) -> str:
+    """Return the text of a nest: a function for each body, and the entry of its name that calls it.
 
     Each of ``parameters`` has the declaration of a parameter that the function has in addition to the chunk and
     ``slots``, and the argument that the entry passes for it.
     """
     declared = ", ".join(["const int64_t *const slots", *(parameter for parameter, _ in parameters), _CHUNK])
     given = ", ".join(["slots", *(argument for _, argument in parameters), "begin", "end", "chunk", "worker"])
-    body = "\n".join(
-        [
-            f"static __attribute__((noinline)) void nest({declared})",
+    written: list[str] = []
+    for entry, lines in bodies.items():
+        name = "nest" if entry == ENTRY else f"nest_{entry}"
+        written += [
+            f"static __attribute__((noinline)) void {name}({declared})",
             "{",
             *indented([*lines, "(void)slots, (void)chunk, (void)worker;"]),
             "}",
             "",
-            f"void {ENTRY}(const void *arguments, {_CHUNK})",
+            f"void {entry}(const void *arguments, {_CHUNK})",
             "{",
-            *indented(["const int64_t *const slots = arguments;", f"nest({given});"]),
+            *indented(["const int64_t *const slots = arguments;", f"{name}({given});"]),
             "}",
         ]
-    )
+    body = "\n".join(written)
     return f"{prelude(HEAD, ATOMICS, C_STRUCTURES, _OF_TYPE, body)}\n{body}\n"
 
 
@@ -162,9 +164,9 @@ def in_lanes(items: Iterable[tuple[str, str]], clauses: str = "") -> str:
     return f"#pragma omp simd {declared}{clauses}"
 
 
-def results(partials: str, left: Sequence[tuple[str, str, int]], n_words: int) -> list[str]:
-    """Return the lines that write variables, given with their types and first words, to the chunk's words."""
-    return [f"*({ctype} *)({partials} + chunk * {n_words} + {word}) = {variable};" for variable, ctype, word in left]
+def words_at(partials: str, ctype: str, n_words: int, first: int) -> str:
+    """Return a scalar among a chunk's words, from its first word, as an lvalue; all scalars have ``n_words``."""
+    return f"*({ctype} *)({partials} + chunk * {n_words} + {first})"
 
 
 def indented(lines: Iterable[str]) -> list[str]:

@@ -63,6 +63,15 @@ FN bool inside(Fault *fault, int64_t index, int64_t extent, int64_t where, int64
     return false;
 }
 
+/* Of an array type: negative indices do not count from the end. */
+FN bool within(Fault *fault, int64_t index, int64_t size, int64_t where, int64_t dimension)
+{
+    if (__builtin_expect((uint64_t)index < (uint64_t)size, 1))
+        return true;
+    note(fault, 1, where, index, dimension);
+    return false;
+}
+
 FN int64_t clamped(Fault *fault, int64_t index, int64_t extent, int64_t where, int64_t dimension)
 {
     return inside(fault, index, extent, where, dimension) ? wrapped(index, extent) : 0;

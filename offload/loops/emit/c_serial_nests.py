@@ -2,8 +2,8 @@
 
 Once an iteration has failed, a serial program does nothing more. So each statement that can fail tests ``fault`` after
 it has evaluated its operands and before it changes anything. Slices are ranges of trips of the outermost loop, run one
-after another. Reduction variables and ``lastprivate`` scalars pass from slice to slice through the slots of chunk 0,
-bit for bit.
+after another. Reduction variables, ``lastprivate`` scalars and scalars that iterations carry pass from slice to slice
+through the slots of chunk 0, bit for bit.
 
 A caller can give up a run: it sets a word, which the function tests where a single trip may be long. The results are of
 no use then. If a statement has two faults, the C compiler chooses which one is reported.
@@ -39,6 +39,9 @@ class _ExactWriter(KernelWriter):
         items = [item.name for item in self._nest.reductions]
         return _ExactStatements(self._scope, items, self._nest.place.line, can_fail=self._can_fail)
 
+    def _start_carried(self) -> None:
+        """Do nothing: words have their values before the nest, and later those that the slice before has left."""
+
     def _first(self, item: ir.LoopReduction) -> str:
         return self._kept(item.name)
 
@@ -52,9 +55,14 @@ class _ExactWriter(KernelWriter):
         yield from super()._own()
         for name in self._nest.last:
             yield f"l_{name} = {self._kept(name)};"
+        for name in self._nest.carried:
+            yield f"{C_TYPES[self._scope.dtype(name)]} v_{name} = {self._kept(name)};"
+
+    def _left(self) -> dict[str, str]:
+        return super()._left() | {name: f"v_{name}" for name in self._nest.carried}
 
     def _bodies(self) -> list[list[str]]:
-        if self._nest.reductions or self._nest.last:
+        if self._nest.passed:
             self._scope.use("partials")
         return super()._bodies()
 
@@ -77,6 +85,8 @@ class _ExactStatements(Statements):
                 lines = super()._one(node)
                 guard = [] if node.fill is None else self._guard(node.fill)
                 return [*lines[:2], *indented(guard), *lines[2:]]
+            case ir.IndexCheck():
+                return self._index_check(node, self._guard(*node.indices))
             case ir.Assert():
                 return [*self._guarded_test(node.condition, "holds"), *self._failed(node), "}"]
             case _:

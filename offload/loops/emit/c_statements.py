@@ -152,6 +152,7 @@ class Statements:
         self._is_in_doubt = False  # whether an earlier part of the iteration may have failed
         # Whether something goes to the end of the iteration.
         self.has_exits = False
+        self.end = "next"  # the label there: one of a function's own
 
     def lines(self, statements: Iterable[Statement]) -> list[str]:
         """Return statements as lines of C."""
@@ -189,6 +190,8 @@ class Statements:
                 self._doubt(node.condition)
                 failed = f"note(&fault, 3, {node.place.line}, 0, 0);"
                 return [f"if (!{self._text(node.condition)}) {{", *indented([failed, self._exit()]), "}"]
+            case ir.IndexCheck():
+                return self._index_check(node)
             case ir.Local():
                 return self._local(node)
             case _:
@@ -199,7 +202,7 @@ class Statements:
 
     def _exit(self) -> str:
         self.has_exits = True
-        return "goto next;"
+        return f"goto {self.end};"
 
     def _store(self, node: ir.Store) -> list[str]:
         value = self._text(node.value)
@@ -252,6 +255,15 @@ class Statements:
             tests.append(f"inside(&fault, i{k}, {extent}, {node.at}, {k})")
             places.append(f"{casts}wrapped(i{k}, {extent})")
         return [*lines, f"if ({' && '.join(tests)})"], self._scope.element(node.array, places)
+
+    def _index_check(self, node: ir.IndexCheck, guard: Iterable[str] = ()) -> list[str]:
+        """Return the lines that end an iteration where an index is out of range; ``guard`` comes before the tests."""
+        if self._scope.modes.get(node.at, "check") != "check":
+            return []
+        self._doubt(*node.indices)
+        lines = [f"const int64_t i{k} = {self._text(index)};" for k, index in enumerate(node.indices)]
+        tests = [f"within(&fault, i{k}, {size}ll, {node.at}, {k})" for k, size in enumerate(node.sizes)]
+        return ["{", *indented([*lines, *guard, f"if (!({' && '.join(tests)})) {self._exit()}"]), "}"]
 
     def _reduce(self, node: ir.Reduce) -> str:
         name = self._item(node.name)
@@ -479,7 +491,7 @@ def can_fail(nest: ir.Nest, modes: Mapping[int, ir.Mode]) -> bool:
 def may_note(node: ir.Expression | ir.Statement, modes: Mapping[int, ir.Mode]) -> bool:
     """Tell whether a node by itself, without its parts, may find an error."""
     match node:
-        case ir.Load() | ir.Store() | ir.Atomic():
+        case ir.Load() | ir.Store() | ir.Atomic() | ir.IndexCheck():
             return bool(node.indices) and modes.get(node.at, "check") == "check"
         case ir.Binary():
             return can_divide_by_zero(node)

@@ -94,19 +94,20 @@ class KernelWriter:
 
     # What the function of the nest is given by parameters, of which alone gcc believes `restrict`.
     _parameters: ClassVar[frozenset[FieldKind]] = frozenset({"pointer", "copies"})
+    _entries: ClassVar[tuple[str, ...]] = (c_host.ENTRY,)  # of the functions
 
     def __init__(self, typed: Typed, nest: Nest, variant: CVariant, scope: KernelScope) -> None:
         self._typed = typed
         self._nest = nest
         self._variant = variant
         self._axes = [axis.variable for axis in nest.axes]  # the variables of the associated loops
-        items = {item.name for item in nest.reductions}
-        self._assigned = [name for name in assigned(nest) if name not in items]  # scalars that each iteration declares
+        kept = {*(item.name for item in nest.reductions), *nest.carried}
+        self._assigned = [name for name in assigned(nest) if name not in kept]  # scalars that each iteration declares
         # local arrays, by name
         self._locals = {node.name: node for node in walk(*nest.body) if isinstance(node, ir.Local)}
         self._scope = scope
         self._can_fail = can_fail(nest, scope.modes)  # whether an iteration has a ``fault``
-        # The words of each scalar that comes out, in a row of partial results, and how many words all have.
+        # The words of each scalar that the nest passes on, in a row of partial results, and how many words all have.
         self._words, self._n_words = result_words(typed, nest)
         self._statements = self._writer()
 
@@ -119,9 +120,15 @@ class KernelWriter:
         for array in (*self._nest.privates, *self._variant.copies):
             for k in range(self._typed.arrays[array].ndim):
                 self._scope.extent(array, k)
+        self._start_carried()
         bodies = self._bodies()  # before the head: only then the fields are known
         fields = tuple(self._scope.fields)
         return CKernel(self._text(list(self._head(fields)), bodies), c_host.ENTRY, fields)
+
+    def _start_carried(self) -> None:
+        """Have scalars that are carried start from their values before the nest."""
+        for name in self._nest.carried:
+            self._scope.scalar(name)
 
     def _bodies(self) -> list[list[str]]:
         """Return the lines of each function's body."""
@@ -135,7 +142,9 @@ class KernelWriter:
         """Return the whole text, from the lines that read the arguments, and the functions' bodies."""
         slots = {field: f"slots[{k}]" for k, field in enumerate(self._scope.fields)}
         parameters = [self._parameter(field, slots) for field in slots if field.kind in self._parameters]
-        text = c_host.text([*head, *bodies[0]], parameters)
+        text = c_host.text(
+            {entry: [*head, *body] for entry, body in zip(self._entries, bodies, strict=True)}, parameters
+        )
         return f"{c_host.ROUNDING}\n{text}" if _rounds(self._nest) else text
 
     # -- what is read before the loops -------------------------------------------------------------------
@@ -162,7 +171,8 @@ class KernelWriter:
             case "scalar":
                 dtype = self._scope.dtype(field.name)
                 test = " != 0" if dtype == "bool" else ""
-                return f"const {C_TYPES[dtype]} {variable} = *(const {self._slot(field.name)} *)&{slot}{test};"
+                const = "" if field.name in self._nest.carried else "const "
+                return f"{const}{C_TYPES[dtype]} {variable} = *(const {self._slot(field.name)} *)&{slot}{test};"
             case "partials" | "report" | "result" | "cancel":
                 return f"int64_t *const {variable} = (int64_t *){slot};"
             case _:
@@ -236,7 +246,13 @@ class KernelWriter:
         is_plain = all(isinstance(node, _PLAIN) for node in walk(*nest.body)) and not (nest.privates or nest.last)
         if any(is_complex(self._scope.dtype(item.name)) for item in nest.reductions):
             return False
-        return bool(nest.reductions) and is_plain and not self._can_fail and not self._variant.is_ordered
+        return (
+            bool(nest.reductions)
+            and not nest.carried
+            and is_plain
+            and not self._can_fail
+            and not self._variant.is_ordered
+        )
 
     def _iteration(self) -> list[str]:
         body = self._statements.lines(self._nest.body)
@@ -251,7 +267,7 @@ class KernelWriter:
                 lines += [f"if ({self._is_last()}) {{", *indented(self._copy(array, into_private=True)), "}"]
         lines += body
         if self._statements.has_exits:
-            lines.append("next: ;")
+            lines.append(f"{self._statements.end}: ;")
         for array, kind in self._nest.privates.items():
             if kind == "lastprivate":
                 is_right = " && !fault.what" if self._can_fail else ""
@@ -289,11 +305,18 @@ class KernelWriter:
 
     # -- what a chunk leaves -----------------------------------------------------------------------------
 
+    def _left(self) -> dict[str, str]:
+        """Return the variables that a chunk leaves in its words, by scalar."""
+        left = {item.name: f"r_{item.name}" for item in self._nest.reductions}
+        return left | {name: f"l_{name}" for name in self._nest.last}
+
     def _tail(self) -> list[str]:
-        letters = dict.fromkeys(self._nest.last, "l")
-        places = self._words.items()
-        left = [(f"{letters.get(name, 'r')}_{name}", self._slot(name), words.start) for name, words in places]
-        return c_host.results(self._scope.use("partials"), left, self._n_words) if left else []
+        return [f"{self._words_at(name)} = {variable};" for name, variable in self._left().items()]
+
+    def _words_at(self, name: str) -> str:
+        """Return a scalar that comes out, in the words of the chunk, as an lvalue."""
+        partials = self._scope.use("partials")
+        return c_host.words_at(partials, self._slot(name), self._n_words, self._words[name].start)
 
     def _slot(self, name: str) -> str:
         """Return the type of a scalar among arguments and partial results."""

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from offload.loops.tree.ir import Nest, ReductionOperator, Typed
 
 LOOP: Final = "loop"
-# The kernels of a nest; the second is there if it has reductions.
+# The kernels of a nest; the second is there if it has reductions, the third before the first if it is a scan.
 FINISH: Final = "finish"
+BEGIN: Final = "begin"
 
 FINISH_THREADS: Final = 1024
 
@@ -58,18 +59,25 @@ class CudaVariant(CVariant):
     team: Team | None = None  # the threads that carry out an iteration together; None: one
     # The loops that they share, as in `offload.loops.front.levels.Levels`.
     shared: tuple[tuple[int, Sharing], ...] = ()
+    scan_rows: int = 0  # of a scan: the iterations that a thread has of a tile
 
 
 def emit_cuda(typed: Typed, nest: Nest, variant: CudaVariant) -> CKernel:
     """Return a nest as CUDA: kernels ``loop`` and, if it has reductions, ``finish``, each of the same structure."""
+    return CudaWriter(typed, nest, variant, scope_for(typed, nest, variant)).emitted()
+
+
+def scope_for(typed: Typed, nest: Nest, variant: CudaVariant) -> KernelScope:
+    """Return the names that the text of a nest may use."""
     narrow = frozenset(variant.narrow)
     if variant.index_bits == 32:
         narrow |= {axis.variable for axis in nest.axes if typed.scalars[axis.variable].dtype == "int64"}
-    scope = scope_of(typed, nest, variant, "cuda", variant.index_bits, narrow)
-    return _CudaWriter(typed, nest, variant, scope).emitted()
+    return scope_of(typed, nest, variant, "cuda", variant.index_bits, narrow)
 
 
-class _CudaWriter(KernelWriter):
+class CudaWriter(KernelWriter):
+    """Writes a nest; ``scope`` is the result of `scope_for` for the other arguments."""
+
     _variant: CudaVariant
     _parameters = frozenset()
 
@@ -111,16 +119,26 @@ class _CudaWriter(KernelWriter):
         lines = [f"typedef struct {{ int64_t slots[{max(len(self._scope.fields), 1)}]; }} Arguments;", ""]
         if self._variant.copies:
             lines += ["extern __shared__ uint64_t shared[];", ""]
-        inner = [] if self._team is None else [*self._team.combined]
-        items = [(item.operator, self._scope.dtype(item.name)) for item in self._nest.reductions]
-        for operator, dtype in dict.fromkeys((*items, *inner)):
+        for operator, dtype in dict.fromkeys(self._combined()):
             lines += [combine(operator, dtype), ""]
-        n_threads = (self._variant.n_threads, FINISH_THREADS)
-        for name, most, body in zip((LOOP, FINISH), n_threads, bodies, strict=False):
-            bound = f"__global__ void __launch_bounds__({most})"
+        for (name, bounds), body in zip(self._kernels(), bodies, strict=True):
+            bound = f"__global__ void __launch_bounds__({bounds})"
             lines += [f'extern "C" {bound} {name}(const __grid_constant__ Arguments arguments)', "{"]
             lines += [*indented(["const int64_t *const slots = arguments.slots;", *head, *body]), "}", ""]
         return c_cuda.text(lines)
+
+    def _kernels(self) -> list[tuple[str, str]]:
+        """Return the names of the kernels, with the bounds of their launches, in the order of their bodies."""
+        finish = [(FINISH, f"{FINISH_THREADS}")] if self._nest.reductions else []
+        return [(LOOP, self._loop_bounds()), *finish]
+
+    def _loop_bounds(self) -> str:
+        return f"{self._variant.n_threads}"
+
+    def _combined(self) -> list[tuple[ReductionOperator, ir.Dtype]]:
+        """Return the operators by which threads combine values, with the types of these."""
+        inner = [] if self._team is None else [*self._team.combined]
+        return [*((item.operator, self._scope.dtype(item.name)) for item in self._nest.reductions), *inner]
 
     def _read(self, field: ArgumentSlot, slot: str) -> str:
         variable = self._scope.use(field.kind, field.name, field.number)

@@ -229,6 +229,14 @@ class _Emitter:
             case ir.Assert():
                 yield f"{head}if not {self.expression(node.condition)}:"
                 yield f"{_indent(depth + 1)}fail_assertion({node.place.line}, {self.trips}, {self.report})"
+            case ir.IndexCheck() if self._is_checked(node.at, node.indices):
+                places = self._indices(node.indices)
+                yield (
+                    f"{head}check_indices(({places}), {node.sizes}, {node.array!r}, {node.at}, {self.trips}, "
+                    f"{self.report})"
+                )
+            case ir.IndexCheck():
+                yield f"{head}pass"
             case ir.Local():
                 dtype = _scalar_class(ir.Type(node.dtype))
                 fill = "" if node.fill is None else f"{self.expression(node.fill)}, "
@@ -332,9 +340,11 @@ class _Kernel(_Emitter):
         for name in self._nest.last:
             # An iteration may end before it assigns.
             yield f'v_{name} = arguments.get("{name}", {self._constant_of(0, name)})'
+        for name in self._nest.carried:
+            yield f'v_{name} = arguments["{name}"]'
 
     def _left(self) -> Iterator[tuple[str, str]]:
-        """Yield the scalars that come out, each with its words in a row of partial results."""
+        """Yield the scalars that the nest passes on, each with its words in a row of partial results."""
         places, _ = result_words(self.typed, self._nest)
         yield from ((name, f"{words.start}:{words.stop}") for name, words in places.items())
 

@@ -45,6 +45,15 @@ REDUCED_BLOCKS: Final = 4096
 # Blocks that keep a GPU busy: with more iterations a block has several teams.
 _FULL: Final = 512
 
+# Iterations that a thread has of a tile of a scan with one item, threads of a block, if no clause says how many, and
+# threads that a multiprocessor is to run at a time: these bound the registers of a thread.
+_SCAN_ROWS: Final = 24
+_SCAN_THREADS: Final = 256
+SCAN_THREADS_AT_A_TIME: Final = 1024
+
+# Words of a sum that tiles publish: of 32 bits and a mark each.
+SUM_WORDS: Final = 2
+
 _BEYOND_32: Final = 2**31
 
 
@@ -109,6 +118,25 @@ def grid_of(trips: Sequence[int], shape: Shape = Shape(), *, is_ordered: bool = 
     return Grid((blocks[0], blocks[1], blocks[2]), threads, is_strided=blocks != exact)
 
 
+def scan_rows(n_items: int) -> int:
+    """Return how many iterations of a tile a thread has, of a scan of so many items: it keeps all their totals."""
+    return max(_SCAN_ROWS // n_items, 2)
+
+
+def scan_grid(iterations: int, rows: int, shape: Shape) -> tuple[Grid, int]:
+    """Return the grid of a scan, and the number of tiles: a block takes one after another if blocks are fewer."""
+    threads, _, _ = _threads(1, Shape(n_threads=min(shape.n_threads or _SCAN_THREADS, _SCAN_THREADS)))
+    tiles = -(-iterations // (threads * rows))
+    blocks = min(tiles, _MOST_BLOCKS[0], shape.most_blocks or tiles)
+    return Grid((blocks, 1, 1), (threads, 1, 1), is_strided=blocks != tiles), tiles
+
+
+def scan_words(tiles: int, n_items: int) -> int:
+    """Return how many words a scan needs: how many tiles are taken, and sums of tiles, groups, and groups of these."""
+    groups = -(-tiles // ROW)
+    return 1 + (tiles + groups + -(-groups // ROW)) * n_items * SUM_WORDS
+
+
 def rows_of(team: Team, iterations: int) -> Team:
     """Return a team with the number of teams that a block has."""
     rows = min(THREADS // ROW, max(1, iterations // _FULL))
@@ -146,13 +174,18 @@ def blocks_with_copies(counts: Iterable[int], iterations: int, n_threads: int) -
     return max(1, min(_COPY_AT_A_TIME // n_threads, iterations // (_COPY_WORTH * max(counts))))
 
 
-def index_bits(axes: Sequence[Trips], views: Iterable[View], grid: Grid, team: Team | None = None) -> Literal[32, 64]:
+def index_bits(
+    axes: Sequence[Trips], views: Iterable[View], grid: Grid, team: Team | None = None, in_line: int = 0
+) -> Literal[32, 64]:
     """Return how wide numbers have to be that have to do with places.
 
     32 bits do where extents, numbers of elements, distances in bytes, variables of axes and trips are below 2**31;
-    to trips, the threads of the whole grid or of its teams are added.
+    to trips, the threads of the whole grid or of its teams are added. ``in_line`` are the iterations of all tiles, of a
+    scan, which has one line of iterations.
     """
-    if team is not None:
+    if in_line:
+        numbers = [in_line]
+    elif team is not None:
         numbers = [math.prod(axis.trips for axis in axes) + grid.blocks[0] * team.rows]
     else:
         numbers = [math.prod(axis.trips for axis in axes[:-2]) + grid.blocks[2]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from functools import reduce
+from itertools import accumulate
 from operator import mul
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
@@ -46,11 +47,11 @@ def python_form(
 
     The kernel carries out the trips from ``begin`` to before ``end`` of the outermost axis. ``arguments`` has arrays
     and NumPy scalars by name, and Python integers ``"start 0"``, ``"step 0"``, ``"trips 0"`` and so on for the axes.
-    ``partials`` is a uint64 array, chunks by words: first the reductions, then `nest.last`. ``report`` is an int64
-    array. It keeps the first finding, and the rest of the chunk is not carried out after it.
+    ``partials`` is a uint64 array, chunks by words, as `result_words` places them. ``report`` is an int64 array. It
+    keeps the first finding, and the rest of the chunk is not carried out after it.
 
     Accesses without an entry in ``modes`` are checked. ``arguments["observer"]``, which has `load` and `store`, carries
-    out the accesses in ``observed``. With ``goes_on``, scalars continue from the slots of chunk 0, and are left there
+    out the accesses in ``observed``. With ``goes_on``, scalars continue from the words of chunk 0, and are left there
     even after a failure.
     """
     function = typed.function
@@ -100,6 +101,16 @@ def combine(operator: ReductionOperator, before: Any, partials: NDArray[np.uint6
         if operator in _ACCUMULATED:  # one by one, in their order
             return _ACCUMULATED[operator].accumulate(values, dtype=before.dtype)[-1]
         return before.dtype.type(reduce(_COMBINED[operator], values.tolist()))
+
+
+def prefixes(operator: ReductionOperator, before: Any, partials: NDArray[np.uint64]) -> NDArray[Any]:
+    """Return a scan's item before each chunk, from its value before the loop and its words, of the chunks' totals."""
+    values = np.empty(1 + len(partials), before.dtype)
+    values[0], values[1:] = before, _elements(partials, before.dtype)
+    with np.errstate(all="ignore"):
+        if operator in _ACCUMULATED:
+            return _ACCUMULATED[operator].accumulate(values, dtype=before.dtype)[:-1]
+        return np.array([*accumulate(values.tolist(), _COMBINED[operator])][:-1], before.dtype)
 
 
 def bits(value: Any) -> NDArray[np.uint64]:
@@ -179,6 +190,22 @@ def _check_divisor(right: Any, line: int, trips: tuple[int, ...], report: NDArra
         if report is None:
             raise ZeroDivisionError(f"line {line}: an integer is divided by zero")
         _fail(report, DIVISION, line, 0, 0, trips)
+
+
+def _check_indices(
+    indices: tuple[Any, ...],
+    sizes: tuple[int, ...],
+    call: str,
+    at: int,
+    trips: tuple[int, ...],
+    report: NDArray[np.int64] | None,
+) -> None:
+    """Report the first index of an array type's call that is out of range; on the host, raise."""
+    for dimension, (index, size) in enumerate(zip(indices, sizes, strict=True)):
+        if not 0 <= index < size:
+            if report is None:
+                raise IndexError(f"index {index} is out of bounds for axis {dimension} of {call!r} with size {size}")
+            _fail(report, INDEX, at, int(index), dimension, trips)
 
 
 def _fail_assertion(line: int, trips: tuple[int, ...], report: NDArray[np.int64] | None) -> NoReturn:
@@ -307,6 +334,7 @@ _NAMESPACE: Final[dict[str, Any]] = {
     "floor_divide": _floor_divide,
     "remainder": _remainder,
     "fail_assertion": _fail_assertion,
+    "check_indices": _check_indices,
     "values_of": _values_of,
     "axis": _axis,
     "check_step": _check_step,

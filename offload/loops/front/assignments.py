@@ -8,16 +8,18 @@ from math import prod
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from offload.loops.front.calls import check_in_nest, known_name, type_named, values_of_call
-from offload.loops.front.frames import LocalArray, Parameter, Scalar
+from offload.loops.front.frames import LocalArray, Parameter, PassedLayout, Row, Scalar
+from offload.loops.front.offsets import extents_in, layout_in, layout_refusal
+from offload.loops.front.rows import bind, captured, check_row, extents_of, over_refusal, row_refusal, uses_as_array
 from offload.loops.front.source import DTYPES
 from offload.loops.front.values import (
-    array_named,
     check_plain_use,
     constant_integer,
     element_of,
     index_nodes,
     item_refusal,
     operator_of,
+    row_of,
 )
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import changes_elements, has_load, names_in
@@ -54,11 +56,36 @@ def assign(frame: Frame, node: ast.Assign) -> None:
             raise frame.refusal(node, "assign", "a tuple can have only one target; write an assignment for each")
         _assign_tuple(frame, node, node.targets[0], node.value)
         return
+    if any(_is_row(frame, target, node.value) for target in node.targets):
+        _assign_row(frame, node)
+        return
+    for target in node.targets:
+        if isinstance(target, ast.Name) and uses_as_array(frame, target.id):
+            check_row(frame, node.value, target.id)
     value = frame.value(node.value)
     if len(node.targets) > 1 and not isinstance(value, ir.Constant):
         value = frame.named(value, "value")
     for target in node.targets:
         store(frame, target, value)
+
+
+def _is_row(frame: Frame, target: ast.expr, value: ast.expr) -> bool:
+    """Tell whether an assignment lets a name stand for a row, or for an array."""
+    if not isinstance(target, ast.Name) or not uses_as_array(frame, target.id):
+        return False
+    if isinstance(value, ast.Name):
+        return isinstance(frame.names.get(value.id), (Row, Parameter, LocalArray))
+    base = value
+    while isinstance(base, ast.Subscript):
+        base = base.value
+    return isinstance(value, ast.Subscript) and isinstance(base, ast.Name)
+
+
+def _assign_row(frame: Frame, node: ast.Assign) -> None:
+    target = node.targets[0]
+    if len(node.targets) > 1 or not isinstance(target, ast.Name):
+        raise frame.refusal(node, "assign", "a row can be assigned to one name only; write an assignment for each")
+    bind(frame, target, captured(frame, row_of(frame, node.value), target.id))
 
 
 def assign_in_place(frame: Frame, node: ast.AugAssign) -> None:
@@ -157,6 +184,12 @@ def _assignable(frame: Frame, node: ast.Name, name: str) -> str:
                 frame.use_as_number(binding, node)
         case LocalArray():
             raise frame.refusal(node, "assign", f"{name} is a local array of the iteration; assign its elements")
+        case PassedLayout():
+            raise layout_refusal(frame, node, "assign")
+        case Row(is_over=True):
+            raise over_refusal(frame, node, name)
+        case Row():
+            raise row_refusal(frame, node, binding)
         case _:
             if frame.loops or (frame.lowering.is_in_nest and not frame.is_inlined):
                 raise frame.refusal(node, "argument", f"{name} is None in this call; give it a value before the loop")
@@ -175,6 +208,9 @@ def _assignable(frame: Frame, node: ast.Name, name: str) -> str:
 
 
 def _assign_tuple(frame: Frame, node: ast.Assign, targets: ast.Tuple, value: ast.expr) -> None:
+    pairs = zip(targets.elts, value.elts if isinstance(value, ast.Tuple) else (), strict=False)
+    if any(_is_row(frame, target, one) for target, one in pairs):
+        raise frame.refusal(node, "assign", "a row can be assigned to one name only; write an assignment for each")
     values = _tuple_values(frame, node, value, len(targets.elts))
     if len(values) != len(targets.elts):
         raise frame.refusal(
@@ -205,21 +241,16 @@ def _tuple_values(frame: Frame, node: ast.Assign, value: ast.expr, n_targets: in
             ]
         case ast.Call():
             return list(values_of_call(frame, value) or ())
+        case ast.Attribute(attr="shape", value=base) if (layout := layout_in(frame, base)) is not None:
+            return extents_in(frame, value, layout)
         case ast.Attribute(attr="shape", value=base):
-            return _shape_values(frame, value, array_named(frame, base), n_targets)
+            return extents_of(frame, value, row_of(frame, base), n_targets)
         case _:
             raise frame.refusal(
                 node,
                 "assign",
                 "a tuple can be assigned only from a tuple, divmod(a, b), or a function that returns a tuple",
             )
-
-
-def _shape_values(frame: Frame, node: ast.AST, array: Parameter | LocalArray, n_targets: int) -> list[ir.Expression]:
-    place = frame.place(node)
-    if isinstance(array, LocalArray):
-        return [ir.Constant(place=place, value=extent) for extent in array.shape]
-    return [ir.Extent(place=place, array=array.name, dimension=k, n_dimensions=n_targets) for k in range(n_targets)]
 
 
 def _is_touched(frame: Frame, value: ir.Expression, targets: Sequence[ast.expr]) -> bool:
@@ -389,7 +420,9 @@ def _is_atomic(frame: Frame, node: ast.Assign) -> bool:
     root = target.value
     while isinstance(root, ast.Subscript):
         root = root.value
-    if not isinstance(root, ast.Name) or _name_of(frame, root.id) not in frame.lowering.atomics:
+    bound = frame.names.get(root.id) if isinstance(root, ast.Name) else None
+    array = bound.array if isinstance(bound, Row) else bound
+    if not isinstance(array, Parameter) or array.name not in frame.lowering.atomics:
         return False
     array, indices = element_of(frame, target)
     with frame.block() as before:

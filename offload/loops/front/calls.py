@@ -5,16 +5,11 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final, cast
 
-from offload.loops.front.source import DTYPES, Frozen, KnownName, Plain, Unfit
-from offload.loops.front.values import (
-    array_named,
-    extent_of,
-    has_attributes,
-    index_nodes,
-    indices_of,
-    item_refusal,
-    meaning_in,
-)
+from offload.loops.front.frames import Parameter
+from offload.loops.front.offsets import offsets_of
+from offload.loops.front.rows import extent_of
+from offload.loops.front.source import DTYPES, Frozen, KnownName, OutsideLayout, Plain, Unfit
+from offload.loops.front.values import element_at, has_attributes, index_nodes, item_refusal, row_of
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import changes_elements
 
@@ -74,7 +69,7 @@ _ITERATORS: Final = {"enumerate", "zip", "map", "filter", "iter", "next", "rever
 
 def known_name(frame: Frame, node: ast.expr) -> str | None:
     """Return the known name that an expression stands for, None if it stands for something else."""
-    meaning = meaning_in(frame, node)
+    meaning = frame.source.meant(node)
     return meaning.name if isinstance(meaning, KnownName) else None
 
 
@@ -103,13 +98,15 @@ def value_of_call(frame: Frame, node: ast.Call) -> ir.Expression:
 
 def values_of_call(frame: Frame, node: ast.Call) -> tuple[ir.Expression, ...] | None:
     """Lower a call that may have several values, or none."""
+    if (offsets := offsets_of(frame, node)) is not None:
+        return offsets
     text = ast.unparse(node.func)
-    match meaning_in(frame, node.func):
+    match frame.source.meant(node.func):
         case KnownName(name):
             return (_known_call(frame, node, name),)
         case Plain(function):
             return frame.lowering.rules.inlined(frame, function, node)
-        case Frozen():
+        case Frozen() | OutsideLayout():  # a type has been lowered
             raise frame.refusal(node, "call", f"{text} is a number; call a function")
         case Unfit(what):
             _check_recursion(frame, node)
@@ -125,6 +122,12 @@ def values_of_call(frame: Frame, node: ast.Call) -> tuple[ir.Expression, ...] | 
             if not isinstance(node.func, (ast.Name, ast.Attribute)):
                 frame.value(node.func)  # a lambda is refused as one
             _check_recursion(frame, node)
+            if isinstance(node.func, ast.Name) and isinstance(frame.names.get(node.func.id), Parameter):
+                raise frame.refusal(
+                    node,
+                    "call",
+                    f"{text} is called, but is not an array type; pass an ArrayType, or call a function of the module",
+                )
             if isinstance(node.func, ast.Name) and not frame.is_local(node.func.id):
                 raise frame.refusal(node, "name", f"{text} is not defined; define it before the function that calls it")
             raise _call_refusal(frame, node, text)
@@ -171,7 +174,7 @@ def _known_call(frame: Frame, node: ast.Call, name: str) -> ir.Expression:
             raise frame.refusal(node, "call", f"`{name}` takes its numbers by position here; leave out * and keywords")
     n_arguments = len(node.args)
     if name == "len" and n_arguments == 1:
-        return extent_of(frame, node, node.args[0], 0)
+        return extent_of(frame, node, row_of(frame, node.args[0]), 0)
     if name in _CASTS and n_arguments == 1:
         return ir.Convert(place=place, to=_CASTS[name], operand=frame.value(node.args[0]))
     if name in ("min", "max") and n_arguments > 1:
@@ -205,10 +208,10 @@ def update_atomically(frame: Frame, node: ast.Call, result: str | None) -> None:
     if len(node.args) != n_arguments or node.keywords:
         raise frame.refusal(node, "atomic", f"its arguments are {form}, by position")
     check_in_nest(frame, node, "atomic")
-    array = array_named(frame, node.args[0])
-    if array.name in frame.lowering.items:
-        raise item_refusal(frame, node, array.name)
-    indices = indices_of(frame, node, array, index_nodes(node.args[1]))
+    row = row_of(frame, node.args[0])
+    if row.array.name in frame.lowering.items:
+        raise item_refusal(frame, node, row.array.name)
+    array, indices = element_at(frame, node, row, index_nodes(node.args[1]))
     with frame.block() as before:
         values = frame.in_order(node.args[2:])
     if changes_elements(before):

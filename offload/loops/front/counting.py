@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from offload.loops.front.calls import known_name
 from offload.loops.front.frames import Parameter, Scalar
 from offload.loops.front.source import Frozen
-from offload.loops.front.values import meaning_in
 from offload.loops.tree import ir
 
 if TYPE_CHECKING:
@@ -234,7 +233,7 @@ def _names(frame: Frame, call: ast.Call, said: Any) -> tuple[str, ...]:
 
 
 def _constant_value(frame: Frame, node: ast.expr) -> Any:
-    if isinstance(frozen := meaning_in(frame, node), Frozen):
+    if isinstance(frozen := frame.source.meant(node), Frozen):
         return frozen.value
     try:
         return ast.literal_eval(node)

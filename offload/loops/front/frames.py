@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
 
 from offload.loops.tree import ir
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from types import CodeType, FunctionType
 
     from offload.errors import LoopError
+    from offload.loops.front.layouts import AnyLayout
     from offload.loops.front.source import FunctionSource
 
 # Levels of statements, expressions and inlined functions, which are two: each pass takes some four calls for one, and
@@ -66,11 +67,35 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
+class PassedLayout:
+    """An array type, as an argument of the call or of an inlined function."""
+
+    layout: AnyLayout  # part of the key of what is compiled
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A view of an array: some of its axes have an index, and the others are whole. It may be the whole array."""
+
+    array: Parameter | LocalArray
+    # Of the leading axes; None: the axis is whole, as are all that follow. The values cannot change while a name stands
+    # for the row.
+    places: tuple[ir.Expression | None, ...] = ()
+    is_over: bool = False  # whether the block that named it has ended, so nothing may use the name
+
+    def at(self, parts: Sequence[ir.Expression | None]) -> Row:
+        """Return the row that indices, or None for a slice of a whole axis, make of this one."""
+        given = iter(parts)
+        places = [next(given, None) if place is None else place for place in self.places]
+        return Row(self.array, (*places, *given))
+
+
+@dataclass(frozen=True, slots=True)
 class Absent:
     """A parameter that is None at this call."""
 
 
-Binding = Scalar | PassedConstant | LocalArray | Parameter | Absent
+Binding = Scalar | PassedConstant | LocalArray | Parameter | PassedLayout | Row | Absent
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +130,18 @@ class Lowering:
     items: dict[str, ReducedItem] = field(default_factory=dict)  # the reductions around the present statement
     atomics: frozenset[str] = frozenset()  # the arrays in `atomic`
     variables: frozenset[str] = frozenset()  # of the associated loops
+    # names of the IR that keep their value while the present statement is lowered: of loops and of parameters
+    steady: set[str] = field(default_factory=set)
+    indexed: dict[FunctionType, frozenset[str]] = field(default_factory=dict)  # the names that each uses as arrays
     levels: tuple[str, ...] = ()  # "gang", … of the loops around the present statement, outermost first
     flags: set[str] = field(default_factory=set)  # variables that tell whether `break` left a loop
     callers: list[CodeType] = field(default_factory=list)  # the functions around the present statement, outermost first
     origins: dict[str, str] = field(default_factory=dict)  # the names that new names were made of, for messages
     is_in_nest: bool = False  # whether the statement that is lowered now is in a nest
     local_nbytes: int = 0  # of the arrays that an iteration makes
+    layouts: dict[str, object] = field(default_factory=dict)  # the array types that are called, by their texts
+    # the sizes that the indices of array types are checked against, by the names of the calls in checks
+    calls: dict[str, tuple[int, ...]] = field(default_factory=dict)
     n_accesses: int = 0  # so far; an access's `at` is its number
     nesting: int = 0  # levels of statements and expressions around the present one, inlined functions included
     n_inlined: int = 0  # statements and expressions that inlining has made
@@ -136,6 +167,12 @@ class Lowering:
             found = self._heights[id(value)] = value, height
         return found[1]
 
+    def call_text(self, text: str, sizes: tuple[int, ...]) -> str:
+        """Return the name of a call of an array type: its text, with a mark if other sizes have that text."""
+        while self.calls.setdefault(text, sizes) != sizes:
+            text += "'"
+        return text
+
     def at(self) -> int:
         """Return the number of a new access."""
         self.n_accesses += 1
@@ -159,6 +196,7 @@ class Frame:
         # inlined function has its own bindings: an array that its caller passes has the caller's name in the IR.
         self.names = names
         self.out = out  # the statements so far, of the innermost block
+        self.rows: set[str] = set()  # the names that stand for rows since the innermost block began
         self.loops: list[str | None] = []  # the flags of the loops around the present statement, in this function
         self.is_inlined = is_called
         lowering.callers.append(source.function.__code__)
@@ -176,13 +214,23 @@ class Frame:
     # -- statements
 
     @contextmanager
-    def block(self) -> Iterator[list[ir.Statement]]:
-        """Collect the statements that are lowered meanwhile, instead of appending them."""
+    def block(self, *, ends_rows: bool = True) -> Iterator[list[ir.Statement]]:
+        """Collect the statements that are lowered meanwhile, instead of appending them.
+
+        A name that was assigned to a row in the block stands for it in the block only. A branch may not be taken, and a
+        loop may have no trip, so the name would have no value after them.
+        """
         outer, self.out = self.out, []
+        rows, self.rows = self.rows, set()
         try:
             yield self.out
         finally:
             self.out = outer
+            for name in self.rows if ends_rows else ():
+                row = self.names[name]
+                assert isinstance(row, Row)
+                self.names[name] = replace(row, is_over=True)
+            self.rows = rows if ends_rows else rows | self.rows
 
     def named(self, value: ir.Expression, name: str) -> ir.Name:
         """Assign a value to a new variable, and return that."""
@@ -199,14 +247,7 @@ class Frame:
         """Count a level while the parts of a statement or an expression are lowered; refuse too many."""
         lowering = self.lowering
         if self.is_inlined:
-            lowering.n_inlined += 1
-            if lowering.n_inlined > MOST_INLINED:
-                raise self.refusal(
-                    node,
-                    "call",
-                    f"called functions are inlined, and this loop's functions give more than {MOST_INLINED:,} "
-                    "statements and expressions; call them less often, or write a loop",
-                )
+            self.count_inlined(node)
         lowering.nesting += 1
         if lowering.nesting > MOST_NESTED:
             raise self.refusal(
@@ -219,6 +260,17 @@ class Frame:
             yield
         finally:
             lowering.nesting -= 1
+
+    def count_inlined(self, node: ast.AST) -> None:
+        """Count a statement or an expression that a call becomes; refuse too many."""
+        self.lowering.n_inlined += 1
+        if self.lowering.n_inlined > MOST_INLINED:
+            raise self.refusal(
+                node,
+                "call",
+                f"called functions and array types are inlined, and this loop's give more than {MOST_INLINED:,} "
+                "statements and expressions; call them less often, or write a loop",
+            )
 
     def kept(self, value: ir.Expression) -> ir.Expression:
         """Return an expression that keeps the present value when elements change."""

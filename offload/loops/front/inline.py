@@ -7,10 +7,23 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from offload.errors import LoopError
 from offload.loops.front.calls import value_of_call
-from offload.loops.front.frames import Absent, Binding, Frame, LocalArray, Parameter, PassedConstant, Rules, Scalar
-from offload.loops.front.source import Frozen, FunctionSource, meaning_of
+from offload.loops.front.frames import (
+    Absent,
+    Binding,
+    Frame,
+    LocalArray,
+    Parameter,
+    PassedConstant,
+    PassedLayout,
+    Row,
+    Rules,
+    Scalar,
+)
+from offload.loops.front.offsets import layout_in
+from offload.loops.front.rows import arrays_in, captured, check_row
+from offload.loops.front.source import Frozen, FunctionSource, OutsideLayout, meaning_of
 from offload.loops.front.statements import statement
-from offload.loops.front.values import constant_of, expression
+from offload.loops.front.values import constant_of, expression, row_of
 from offload.loops.tree import ir
 
 if TYPE_CHECKING:
@@ -93,7 +106,7 @@ def _arguments(frame: Frame, source: FunctionSource, node: ast.Call) -> dict[str
         raise frame.refusal(
             node, "call", f"{source.definition.name} takes * or **; give it one parameter for each argument"
         )
-    by_position = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
+    by_position = source.by_position
     given = dict(zip(by_position, node.args, strict=False))
     for keyword in node.keywords:
         if keyword.arg is None or keyword.arg in given:
@@ -119,10 +132,18 @@ def _argument(frame: Frame, source: FunctionSource, name: str, argument: ast.exp
     if isinstance(argument, ast.Name) and argument.id in frame.names:
         binding = frame.names[argument.id]
         is_changed = name in source.assigned
+        if isinstance(binding, Row):
+            return row_of(frame, argument)
         if isinstance(binding, (LocalArray, Absent)) or (isinstance(binding, Parameter) and not is_changed):
             return binding
         if isinstance(binding, Scalar) and not is_changed and binding.name not in frame.lowering.items:
             return binding
+    if (layout := layout_in(frame, argument)) is not None and name not in source.assigned:
+        return PassedLayout(layout)
+    if name in arrays_in(source, frame.lowering.indexed):
+        check_row(frame, argument, name)
+        if isinstance(argument, ast.Subscript):
+            return captured(frame, row_of(frame, argument), name)
     value = frame.value(argument)
     if isinstance(value, ir.Constant) and name not in source.assigned:
         return PassedConstant(value)
@@ -130,8 +151,8 @@ def _argument(frame: Frame, source: FunctionSource, name: str, argument: ast.exp
 
 
 def _default(frame: Frame, source: FunctionSource, name: str, node: ast.Call) -> Binding:
-    arguments, function = source.definition.args, source.function
-    by_position = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
+    function = source.function
+    by_position = source.by_position
     defaults = function.__defaults__ or ()
     values = dict(zip(by_position[len(by_position) - len(defaults) :], defaults, strict=True))
     values |= function.__kwdefaults__ or {}
@@ -140,6 +161,8 @@ def _default(frame: Frame, source: FunctionSource, name: str, node: ast.Call) ->
     if values[name] is None:
         return Absent()
     scalar = meaning_of(values[name])
+    if isinstance(scalar, OutsideLayout):
+        return PassedLayout(scalar.layout)
     if not isinstance(scalar, Frozen):
         raise frame.refusal(
             node, "call", f"the default of {name} in {source.definition.name} is not a number; pass one"

@@ -67,7 +67,9 @@ def levels_of(nest: ir.Nest, *, is_ordered: bool = False, is_auto: bool = False)
     """
     team = _team_of(nest)
     found = _Found(nest, team, is_auto=is_auto)
-    if is_ordered and (is_auto or nest.clauses.order != "seq"):
+    if nest.scan is not None:
+        found.whys |= dict.fromkeys(found.asking, "the nest is a scan, of which each thread has iterations of its own")
+    elif is_ordered and (is_auto or nest.clauses.order != "seq"):
         found.whys |= dict.fromkeys(found.asking, "the iterations of the nest run in order, in one thread")
     else:
         found.look(nest.body, "row" if team.is_row else "block")
@@ -189,7 +191,7 @@ class _Found:
         except _ReadError as error:
             return str(error)
         for state in (end, flow.ends):
-            for name in self._nest.last:
+            for name in (*self._nest.last, *self._nest.carried):
                 if state is not None and name in left - state:
                     return name
         return ""

@@ -14,24 +14,27 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from offload.loops.front.calls import known_name
+from offload.loops.front.carrying import at_first, items_started_in
 from offload.loops.front.counting import collapsed_loops, levels_in, range_of
 from offload.loops.front.flow import Flow
-from offload.loops.front.frames import Absent, Binding, Frame, Lowering, Parameter, ReducedItem, Scalar
+from offload.loops.front.frames import Absent, Binding, Frame, Lowering, Parameter, PassedLayout, ReducedItem, Scalar
 from offload.loops.front.inline import RULES
 from offload.loops.front.levels import loops_in
 from offload.loops.front.statements import assigned_otherwise
 from offload.loops.front.values import listed
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import has_load, names_assigned, names_in, renamed, walk
+from offload.loops.tree.recurrences import reads_items, scan_of
 from offload.loops.tree.sizes import size_error
 from offload.loops.tree.text import refusal
 from offload.loops.tree.updates import updated_only
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from offload.errors import LoopError
     from offload.loops.front.flow import State
+    from offload.loops.front.layouts import AnyLayout
     from offload.loops.front.source import FunctionSource
 
 
@@ -54,33 +57,39 @@ class NestClauses:
     # Whether there may be several nests, with reductions that are found, as `kernels_loop` has them.
     several: bool = False
     checks: bool = False  # whether `assert` stays
+    speculate: object = None  # not None: nobody has proved that iterations are independent
 
 
 class LoopText:
     """The text of a loop function, read from top to bottom: its parts so far, and the state between them."""
 
-    def __init__(self, source: FunctionSource, clauses: NestClauses, absent: frozenset[str]) -> None:
+    def __init__(
+        self, source: FunctionSource, clauses: NestClauses, absent: frozenset[str], layouts: Mapping[str, AnyLayout]
+    ) -> None:
         names: dict[str, Binding] = {
             parameter.arg: Absent() if parameter.arg in absent else Parameter(parameter.arg)
             for parameter in source.parameters
         }
+        names |= {name: PassedLayout(layout) for name, layout in layouts.items()}
         taken, atomics = set(source.identifiers), frozenset(clauses.atomic)
         # the state that all frames of the function share
         self._lowering = Lowering(RULES, taken, checks=clauses.checks, atomics=atomics)
+        self._lowering.steady |= {name for name in names if name not in source.assigned}
         self.frame = Frame(self._lowering, source, names, [], is_called=False)  # of the loop function itself
         self.clauses = clauses  # of the construct
         self.absent = absent  # the parameters that are None
         self.parts: list[ir.Statement | ir.Nest] = []  # as in `ir.ParsedFunction`
         self.returned: frozenset[str] = frozenset()  # the names after `return`
         self._sunk = Sunk()  # the statements that each iteration carries out for itself
-        self._assigned: State = frozenset(names) - absent  # the variables that have a value on every path to here
+        # the variables that have a value on every path to here
+        self._assigned: State = frozenset(names) - absent - layouts.keys()
         self._lost: dict[str, ir.Nest] = {}  # variables whose value an earlier nest has kept to its iterations
 
     # -- scalar statements
 
     def on_host(self, node: ast.stmt) -> None:
         """Lower a scalar statement outside of nests."""
-        with self.frame.block() as statements:
+        with self.frame.block(ends_rows=False) as statements:
             self.frame.statement(node)
         self._keep(statements)
 
@@ -113,16 +122,20 @@ class LoopText:
         axes = tuple([self._axis(loop) for loop in loops])
         body = loops[-1].body
         reductions = self._reductions(body, (*given.reductions, *outer.clauses.reductions))
+        started = items_started_in(body, reductions, partial(known_name, self.frame)) & self.returned
+        reductions = tuple([one for one in reductions if one.name not in started])
         names = [one.name for one in reductions]
         self._check_reduced(node, names)
         lowering.items = {one.name: ReducedItem(one.operator, self._kind(one.name)) for one in reductions}
         lowering.variables = frozenset(axis.variable for axis in axes)
+        lowering.steady |= lowering.variables
         lowering.is_in_nest, lowering.local_nbytes = True, 0
         lowering.levels = levels_in(self.frame, node, outer.clauses.level or given.level)
         with self.frame.block() as statements:
             hidden = self._own_copies(node, (*given.firstprivate,))
             self.frame.statements(body)
         self.frame.names |= hidden
+        lowering.steady -= lowering.variables
         lowering.items, lowering.is_in_nest, lowering.variables, lowering.levels = {}, False, frozenset(), ()
         nest = ir.Nest(
             axes=axes,
@@ -131,9 +144,9 @@ class LoopText:
             place=self.frame.place(node),
             reductions=reductions,
             privates=self._privates(body, (*outer.clauses.private, *private_in(statements))),
-            last=tuple(name for name in given.lastprivate if name in names_assigned(*statements)),
+            last=tuple(name for name in (*given.lastprivate, *sorted(started)) if name in names_assigned(*statements)),
         )
-        self._check_flow(nest, body)
+        nest = replace(nest, carried=self._checked_flow(nest, body, started))
         self._check_sizes(nest)
         self._append(nest)
         for loop in loops:
@@ -259,8 +272,11 @@ class LoopText:
         items += [(word, name) for word in ("private", "firstprivate", "lastprivate") for name in getattr(given, word)]
         return {name: word for word, name in items if name in self._lowering.arrays and name in names}
 
-    def _check_flow(self, nest: ir.Nest, body: list[ast.stmt]) -> None:
-        """Check the variables that an iteration reads, and those that the nest leaves."""
+    def _checked_flow(self, nest: ir.Nest, body: list[ast.stmt], started: frozenset[str]) -> tuple[str, ...]:
+        """Check the variables that an iteration reads, and those that the nest leaves; return those that are carried.
+
+        ``started`` has the items of reductions that the nest starts itself: iterations in order may carry them.
+        """
         assigned = names_assigned(*nest.body)
         before = self._assigned or frozenset()
         variables = frozenset(axis.variable for axis in nest.axes)
@@ -275,13 +291,22 @@ class LoopText:
 
         flow = Flow(unset, (before - assigned) | variables, self._lowering.flags)
         end = flow.through(nest.body, frozenset())
-        self._check_carried(carried, body, "the construct")
+        scanned = replace(nest, carried=tuple(carried))
+        keeps = self._keeps_scalars(nest) or (scan_of(scanned) is not None and reads_items(scanned))
+        own = {*self.clauses.private, *nest.clauses.private}
+        self._check_carried(
+            {name: place for name, place in carried.items() if name in own or not (keeps or name in started)},
+            body,
+            "the construct",
+        )
         if without:
             names = [self._lowering.origins.get(name, name) for name in without]
             raise unbound(list(dict.fromkeys(names)), next(iter(without.values())))
         for name in nest.last:
             for state in (end, flow.ends):
-                if state is not None and name not in state:
+                if state is not None and name not in state and (keeps or carried) and name in before:
+                    carried.setdefault(name, nest.place)
+                if state is not None and name not in state and name not in carried:
                     raise refusal(
                         nest.place,
                         "unbound",
@@ -295,6 +320,12 @@ class LoopText:
         lost = (assigned | variables | {one.name for one in nest.reductions}) - self._lowering.arrays.keys()
         self._assigned = before - lost
         self._lost |= dict.fromkeys(lost, nest)
+        return tuple(carried)
+
+    def _keeps_scalars(self, nest: ir.Nest) -> bool:
+        """Tell whether scalars may keep their values from iteration to iteration, so that these run in order."""
+        given = self.clauses
+        return nest.clauses.order in ("seq", "auto") or given.checks or given.speculate is not None
 
     def _check_shared(self, node: ir.For, body: list[ast.stmt]) -> None:
         """Check the variables that a trip of a loop in the iteration reads, if threads share the trips."""
@@ -330,10 +361,13 @@ class LoopText:
             it, updates, them = ("is: it is", "no update", "it")
             if len(others) > 1:
                 it, updates, them = ("are: they are", "no updates", "them")
+            order = (
+                "add seq=True to run in order" if where == "the construct" else f"carry {them} through an inner loop"
+            )
             remedies.append(
                 f"no clause says what {listed(others)} {it} {updates} by one operator alone. Assign {them} in the"
                 " iteration before the read, add firstprivate=[…] if each iteration starts from the value before the"
-                f" loop, or carry {them} through an inner loop"
+                f" loop, or {order}"
             )
         them, values = ("it", "its value comes") if len(carried) == 1 else ("them", "their values come")
         raise refusal(
@@ -345,10 +379,16 @@ class LoopText:
 
     def _append(self, nest: ir.Nest) -> None:
         """Append a nest, with the statements that sink to the head of its iterations."""
-        sunk = self._sunk.needed_by(nest.body)
-        for position, statement in sunk:
+        carried = self._sunk.assigned.intersection(nest.carried)
+        sunk = self._sunk.needed_by(names_in(*nest.body) - carried)
+        first = self._sunk.needed_by({*carried}) if carried else []
+        if carried & names_in(*[statement for _, statement in sunk]):  # the values before the loop, in all iterations
+            sunk, first = [], self._sunk.needed_by({*names_in(*nest.body), *carried})
+        for position, statement in (*sunk, *first):
             nests = [part for part in self.parts[position:] if isinstance(part, ir.Nest)]
-            changed = frozenset[str]().union(*(written(one.body) | one.privates.keys() for one in (*nests, nest)))
+            if (position, statement) in sunk:  # the first iteration reads before the nest writes anything
+                nests.append(nest)
+            changed = frozenset[str]().union(*(written(one.body) | one.privates.keys() for one in nests))
             if (load := first_load(statement, changed)) is not None:
                 raise refusal(
                     load.place,
@@ -364,7 +404,16 @@ class LoopText:
                     f"the value of {name} before the loop is an element of an array; start from a number, or pass it as"
                     " an argument",
                 )
-        statements = self._with_inputs([statement for _, statement in sunk], names_assigned(*nest.body))
+        assigned = names_assigned(*nest.body)
+        statements = self._with_inputs([statement for _, statement in sunk], assigned)
+        if first:
+            starts = self._with_inputs([statement for _, statement in first], assigned)
+            kept = names_assigned(*starts) if not sunk else carried
+            for name in sorted(kept):  # the host has a value for each scalar that is carried: of the least type
+                start = ir.Constant(place=nest.place, value=False)
+                self.parts.append(ir.Assign(place=nest.place, name=name, value=start))
+            statements.append(at_first(starts, len(nest.axes), nest.place))
+            nest = replace(nest, carried=tuple(dict.fromkeys((*nest.carried, *sorted(kept)))))
         self.parts.append(replace(nest, body=(*statements, *nest.body)))
 
     def _with_inputs(self, sunk: list[ir.Statement], assigned: set[str]) -> list[ir.Statement]:
@@ -436,12 +485,12 @@ class Sunk:
         self.assigned |= assigned
         return True
 
-    def needed_by(self, nodes: tuple[ir.Statement, ...]) -> list[tuple[int, ir.Statement]]:
-        """Return the statements whose results others read."""
-        wanted = names_in(*nodes)
+    def needed_by(self, names: set[str]) -> list[tuple[int, ir.Statement]]:
+        """Return the statements from which the values of scalars follow."""
+        wanted = set(names)
         needed: list[tuple[int, ir.Statement]] = []
         for position, statement in reversed(self.statements):
-            if names_assigned(statement) & wanted or isinstance(statement, ir.Assert):
+            if names_assigned(statement) & wanted or isinstance(statement, ir.Assert | ir.IndexCheck):
                 needed.insert(0, (position, statement))
                 wanted |= names_in(statement)
         return needed

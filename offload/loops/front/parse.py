@@ -8,6 +8,7 @@ The code here knows no types; it checks every rule that needs none, each at its 
 from __future__ import annotations
 
 import ast
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn
 
 from offload.errors import ClauseError
@@ -20,25 +21,35 @@ from offload.loops.front.values import listed
 from offload.loops.tree import ir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from offload.loops.front.layouts import AnyLayout
     from offload.loops.front.source import FunctionSource
 
 
 __all__ = ["NestClauses", "check_plain", "parse"]
 
 
-def parse(source: FunctionSource, clauses: NestClauses, absent: frozenset[str] = frozenset()) -> ir.ParsedFunction:
-    """Return the IR of a loop function, without types; ``absent`` are the parameters that are None at the call.
+def parse(
+    source: FunctionSource,
+    clauses: NestClauses,
+    absent: frozenset[str] = frozenset(),
+    layouts: Mapping[str, AnyLayout] = MappingProxyType({}),
+) -> ir.ParsedFunction:
+    """Return the IR of a loop function, without types.
+
+    ``absent`` are the parameters that are None at the call, ``layouts`` those that are array types.
 
     Raises `LoopError` for text outside of the subset, and `ClauseError` for a clause with a name that the function
     lacks.
     """
-    return _function(LoopText(source, clauses, absent))
+    return _function(LoopText(source, clauses, absent, layouts))
 
 
 def check_plain(source: FunctionSource) -> None:
     """Check a plain function that loops are to call, as ``declare_target`` does; raise `LoopError` if none can."""
+    if source.called:  # its text depends on the array types that it is given
+        return
     lowering = Lowering(RULES, set(source.identifiers), checks=True, is_in_nest=True)
     names: dict[str, Binding] = {parameter.arg: Parameter(parameter.arg) for parameter in source.parameters}
     frame = Frame(lowering, source, names, [])
@@ -80,6 +91,7 @@ def _function(text: LoopText) -> ir.ParsedFunction:
         parts=tuple(text.parts),
         returns=names,
         returns_tuple=returned is not None and isinstance(returned.value, ast.Tuple),
+        layouts=text.frame.lowering.layouts,
     )
 
 

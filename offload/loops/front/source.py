@@ -2,9 +2,9 @@
 
 The definition is found in the tree of its whole file, so every node has its line. It is compiled once and compared with
 the running code, to detect a file that changed after its import. A name from outside is *frozen* (a scalar, part of the
-kernel's key), *known* (a library function with a form for loops, found by identity), *plain* (a function to inline) or
-*unfit*. Loop functions that cloudpickle sends by value carry their texts (`FunctionSource.texts`); the receiver keeps
-them by their code (`received`). NumPy is not imported here.
+kernel's key), an array type (part of it as well), *known* (a library function with a form for loops, found by
+identity), *plain* (a function to inline) or *unfit*. Loop functions that cloudpickle sends by value carry their texts
+(`FunctionSource.texts`); the receiver keeps them by their code (`received`). NumPy is not imported here.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import ast
 import builtins
 import linecache
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from operator import is_
@@ -21,11 +22,14 @@ from types import CellType, CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, get_args
 
 from offload.errors import LoopError
+from offload.loops.front.layouts import METHODS, is_layout
 from offload.loops.tree import ir
 from offload.loops.tree.text import marked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from offload.loops.front.layouts import AnyLayout
 
 DTYPES: Final[frozenset[str]] = frozenset(get_args(ir.Dtype))
 
@@ -53,13 +57,20 @@ class Plain:
 
 
 @dataclass(frozen=True, slots=True)
+class OutsideLayout:
+    """An array type of the module or of a closure."""
+
+    layout: AnyLayout  # is part of the key, as a frozen scalar is
+
+
+@dataclass(frozen=True, slots=True)
 class Unfit:
     """Anything else; `what` describes it, as ``"of type list"``."""
 
     what: str  # for the message
 
 
-Meaning = Frozen | KnownName | Plain | Unfit
+Meaning = Frozen | KnownName | Plain | OutsideLayout | Unfit
 
 # Modules whose names are known by where they are said to be; they take part in no arithmetic.
 _TEXTUAL: Final = ("offload", "offload.acc", "offload.atomic")
@@ -109,6 +120,16 @@ class FunctionSource:
         return (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
 
     @cached_property
+    def own(self) -> frozenset[str]:
+        """The names of its parameters."""
+        return frozenset(parameter.arg for parameter in self.parameters)
+
+    @property
+    def by_position(self) -> list[str]:
+        """The names of the parameters that take positional arguments."""
+        return [one.arg for one in (*self.definition.args.posonlyargs, *self.definition.args.args)]
+
+    @cached_property
     def identifiers(self) -> frozenset[str]:
         """Every name that its text has, locals, parameters and others."""
         names = {node.id for node in ast.walk(self.definition) if isinstance(node, ast.Name)}
@@ -126,6 +147,25 @@ class FunctionSource:
         nodes = (node for statement in self.definition.body for node in ast.walk(statement))
         read = {node.id for node in nodes if isinstance(node, ast.Name)}
         return tuple(sorted(read - self.assigned - {parameter.arg for parameter in self.parameters}))
+
+    @cached_property
+    def called(self) -> frozenset[str]:
+        """The parameters that its text, or a function that it calls, uses as array types: it calls them."""
+        return self._called(())
+
+    def _called(self, callers: tuple[CodeType, ...]) -> frozenset[str]:
+        calls = [node for node in ast.walk(self.definition) if isinstance(node, ast.Call)]
+        found = {_root(node.func) for node in calls}
+        for node in calls:
+            meaning = self.meaning(node.func.id) if isinstance(node.func, ast.Name) else None
+            if isinstance(meaning, Plain) and meaning.function.__code__ not in callers:
+                with suppress(LoopError):  # of a function without a text
+                    inner = FunctionSource.of(meaning.function)
+                    types = inner._called((*callers, meaning.function.__code__))  # noqa: SLF001  # its own kind
+                    names = [parameter.arg for parameter in inner.parameters]
+                    given = [*zip(names, node.args, strict=False), *((one.arg, one.value) for one in node.keywords)]
+                    found |= {_root(value) for name, value in given if name in types}
+        return frozenset(found & {parameter.arg for parameter in self.parameters})
 
     def line_of(self, node: ast.AST) -> str:
         """Return the text of a node, as it is written, as far as its first line goes."""
@@ -155,6 +195,17 @@ class FunctionSource:
             return meaning_of(self._value(name))
         except NameError:
             return None
+
+    def meant(self, node: ast.expr) -> Meaning | None:
+        """Return the meaning of a name from outside, or of a module's name."""
+        match node:
+            case ast.Name(id=name) if name not in self.assigned and name not in self.own:
+                return self.meaning(name)
+            case ast.Attribute(value=module, attr=name):
+                known = self.meant(module)
+                return attribute(known, name) if isinstance(known, KnownName) else None
+            case _:
+                return None
 
     def key(self) -> tuple[object, ...]:
         """Return the present values that the function depends on besides its arguments.
@@ -209,8 +260,12 @@ class FunctionSource:
                     yield name, dtype or type(value).__name__, repr(value)  # repr tells -0.0 from 0.0, nan equals nan
                 case KnownName(known):
                     yield name, known
+                case OutsideLayout(layout):
+                    yield name, layout
                 case Plain(function) if function.__code__ not in (*callers, code):
                     yield name, repr(function.__defaults__), repr(function.__kwdefaults__)
+                    defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+                    yield from filter(is_layout, defaults)
                     yield from FunctionSource.of(function).facts((*callers, code))
 
     def _value(self, name: str) -> Any:
@@ -225,6 +280,15 @@ class FunctionSource:
         if hasattr(builtins, name):
             return getattr(builtins, name)
         raise NameError(name)
+
+
+def _root(node: ast.expr) -> str:
+    """Return the name of the type that an expression may be, or be a sub-dimension or a method of; else nothing."""
+    if isinstance(node, ast.Attribute) and node.attr in METHODS:
+        node = node.value
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 class Outlook(NamedTuple):
@@ -299,6 +363,8 @@ def meaning_of(value: Any) -> Meaning:
         return known
     if isinstance(value, FunctionType):
         return Plain(value)
+    if is_layout(value):
+        return OutsideLayout(value)
     return Unfit("None" if value is None else f"of type {kind.__name__}")
 
 

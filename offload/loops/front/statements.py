@@ -144,7 +144,9 @@ def _for(frame: Frame, node: ast.For) -> None:
             bound = frame.variable(name)
             assert isinstance(bound, Scalar)
             variable = bound.name
+        frame.lowering.steady.add(variable)
         flag = _loop_body(frame, node, counted.clauses.reductions)
+        frame.lowering.steady.discard(variable)
     frame.lowering.levels = around
     frame.out.append(
         ir.For(

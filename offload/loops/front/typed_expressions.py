@@ -32,7 +32,7 @@ from offload.loops.tree.promotion import (
     ufunc_float_type,
     unary_type,
 )
-from offload.loops.tree.text import refusal, text_of
+from offload.loops.tree.text import refusal, row_remedy, text_of, viewed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -115,6 +115,8 @@ class Expressions:
                 return self._name(node)
             case ir.Extent() | ir.Size() | ir.Rank():
                 return self._shape(node)
+            case ir.Trip():
+                return replace(node, type=WEAK_INT)
             case ir.Load():
                 indices = self.indices(node.array, node.indices, node.place)
                 return replace(node, indices=indices, type=ir.Type(self.arrays[node.array].dtype))
@@ -155,16 +157,21 @@ class Expressions:
     def indices(self, array: str, indices: tuple[Expression, ...], place: SourceLine) -> tuple[Expression, ...]:
         """Return the indices of an access, one for every dimension."""
         ndim = self._array(array, place).ndim
-        if len(indices) != ndim:
-            raise refusal(
-                place,
-                "index",
-                f"{array} has {ndim} dimensions but {len(indices)} indices; give one integer for each, and write the "
-                "loop over the rest",
-            )
-        return tuple(self._index(array, index) for index in indices)
+        if len(indices) < ndim:
+            raise refusal(place, "index", row_remedy(array, indices))
+        if len(indices) > ndim:
+            what = f"{array} has {ndim} dimensions but {len(indices)} indices; give one integer for each"
+            raise refusal(place, "index", what)
+        return tuple(self.index(array, index) for index in indices)
 
-    def _index(self, array: str, node: Expression) -> Expression:
+    def called_index(self, call: str, node: Expression) -> Expression:
+        """Return an index of an array type's call as int64; it may be a variable that the program does not have."""
+        if is_float(type_of(self.typed(node)).dtype):
+            raise refusal(node.place, "types", f"an index of {call} is {self.typed(node).type}; write int(…) around it")
+        return self.index(call, node)
+
+    def index(self, array: str, node: Expression) -> Expression:
+        """Return an index as int64."""
         index = self.typed(node)
         if type_of(index).dtype == "bool":
             raise refusal(
@@ -189,24 +196,30 @@ class Expressions:
         return replace(node, type=self.scalars[node.name])
 
     def _shape(self, node: ir.Extent | ir.Size | ir.Rank) -> Expression:
-        ndim = self._array(node.array, node.place).ndim
+        n_dimensions = self._array(node.array, node.place).ndim
+        if len(node.taken) > n_dimensions:
+            what = f"{text_of(node)}: {node.array} has {n_dimensions} dimensions; give one index for each at most"
+            raise refusal(node.place, "index", what)
+        # of the array, those of the row
+        dimensions = [k for k in range(n_dimensions) if not (k < len(node.taken) and node.taken[k])]
+        ndim = len(dimensions)
         match node:
             case ir.Rank():
                 return ir.Constant(place=node.place, type=WEAK_INT, value=ndim)
             case ir.Extent():
                 if not -ndim <= node.dimension < ndim:
                     raise refusal(
-                        node.place, "index", f"{text_of(node)}: {node.array} has {ndim} dimensions; ask for one of them"
+                        node.place, "index", f"{text_of(node)}: this has {ndim} dimensions; ask for one of them"
                     )
                 if node.n_dimensions not in (None, ndim):
                     raise refusal(
                         node.place,
                         "index",
-                        f"{node.array}.shape has {ndim} values but {node.n_dimensions} targets; give one for each",
+                        f"{viewed(node)}.shape has {ndim} values but {node.n_dimensions} targets; give one for each",
                     )
-                return self._extent(node.array, node.dimension % ndim, node.place)
+                return self._extent(node.array, dimensions[node.dimension], node.place)
             case ir.Size():
-                extents = [self._extent(node.array, dimension, node.place) for dimension in range(ndim)]
+                extents = [self._extent(node.array, dimension, node.place) for dimension in dimensions]
                 if not extents:
                     return ir.Constant(place=node.place, type=WEAK_INT, value=1)
                 return reduce(lambda a, b: _weak_product(node.place, a, b), extents)

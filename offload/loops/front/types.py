@@ -232,6 +232,8 @@ class _Statements:
                 return replace(node, condition=e.truth(node.condition), body=self.block(node.body))
             case ir.Assert():
                 return replace(node, condition=e.truth(node.condition))
+            case ir.IndexCheck():
+                return replace(node, indices=tuple([e.called_index(node.array, index) for index in node.indices]))
             case ir.Local(fill=ir.Expression() as fill):
                 return replace(node, fill=convert(e.typed(fill), ir.Type(node.dtype)))
             case _:

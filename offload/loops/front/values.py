@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from math import prod
 from typing import TYPE_CHECKING, Final, Literal, cast
 
-from offload.loops.front.frames import Absent, LocalArray, Parameter, PassedConstant, Scalar
-from offload.loops.front.source import Frozen, KnownName, Plain, Unfit, attribute
+from offload.loops.front.frames import Absent, LocalArray, Parameter, PassedConstant, PassedLayout, Row, Scalar
+from offload.loops.front.offsets import extent_in, layout_in, layout_refusal, offsets_of, place_in, property_of
+from offload.loops.front.rows import extent_of, over_refusal, rank_of, row_refusal, size_of
+from offload.loops.front.source import Frozen, KnownName, OutsideLayout, Plain, Unfit
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import changes_elements
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
     from offload.errors import LoopError
     from offload.loops.front.frames import Frame
-    from offload.loops.front.source import Meaning
 
 OPERATORS: Final[dict[type[ast.operator], ir.Operator]] = {
     ast.Add: "+",
@@ -55,7 +55,10 @@ _REFUSED: Final[dict[type[ast.expr], tuple[str, str]]] = {
     ast.YieldFrom: ("loop", "a loop function cannot be a generator; store the values in an array"),
     ast.Await: ("call", "a loop cannot await; await before the call"),
     ast.Tuple: ("assign", "a tuple is not a number; assign its values one by one, as in `x, y = y, x`"),
-    ast.List: ("types", "a list is not allowed in a loop; create an array of constant shape, such as `np.zeros(3)`"),
+    ast.List: (
+        "types",
+        "a list is not allowed in a loop; create an array such as `np.zeros(3)`, or name rows one by one, `r = a[i]`",
+    ),
     ast.Dict: ("types", "a dict is not allowed in a loop; pass its numbers as arguments"),
     ast.Set: ("types", "a set is not allowed in a loop; pass its numbers as arguments"),
     ast.Slice: ("index", "a slice is not allowed in a loop; write the loop over it"),
@@ -88,6 +91,9 @@ def expression(frame: Frame, node: ast.expr) -> ir.Expression:
         case ast.IfExp():
             return _conditional(frame, node)
         case _:
+            for part in ast.iter_child_nodes(node):  # a list of rows, for example
+                if isinstance(part, ast.Name) and isinstance(frame.names.get(part.id), Row):
+                    frame.value(part)
             raise frame.refusal(
                 node, *_REFUSED.get(type(node), ("types", "this is not a number; pass numbers as arguments"))
             )
@@ -103,18 +109,6 @@ def operator_of(frame: Frame, node: ast.AST, operator: ast.operator) -> ir.Opera
 
 
 # -- what is known while the text is read
-
-
-def meaning_in(frame: Frame, node: ast.expr) -> Meaning | None:
-    """Return the meaning of a name from outside, or of a module's name."""
-    match node:
-        case ast.Name(id=name) if not frame.is_local(name):
-            return frame.source.meaning(name)
-        case ast.Attribute(value=module, attr=name):
-            known = meaning_in(frame, module)
-            return attribute(known, name) if isinstance(known, KnownName) else None
-        case _:
-            return None
 
 
 def constant_integer(frame: Frame, node: ast.expr) -> int | None:
@@ -162,6 +156,12 @@ def _name(frame: Frame, node: ast.Name) -> ir.Expression:
             return constant
         case LocalArray():
             raise frame.refusal(node, "index", f"{node.id} is an array; give one index for every dimension")
+        case PassedLayout():
+            raise layout_refusal(frame, node)
+        case Row(is_over=True):
+            raise over_refusal(frame, node, node.id)
+        case Row():
+            raise row_refusal(frame, node, binding)
         case Absent():
             raise frame.refusal(node, "argument", f"{node.id} is None in this call; test `{node.id} is None` before")
 
@@ -179,16 +179,18 @@ def item_refusal(frame: Frame, node: ast.AST, name: str) -> LoopError:
 
 def _outside(frame: Frame, node: ast.expr) -> ir.Expression:
     text = ast.unparse(node)
-    match meaning_in(frame, node):
+    match frame.source.meant(node):
         case Frozen() as scalar:
             return constant_of(frame, node, scalar)
         case Unfit() as unfit:
             raise _outside_refusal(frame, node, text, unfit)
         case KnownName() | Plain():
             raise frame.refusal(node, "name", f"{text} is not a number; call it, or pass a number as an argument")
+        case OutsideLayout():
+            raise layout_refusal(frame, node)
         case None:
             owner = _owner(node)
-            if owner is not node and isinstance(found := meaning_in(frame, owner), Unfit):
+            if owner is not node and isinstance(found := frame.source.meant(owner), Unfit):
                 held = f"{text} belongs to {ast.unparse(owner)}, which is {found.what} and comes from outside"
                 raise frame.refusal(node, "name", f"{held} the function; pass {text} itself as an argument")
             _check_attribute(frame, node)
@@ -236,8 +238,19 @@ def _check_attribute(frame: Frame, node: ast.expr) -> None:
         )
 
 
-def array_named(frame: Frame, node: ast.expr) -> Parameter | LocalArray:
-    """Return the array that a name stands for."""
+def row_of(frame: Frame, node: ast.expr) -> Row:
+    """Return the array, or the row of one, that an expression stands for: ``a``, ``a[i]``, ``a[i, :, k]``."""
+    brackets: list[list[ast.expr]] = []
+    base = node
+    while isinstance(base, ast.Subscript):
+        brackets.insert(0, index_nodes(base.slice))
+        base = base.value
+    row = _named_row(frame, base)
+    return _indexed(frame, node, row, brackets) if brackets else row
+
+
+def _named_row(frame: Frame, node: ast.expr) -> Row:
+    """Return the array, or the row, that a name stands for."""
     if not isinstance(node, ast.Name):
         if isinstance(node, ast.Attribute) and node.attr in _PARTS:
             text = ast.unparse(node.value)
@@ -246,21 +259,83 @@ def array_named(frame: Frame, node: ast.expr) -> Parameter | LocalArray:
         _check_attribute(frame, node)
         raise frame.refusal(node, "index", "this is not an array; index a parameter, or a local array of the iteration")
     if not frame.is_local(node.id):
-        match meaning_in(frame, node):
+        match frame.source.meant(node):
             case Unfit() as unfit:
                 raise _outside_refusal(frame, node, node.id, unfit)
+            case OutsideLayout():
+                raise layout_refusal(frame, node, "index")
             case _:
                 raise frame.refusal(node, "name", f"{node.id} is not an array; pass one as an argument")
-    match frame.variable(node.id):
+    if node.id not in frame.names:
+        raise frame.refusal(node, "unbound", f"{node.id} is indexed here, but no line before assigns it an array")
+    match frame.names[node.id]:
+        case Row(is_over=True):
+            raise over_refusal(frame, node, node.id)
+        case Row() as row:
+            return row
         case Parameter() as parameter:
             frame.use_as_array(parameter, node)
-            return parameter
+            return Row(parameter)
         case LocalArray() as local:
-            return local
+            return Row(local)
+        case PassedLayout():
+            raise layout_refusal(frame, node, "index")
         case Absent():
             raise frame.refusal(node, "argument", f"{node.id} is None in this call; test `{node.id} is None` before")
         case Scalar() | PassedConstant():
             raise frame.refusal(node, "index", f"{node.id} is a number, and has no elements; index an array")
+
+
+def _indexed(frame: Frame, node: ast.AST, row: Row, brackets: list[list[ast.expr]]) -> Row:
+    """Return the row that indices in brackets make of another one."""
+    parts = [part for bracket in brackets for part in bracket]
+    for part in parts:
+        match part:
+            case ast.Slice(lower=None, upper=None, step=None):
+                pass
+            case ast.Slice():
+                raise frame.refusal(
+                    node,
+                    "index",
+                    "a loop can take whole axes only, by `:`; write the loop over the slice, or pass its bounds",
+                )
+            case ast.Constant(value=value) if value is None or value is ... or isinstance(value, (bool, str)):
+                raise frame.refusal(node, "index", "an index must be an integer; write the loop over the rest")
+            case ast.List() | ast.Tuple() | ast.Compare() | ast.Starred():
+                raise frame.refusal(
+                    node, "index", "an index must be one integer, not a mask or a list; write the loop over the rest"
+                )
+    offsets = offsets_of(frame, parts[0]) if len(parts) == 1 and isinstance(parts[0], ast.Call) else None
+    if offsets is not None:  # those of a distributed type are a tuple
+        row = row.at(offsets)
+    else:
+        values = iter(frame.in_order([part for part in parts if not isinstance(part, ast.Slice)]))
+        for bracket in brackets:
+            row = row.at([None if isinstance(part, ast.Slice) else next(values) for part in bracket])
+    if isinstance(row.array, LocalArray) and len(row.places) > len(row.array.shape):
+        ndim = len(row.array.shape)
+        raise frame.refusal(node, "index", f"{len(row.places)} indices for an array of {ndim} dimensions; use {ndim}")
+    return row
+
+
+def element_at(
+    frame: Frame, node: ast.AST, row: Row, parts: Sequence[ast.expr]
+) -> tuple[Parameter | LocalArray, tuple[ir.Expression, ...]]:
+    """Return the array and the indices of an element of a row."""
+    return _element(frame, node, _indexed(frame, node, row, [[*parts]]))
+
+
+def element_of(frame: Frame, node: ast.Subscript) -> tuple[Parameter | LocalArray, tuple[ir.Expression, ...]]:
+    """Return the array and the indices of an element, ``a[i, j]`` or ``a[i][j]``."""
+    return _element(frame, node, row_of(frame, node))
+
+
+def _element(frame: Frame, node: ast.AST, row: Row) -> tuple[Parameter | LocalArray, tuple[ir.Expression, ...]]:
+    indices = tuple([place for place in row.places if place is not None])
+    is_short = isinstance(row.array, LocalArray) and len(indices) < len(row.array.shape)
+    if is_short or len(indices) < len(row.places):
+        raise row_refusal(frame, node, row)
+    return row.array, indices
 
 
 def _attribute(frame: Frame, node: ast.Attribute) -> ir.Expression:
@@ -268,19 +343,22 @@ def _attribute(frame: Frame, node: ast.Attribute) -> ir.Expression:
     if node.attr in _PARTS and has_attributes(frame, base):
         number = frame.value(base)
         return ir.FunctionCall(place=frame.place(node), function=f"complex.{node.attr}", arguments=(number,))
+    if (layout := layout_in(frame, base)) is not None:
+        return property_of(frame, node, layout)
+    if (part := place_in(frame, node)) is not None:
+        return part
+    while isinstance(base, ast.Subscript):
+        base = base.value
     if not (isinstance(base, ast.Name) and frame.is_local(base.id)):
         return _outside(frame, node)
-    array = array_named(frame, base)
-    place = frame.place(node)
-    match node.attr, array:
-        case "size", Parameter(name):
-            return ir.Size(place=place, array=name)
-        case "ndim", Parameter(name):
-            return ir.Rank(place=place, array=name)
-        case "size", LocalArray(shape=shape):
-            return ir.Constant(place=place, value=prod(shape))
-        case "ndim", LocalArray(shape=shape):
-            return ir.Constant(place=place, value=len(shape))
+    if node.attr not in _ASKED and isinstance(node.value, ast.Subscript):
+        return _outside(frame, node)
+    row = row_of(frame, node.value)
+    match node.attr:
+        case "size":
+            return size_of(frame, node, row)
+        case "ndim":
+            return rank_of(frame, node, row)
         case _:
             _check_attribute(frame, node)
             raise frame.refusal(
@@ -293,18 +371,7 @@ def _attribute(frame: Frame, node: ast.Attribute) -> ir.Expression:
 def has_attributes(frame: Frame, node: ast.expr) -> bool:
     """Tell whether an expression may be a number, which has ``.real``: whether it is no module and the like."""
     is_outside = isinstance(node, ast.Name) and not frame.is_local(node.id)
-    return not is_outside or isinstance(meaning_in(frame, node), Frozen)
-
-
-def extent_of(frame: Frame, node: ast.expr, array: ast.expr, dimension: int) -> ir.Expression:
-    """Return ``array.shape[dimension]``."""
-    match array_named(frame, array):
-        case Parameter(name):
-            return ir.Extent(place=frame.place(node), array=name, dimension=dimension)
-        case LocalArray(shape=shape):
-            if not -len(shape) <= dimension < len(shape):
-                raise frame.refusal(node, "index", f"the array has {len(shape)} dimensions; ask for one of them")
-            return ir.Constant(place=frame.place(node), value=shape[dimension])
+    return not is_outside or isinstance(frame.source.meant(node), Frozen)
 
 
 def _subscript(frame: Frame, node: ast.Subscript) -> ir.Expression:
@@ -312,44 +379,12 @@ def _subscript(frame: Frame, node: ast.Subscript) -> ir.Expression:
         dimension = constant_integer(frame, node.slice)
         if dimension is None:
             raise frame.refusal(node, "index", "the dimension of a shape must be an integer constant, as in a.shape[0]")
-        return extent_of(frame, node, node.value.value, dimension)
+        if (layout := layout_in(frame, node.value.value)) is not None:
+            return extent_in(frame, node, layout, dimension)
+        return extent_of(frame, node, row_of(frame, node.value.value), dimension)
     array, indices = element_of(frame, node)
     check_plain_use(frame, node, array)
     return ir.Load(place=frame.place(node), array=array.name, indices=indices, at=frame.lowering.at())
-
-
-def element_of(frame: Frame, node: ast.Subscript) -> tuple[Parameter | LocalArray, tuple[ir.Expression, ...]]:
-    """Return the array and the indices of an element, ``a[i, j]`` or ``a[i][j]``."""
-    parts: list[ast.expr] = []
-    base: ast.expr = node
-    while isinstance(base, ast.Subscript):
-        parts = [*index_nodes(base.slice), *parts]
-        base = base.value
-    array = array_named(frame, base)
-    return array, indices_of(frame, node, array, parts)
-
-
-def indices_of(
-    frame: Frame, node: ast.AST, array: Parameter | LocalArray, parts: list[ast.expr]
-) -> tuple[ir.Expression, ...]:
-    """Lower the indices of an element."""
-    for part in parts:
-        match part:
-            case ast.Slice():
-                raise frame.refusal(node, "index", "a slice is not allowed in a loop; write the loop over it")
-            case ast.Constant(value=value) if value is None or value is ... or isinstance(value, (bool, str)):
-                raise frame.refusal(node, "index", "an index must be an integer; write the loop over the rest")
-            case ast.List() | ast.Tuple() | ast.Compare() | ast.Starred():
-                raise frame.refusal(
-                    node, "index", "an index must be one integer, not a mask or a list; write the loop over the rest"
-                )
-    if isinstance(array, LocalArray) and len(parts) != len(array.shape):
-        raise frame.refusal(
-            node,
-            "index",
-            f"{len(parts)} indices for an array of {len(array.shape)} dimensions; write the loop over the rest",
-        )
-    return tuple(frame.in_order(parts))
 
 
 def check_plain_use(frame: Frame, node: ast.AST, array: Parameter | LocalArray) -> None:

@@ -109,6 +109,8 @@ class Space:
     """The atoms of a nest, and the properties of forms of them."""
 
     atoms: list[Atom] = field(default_factory=list)  # the axes' trips come first
+    # Of atoms that are quotients or remainders: the operator, the form, and the positive divisor.
+    digits: dict[int, tuple[Operator, AffineForm, int]] = field(default_factory=dict)
     _numbers: dict[Hashable, int] = field(default_factory=dict)  # of atoms, by their structure
 
     def trip(self, room: AffineForm, step: int) -> AffineForm | None:
@@ -321,15 +323,18 @@ class IntegerValues:
         ends = sorted((left.low // divisor, left.high // divisor))
         if ends[0] == ends[1]:  # one quotient for all
             return self.settle(AffineForm(ends[0]) if operator == "//" else form - ends[0] * divisor, dtype)
-        multiples = all(coefficient % divisor == 0 for _, coefficient in form.terms)
-        if multiples and operator == "%":
-            return self.settle(AffineForm(form.constant % divisor), dtype)
-        if multiples:
-            terms = tuple((atom, coefficient // divisor) for atom, coefficient in form.terms)
-            return self.settle(AffineForm(form.constant // divisor, terms), dtype)
+        multiples = tuple((atom, by // divisor) for atom, by in form.terms if by % divisor == 0)
+        rest = AffineForm(form.constant % divisor, tuple(term for term in form.terms if term[1] % divisor))
+        low, high = (end // divisor for end in self.space.extremes(rest))
+        if low == high:  # the other terms are multiples, and what they leave has one quotient
+            quotient = AffineForm(form.constant // divisor + low, multiples)
+            return self.settle(quotient if operator == "//" else rest - low * divisor, dtype)
         remainders = (0, divisor - 1) if divisor > 0 else (divisor + 1, 0)
         interval = (ends[0], ends[1]) if operator == "//" else remainders
-        return self.opaque((operator, form, divisor), dtype, (form,), interval)
+        value = self.opaque((operator, form, divisor), dtype, (form,), interval)
+        if divisor > 0 and value.interval == interval:
+            self.space.digits[value.form.terms[0][0]] = operator, form, divisor
+        return value
 
     def _structural(
         self, operator: Operator, left: IntegerValue, right: IntegerValue, dtype: Dtype, interval: Interval | None

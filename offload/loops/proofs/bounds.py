@@ -80,16 +80,17 @@ def _bounds(accesses: NestAccesses, access: ElementAccess) -> Bounds:
         loads |= of
         intervals.append(None if index.interval == LIMITS["int64"] else index.interval)
         category = max(category, 2 if not is_pure else 1 if of else 0)
-        mode = max(mode, _mode(index, extent))
+        least = 0 if access.kind == "check" else -extent  # an array type has no negative indices
+        mode = max(mode, _mode(index, least, extent))
         if outside is None and index.is_exact and access.is_certain and space.is_attained(index.form):
-            ends = [end for end in (index.high, index.low) if not -extent <= end < extent]
+            ends = [end for end in (index.high, index.low) if not least <= end < extent]
             outside = (dimension, ends[0]) if ends else None
     return Bounds(tuple(intervals), _MODES[mode], _CATEGORIES[category], outside, loads)
 
 
-def _mode(index: IntegerValue, extent: int) -> int:
+def _mode(index: IntegerValue, least: int, extent: int) -> int:
     """Return the place in `_MODES`."""
-    if index.high >= extent or index.low < -extent:
+    if index.high >= extent or index.low < least:
         return 2
     return 0 if index.low >= 0 else 1
 

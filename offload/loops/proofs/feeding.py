@@ -199,6 +199,9 @@ class _FlowWalk:
                 return self.loop(point, node, state)
             case ir.Assert():
                 self.read(node.condition, EVERYWHERE, state)
+            case ir.IndexCheck():
+                for index in node.indices:
+                    self.read(index, EVERYWHERE, state)
             case ir.Local():
                 if node.fill is not None:
                     self.read(node.fill, number, state)

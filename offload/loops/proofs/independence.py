@@ -11,13 +11,14 @@ called dependent, because their order is up to the program. docs/design/loops.md
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from math import gcd
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from offload.loops.proofs.affine import AffineForm, Interval
 from offload.loops.proofs.equations import Equation, Inner, is_solved, narrowed
+from offload.loops.proofs.radix import equal_parts
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
@@ -58,6 +59,7 @@ class Verdict:
     dependences: tuple[LoopDependence, ...] = ()  # those that are proved, flow first
     unknown: tuple[int, ...] = ()  # the accesses, by `at`, of pairs of which nothing is known: those that need logs
     n_left: int = 0  # pairs of accesses that were not compared, since there are too many
+    carried: str = ""  # why iterations run in order: by scalars that they pass on
 
 
 def independence(accesses: NestAccesses, most_pairs: int = _MOST_PAIRS) -> Verdict:
@@ -71,6 +73,7 @@ def independence(accesses: NestAccesses, most_pairs: int = _MOST_PAIRS) -> Verdi
     numbers: dict[Hashable, int] = {}
     alike = [numbers.setdefault((a.array, a.kind, a.indices, a.loops, a.is_certain), len(numbers)) for a in listed]
     is_unknown: dict[tuple[int, int], bool] = {}
+    equations = _Equations(accesses)
     proved: list[LoopDependence] = []
     unknown: set[int] = set()
     n_compared = n_left = 0
@@ -87,7 +90,7 @@ def independence(accesses: NestAccesses, most_pairs: int = _MOST_PAIRS) -> Verdi
                 continue
             if pair not in is_unknown:
                 n_compared += len(pieces[n]) * len(pieces[m])
-                answers = list(_answers(accesses, pieces[n], pieces[m]))
+                answers = list(_answers(equations, pieces[n], pieces[m]))
                 dependences = [answer for answer in answers if isinstance(answer, LoopDependence)]
                 if dependences:  # each is named
                     proved += dependences
@@ -104,7 +107,7 @@ def independence(accesses: NestAccesses, most_pairs: int = _MOST_PAIRS) -> Verdi
 def may_meet(accesses: NestAccesses, one: ElementAccess, other: ElementAccess) -> bool:
     """Tell whether two iterations may touch the same element by two accesses, or nothing is known of that."""
     pieces, others = (tuple(_pieces(accesses, access)) for access in (one, other))
-    return any(answer != "never" for answer in _answers(accesses, pieces, others))
+    return any(answer != "never" for answer in _answers(_Equations(accesses), pieces, others))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,18 +172,18 @@ def _meet(one: Interval, other: Interval) -> Interval:
 
 
 def _answers(
-    accesses: NestAccesses, pieces: tuple[_Piece, ...], others: tuple[_Piece, ...]
+    equations: _Equations, pieces: tuple[_Piece, ...], others: tuple[_Piece, ...]
 ) -> Iterator[LoopDependence | Literal["never"] | None]:
     """Iterate over how the pieces of two accesses meet, as far as more can be learnt."""
     for first, second in product(pieces, others):
-        yield (answer := _meeting(accesses, first, second))
+        yield (answer := _meeting(equations, first, second))
         if answer is None and not (first.is_certain and second.is_certain):  # nor are the others: no proof follows
             return
 
 
-def _meeting(accesses: NestAccesses, first: _Piece, second: _Piece) -> LoopDependence | Literal["never"] | None:
+def _meeting(found: _Equations, first: _Piece, second: _Piece) -> LoopDependence | Literal["never"] | None:
     """Return how two pieces meet in different iterations; None if it is unknown whether they do."""
-    equations = list(_equations(accesses, first, second))
+    equations = list(found.of(first, second))
     known = [equation for equation in equations if equation is not None]
     if any(equation.is_excluded for equation in known):
         return "never"
@@ -211,27 +214,48 @@ def _dependence(first: ElementAccess, second: ElementAccess, distances: list[Int
 # -- equations of a pair ---------------------------------------------------------------------------------
 
 
-def _equations(accesses: NestAccesses, first: _Piece, second: _Piece) -> Iterator[Equation | None]:
-    """Yield the equations that hold where two pieces touch the same byte; None for one not expressible in trips."""
-    views = accesses.launch.views
-    one, other = views[first.access.array], views[second.access.array]
-    if one == other and is_injective(one):
-        for mine, others, of_mine, of_others in zip(
-            first.elements, second.elements, first.access.indices, second.access.indices, strict=True
-        ):
-            if mine is None or others is None:
-                yield None
-                continue
-            equation = _equation(accesses, (first, mine), (second, others), (0, 0))
-            is_exact = of_mine.is_exact and of_others.is_exact
-            yield equation if is_exact or -_HALF < equation.whole[0] <= equation.whole[1] < _HALF else None
-        return
-    mine, others = _offset(one, first), _offset(other, second)
-    if mine is None or others is None:
-        yield None
-    else:
-        slack = 1 - one.itemsize, other.itemsize - 1
-        yield _equation(accesses, (first, mine), (second, others), slack)
+@dataclass(slots=True)
+class _Equations:
+    """The equations of pairs of pieces; long texts have many pairs, but few different indices in each dimension."""
+
+    accesses: NestAccesses
+    # by the two sides, the trips in which they hold, and the slack
+    known: dict[Hashable, Equation] = field(default_factory=dict)
+
+    def of(self, first: _Piece, second: _Piece) -> Iterator[Equation | None]:
+        """Yield the equations that hold where two pieces touch the same byte; None for one not expressible in trips."""
+        views = self.accesses.launch.views
+        one, other = views[first.access.array], views[second.access.array]
+        if one == other and is_injective(one):
+            exact: list[tuple[AffineForm, AffineForm]] = []
+            for mine, others, of_mine, of_others in zip(
+                first.elements, second.elements, first.access.indices, second.access.indices, strict=True
+            ):
+                if mine is None or others is None:
+                    yield None
+                    continue
+                if of_mine.is_exact and of_others.is_exact:
+                    exact.append((mine, others))
+                    continue
+                equation = self._equation((first, mine), (second, others), (0, 0))
+                yield equation if -_HALF < equation.whole[0] <= equation.whole[1] < _HALF else None
+            parts = equal_parts(self.accesses.space, exact)
+            yield from (self._equation((first, mine), (second, others), (0, 0)) for mine, others in parts.pairs)
+            yield from () if parts.is_complete else (None,)
+            return
+        mine, others = _offset(one, first), _offset(other, second)
+        if mine is None or others is None:
+            yield None
+        else:
+            slack = 1 - one.itemsize, other.itemsize - 1
+            yield self._equation((first, mine), (second, others), slack)
+
+    def _equation(self, one: tuple[_Piece, AffineForm], other: tuple[_Piece, AffineForm], slack: Interval) -> Equation:
+        (first, mine), (second, others) = one, other
+        key = mine, others, first.trips, second.trips, slack
+        if key not in self.known:
+            self.known[key] = _equation(self.accesses, one, other, slack)
+        return self.known[key]
 
 
 def is_injective(view: View) -> bool:

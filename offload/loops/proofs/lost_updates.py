@@ -53,7 +53,7 @@ class _Line(NamedTuple):
 class LostUpdate(NamedTuple):
     """An update that may be lost, unless it has tables and the elements of each differ."""
 
-    store: ir.Store
+    store: ir.Store  # for messages: its indices are the expressions that its variables are the values of
     tables: tuple[str, ...]  # of indices; nothing is lost if the elements of each differ
 
 
@@ -77,7 +77,7 @@ def lost_updates(found: NestAccesses) -> tuple[LostUpdate, ...]:
         if isinstance(line.statement, ir.Store) and line.statement.at in repeated and updates.is_update(line)
     ]
     tables = _Tables(found)
-    return tuple([LostUpdate(store, tables.of(store)) for store in lost])
+    return tuple([LostUpdate(tables.shown(store), tables.of(store)) for store in lost])
 
 
 class _Tables:
@@ -109,6 +109,10 @@ class _Tables:
         if array not in self._known:
             self._known[array] = self._of_array(array)
         return self._known[array]
+
+    def shown(self, store: ir.Store) -> ir.Store:
+        """Return a store with the indices that the program wrote: lowering may have put the ``q[i]`` of a row first."""
+        return replace(store, indices=tuple(map(self._assigned, store.indices)))
 
     def _of_array(self, array: str) -> tuple[str, ...]:
         found = self._found

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from offload.loops.proofs.affine import LIMITS, AffineForm, IntegerValue, IntegerValues, Space, limits_of
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import constant_step, dtype_of, locals_in, names_assigned, walk
+from offload.loops.tree.nodes import checked_in, constant_step, dtype_of, locals_in, names_assigned, walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from offload.loops.proofs.numbers import LaunchNumbers
+    from offload.loops.tree.uses import Numbered
 
-Kind: TypeAlias = Literal["load", "store", "atomic"]
+Kind: TypeAlias = Literal["load", "store", "atomic", "check"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class ElementAccess:
     at: int  # the number in the text
     array: str  # by the name in the text
     dtype: ir.Dtype
-    kind: Kind  # a step on an element is atomic
+    kind: Kind  # a step on an element is atomic; a check touches no element
     place: ir.SourceLine  # for messages
     indices: tuple[IntegerValue, ...]  # as `int64`, before negative ones are wrapped
     loops: tuple[int, ...]  # the atoms of the inner loops around it whose trips are countable, outermost first
@@ -47,8 +48,8 @@ class NestAccesses:
     # In the order of the text. What stands in a loop that never has a trip is not there.
     listed: tuple[ElementAccess, ...]
     space: Space  # the atoms of their indices; those of the axes have the axes' numbers
-    extents: Mapping[str, tuple[int, ...]]  # of parameters and local arrays
-    own: frozenset[str]  # arrays of which each iteration has its own
+    extents: Mapping[str, tuple[int, ...]]  # of parameters and local arrays, and sizes of array types by their calls
+    own: frozenset[str]  # arrays of which each iteration has its own, and calls of array types
     written: frozenset[str]  # parameters whose storage the nest may write
     # Variables of inner loops that nothing else assigns, and that 32 bits hold, with the bounds of their loops and the
     # numbers of their trips.
@@ -58,7 +59,7 @@ class NestAccesses:
 def accesses(typed: ir.Typed, nest: ir.Nest, launch: LaunchNumbers) -> NestAccesses:
     """Return the accesses of a nest at a launch."""
     nodes = list(walk(*nest.body))
-    locals_ = locals_in(nest)
+    locals_ = locals_in(nest) | checked_in(nest)
     own = frozenset(locals_) | frozenset(nest.privates)
     stored = {node.array for node in nodes if isinstance(node, ir.Store | ir.Atomic)} - own
     stored |= {reduction.name for reduction in nest.reductions} & launch.views.keys()
@@ -135,6 +136,8 @@ class _AccessWalk:
                 self.repeat(statement)
             case ir.Assert():
                 self.value(statement.condition)
+            case ir.IndexCheck():
+                self.access("check", statement, self.indices(statement.indices))
             case ir.Local():
                 if statement.fill is not None:
                     self.value(statement.fill)
@@ -248,6 +251,8 @@ class _AccessWalk:
                 return self.name(expression.name, dtype)
             case ir.Extent():
                 return self.values.settle(AffineForm(self.extents[expression.array][expression.dimension]), dtype)
+            case ir.Trip():
+                return self.new(dtype)
             case ir.Load():
                 return self.load(expression, dtype)
             case ir.Unary():
@@ -342,8 +347,8 @@ class _AccessWalk:
     def indices(self, indices: tuple[ir.Expression, ...]) -> tuple[IntegerValue, ...]:
         return tuple(self.values.convert(self.value(index), "int64", dtype_of(index)) for index in indices)
 
-    def access(self, kind: Kind, node: ir.Load | ir.Store | ir.Atomic, indices: tuple[IntegerValue, ...]) -> None:
-        dtype = self.typed.arrays[node.array].dtype
+    def access(self, kind: Kind, node: Numbered, indices: tuple[IntegerValue, ...]) -> None:
+        dtype = "bool" if kind == "check" else self.typed.arrays[node.array].dtype
         self.listed.append(
             ElementAccess(node.at, node.array, dtype, kind, node.place, indices, self.loops, self.is_certain)
         )

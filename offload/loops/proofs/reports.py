@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from offload.errors import ClauseError, LoopError
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import locals_in, walk
+from offload.loops.tree.nodes import checked_in, locals_in, walk
 from offload.loops.tree.promotion import nbytes_of
 from offload.loops.tree.text import element_text, text_of
 from offload.loops.tree.uses import numbered
@@ -46,7 +46,7 @@ def failure_of(
     variables = iteration(nest, axes, trips)
     if what == INDEX:
         access = numbered(nest)[where]
-        extent = {**shapes, **locals_in(nest)}[access.array][dimension]
+        extent = {**shapes, **locals_in(nest), **checked_in(nest)}[access.array][dimension]
         return index_error(access, index, dimension, extent, variables)
     if what == DIVISION:
         return ZeroDivisionError(f"integer division or modulo by zero at iteration {variables}, line {where}")
@@ -110,6 +110,8 @@ _UPDATES = frozenset({"+", "-", "*", "&", "|", "^"})
 
 def proved_text(verdict: Verdict) -> str:
     """Return the result of the test for independence, for a message."""
+    if verdict.carried:
+        return verdict.carried
     if not verdict.dependences:
         return "it is not proved that iterations are independent"
     found = verdict.dependences[0]
@@ -119,6 +121,13 @@ def proved_text(verdict: Verdict) -> str:
         f"iterations depend on each other by {arrays}: {found.kind} dependence of distance {distance}, from line "
         f"{found.source.place.line} to line {found.sink.place.line}"
     )
+
+
+def carried_text(nest: ir.Nest, why: str) -> str:
+    """Return why a nest that carries scalars runs in order, for a message; ``why`` is a reason besides, if any."""
+    pass_, values = ("passes", "a value") if len(nest.carried) == 1 else ("pass", "values")
+    text = f"{' and '.join(nest.carried)} {pass_} {values} from one iteration to the next"
+    return f"{text}; {why}" if why else text
 
 
 def proved_error(name: str, nest: ir.Nest, verdict: Verdict) -> LoopError:

@@ -92,7 +92,7 @@ class NestRun:
         self.order: Sequence[int] | None = None  # that of the chunks, if it matters
         if rng is not None and n_chunks > 1:
             self.order = rng.sample(range(n_chunks), n_chunks)
-        # What each chunk leaves of reductions and of `lastprivate` scalars; None where there are none.
+        # What each chunk leaves of scalars that the nest passes on; None where there are none.
         self.partials = np.zeros((n_chunks, blank.n_words), np.uint64) if blank.n_words else None
         self.results: dict[str, Any] = {}  # the scalars that come out, once `finish` has run
         self._values = values  # the call's
@@ -230,7 +230,7 @@ class Blank(Generic[FormT_co]):
         self.scalars = {name: value for name, value in scalars.items() if name not in free}
         self.shapes = {name: view.extents for name, view in views.items()}  # of arrays
         self.size = math.prod(axis.trips for axis in axes)  # iterations
-        # A chunk's reductions and `lastprivate` scalars: the words of each in a row of partial results, and of all.
+        # The scalars that pass from chunk to chunk or come out: the words of each in a row of partial results, of all.
         self.words, self.n_words = result_words(form.typed, form.nest)
         # scalars that each run has for itself, with their types
         self._kinds = tuple((name, form.typed.scalars[name]) for name in free if name in scalars)

@@ -72,6 +72,7 @@ class LoopWords(NamedTuple):
     checks: bool = False  # the call proves or observes that iterations are independent, and asserts count
     bounds: bool = True  # whether indices that depend on data are checked
     fastmath: str | None = None  # `"contract"`, `"fast"`
+    reassociate: bool = False  # whether a scan of floats may combine them in another order
     # `True`, `"always"`, a profile. None: the loop is asserted to be parallel, has to be (`check`), or is not (`seq`).
     speculate: bool | str | DependenceProfile | None = None
     # There may be several nests, and reductions that no clause names are found, as `kernels_loop` has it.
@@ -88,6 +89,11 @@ class LoopWords(NamedTuple):
         """Return the values of checked clauses for a function with these names; conflicts raise `ClauseError`."""
         _check_names(directive, clauses, set(names))
         order, levels = check_order(directive, clauses)
+        if order == "seq" and clauses.get("reassociate"):
+            raise ClauseError(
+                f"{directive}: seq=True and reassociate=True exclude each other, because a loop in order combines "
+                "nothing in another order; leave out one of them"
+            )
         given = [(word, clauses[word]) for word in _LEVELS if type(clauses.get(word)) is int]
         counts = [(word, clauses[word]) for word in _COUNTS if word != "num_threads" and clauses.get(word)]
         if wrong := size_error((*given, *counts)):
@@ -109,6 +115,7 @@ class LoopWords(NamedTuple):
             checks=clauses.get("check", False),
             bounds=clauses.get("bounds", True),
             fastmath=clauses.get("fastmath"),
+            reassociate=clauses.get("reassociate", False),
             speculate=None if order == "seq" or clauses.get("check") else clauses.get("speculate"),
         )
 
@@ -276,6 +283,7 @@ COMMON_CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "check": _check_flag("check"),
     "bounds": _check_bounds,
     "fastmath": _check_one_of("fastmath", False, "contract", "fast"),
+    "reassociate": _check_flag("reassociate"),
 }
 
 # Those of a loop construct for devices.

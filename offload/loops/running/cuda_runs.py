@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from offload.errors import InternalError
+from offload.loops.emit.cuda_scans import emit_cuda_scan
 from offload.loops.emit.emit_c import copied
-from offload.loops.emit.emit_cuda import FINISH, FINISH_THREADS, LOOP, CudaVariant, emit_cuda
+from offload.loops.emit.emit_cuda import BEGIN, FINISH, FINISH_THREADS, LOOP, CudaVariant, emit_cuda
 from offload.loops.emit.grids import (
     COPY_THREADS,
     REDUCED_BLOCKS,
@@ -28,6 +29,9 @@ from offload.loops.emit.grids import (
     grid_of,
     index_bits,
     rows_of,
+    scan_grid,
+    scan_rows,
+    scan_words,
     shape_of,
     team_grid,
 )
@@ -63,13 +67,16 @@ class CudaForm:
         self.typed = typed
         self.nest = nest
         self.options: Sequence[str] = (f"--fmad={'true' if fastmath else 'false'}",)  # of the compiler
-        self.names: Sequence[str] = (LOOP, FINISH) if nest.reductions else (LOOP,)  # of the kernels
+        finish = (FINISH,) if nest.reductions else ()
+        begin = (BEGIN,) if nest.scan is not None else ()
+        self.names: Sequence[str] = (LOOP, *finish, *begin)  # of the kernels
         self._variant = variant  # what the launch has decided
 
     @cached_property
     def kernel(self) -> CKernel:
         """The nest as CUDA."""
-        return emit_cuda(self.typed, self.nest, self._variant)
+        emitted = emit_cuda if self.nest.scan is None else emit_cuda_scan
+        return emitted(self.typed, self.nest, self._variant)
 
     @property
     def source(self) -> str:
@@ -86,7 +93,7 @@ class CudaForm:
             place = self.nest.place
             line = user_line(self.source, str(error), place)
             raise InternalError(f"generated CUDA for {place.file}:{line} was not compiled: {error}") from error
-        return Loaded(by_name[LOOP], by_name.get(FINISH))
+        return Loaded(by_name[LOOP], by_name.get(FINISH), by_name.get(BEGIN))
 
 
 class Shaped(NamedTuple):
@@ -95,6 +102,7 @@ class Shaped(NamedTuple):
     form: CudaForm
     grid: Grid  # of blocks and threads
     copies: BlockCopies  # in the shared memory of a block
+    tiles: int  # of a scan; blocks of other nests, each of which leaves partial results
 
 
 def shaped(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers) -> Shaped:
@@ -113,22 +121,28 @@ def _shaped(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers)
     levels = levels_of(plan.nest, is_ordered=base.is_ordered, is_auto=words.several)
     iterations = 1 if base.is_ordered else math.prod(trips)  # at a time
     team = rows_of(levels.team, iterations) if levels.team is not None else None
+    scan = plan.nest.scan
     # Words of 8 bytes in shared memory are no place for a complex128 of 16.
     small = [name for name in copied(plan.nest) if views[name].itemsize <= _WORD.itemsize]
     elements = {name: (math.prod(views[name].extents), views[name].itemsize) for name in small}
-    if plan.nest.reductions:
+    if plan.nest.reductions and scan is None:
         shape = shape._replace(most_blocks=min(REDUCED_BLOCKS, shape.most_blocks or REDUCED_BLOCKS))
-    copies = copies_of({} if base.is_ordered else elements, math.prod(trips))
+    copies = copies_of({} if base.is_ordered or scan is not None else elements, math.prod(trips))
     if copies.places:
         shape = shape._replace(n_threads=shape.n_threads or COPY_THREADS)
         n_threads = (grid_of(trips, shape) if team is None else team_grid(iterations, team)).n_threads
         most = blocks_with_copies([elements[name][0] for name in copies.places], math.prod(trips), n_threads)
         shape = shape._replace(most_blocks=min(most, shape.most_blocks or most))
-    if team is None:
+    rows = tiles = in_line = 0
+    if scan is not None:
+        rows = scan_rows(len(scan.items))
+        grid, tiles = scan_grid(iterations, rows, shape)
+        in_line = tiles * grid.n_threads * rows
+    elif team is None:
         grid = grid_of(trips, shape, is_ordered=base.is_ordered)
     else:
         grid = team_grid(iterations, team, shape.most_blocks)
-    n_bits = index_bits(axes, views.values(), grid, team)
+    n_bits = index_bits(axes, views.values(), grid, team, in_line)
     variant = CudaVariant(
         base.modes,
         base.layouts,
@@ -144,9 +158,10 @@ def _shaped(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers)
         empty=tuple([name for name, view in views.items() if 0 in view.extents]),
         team=team,
         shared=levels.shared,
+        scan_rows=rows,
     )
     made = partial(CudaForm, plan.typed, plan.nest, variant, words.fastmath)
-    return Shaped(spec.form((number, variant, plan.text), made), grid, copies)
+    return Shaped(spec.form((number, variant, plan.text), made), grid, copies, tiles or grid.n_blocks)
 
 
 def _nothing() -> None:
@@ -154,10 +169,11 @@ def _nothing() -> None:
 
 
 class Loaded(NamedTuple):
-    """A nest's kernels on a device; the second is there if it has reductions."""
+    """A nest's kernels on a device."""
 
     loop: Kernel
-    finish: Kernel | None
+    finish: Kernel | None  # after it, if it has reductions
+    begin: Kernel | None  # before it, if it is a scan
 
 
 class CudaBlank(Blank[CudaForm]):
@@ -166,6 +182,7 @@ class CudaBlank(Blank[CudaForm]):
     __slots__ = (
         "_copies",
         "_loaded",
+        "_tiles",
         "blocks",
         "grid",
         "has_own",
@@ -185,7 +202,7 @@ class CudaBlank(Blank[CudaForm]):
         views: Mapping[str, View],
         axes: Sequence[Trips],
     ) -> None:
-        form, self.grid, self._copies = of
+        form, self.grid, self._copies, self._tiles = of
         self.shared_nbytes = self._copies.nbytes  # of a block's copies
         # the kernels of the device that launched last, with a weak reference to it
         self._loaded: tuple[Callable[[], Kernels | None], Loaded | None] = _nothing, None
@@ -194,9 +211,11 @@ class CudaBlank(Blank[CudaForm]):
         super().__init__(form, fields, scalars, free, views, axes)
         kinds = {field.kind for field in fields}
         self.is_reported = "report" in kinds  # whether the kernel says what is wrong
-        # Words that a block leaves of reductions, and all blocks.
+        # Words that a block leaves of reductions, and all blocks do; and those by which tiles of a scan publish sums.
         self.n_reduced = sum(self.words[item.name].stop - self.words[item.name].start for item in nest.reductions)
-        self.n_partials = max(1, self.grid.n_blocks * self.n_reduced) if "partials" in kinds else 0
+        self.n_partials = max(1, self._tiles * self.n_reduced) if "partials" in kinds else 0
+        if nest.scan is not None:
+            self.n_partials += scan_words(self._tiles, len(nest.scan.items))
         # The scalars that come out, each with its words behind the report.
         left = [*(item.name for item in nest.reductions if item.name not in views), *nest.last]
         of_left = word_places(form.typed.scalars[name].dtype for name in left)
@@ -212,7 +231,7 @@ class CudaBlank(Blank[CudaForm]):
             case "copies":
                 self._image[slot] = self._copies.places[field.name]
             case "blocks":
-                self._image[slot] = self.grid.n_blocks if self.size else 0
+                self._image[slot] = self._tiles if self.size else 0
                 self.blocks.append(slot)
             case _:
                 super()._enter(slot, field, views)
@@ -228,7 +247,10 @@ class CudaBlank(Blank[CudaForm]):
     def launch(self, structure: ctypes.Array[ctypes.c_int64], kernels: Kernels, stream: Any) -> None:
         """Enqueue the nest."""
         if self.size:
-            self.loaded(kernels).loop.launch(stream, self.grid.blocks, self.grid.threads, self.shared_nbytes, structure)
+            loaded = self.loaded(kernels)
+            if loaded.begin is not None:
+                loaded.begin.launch(stream, (1, 1, 1), (FINISH_THREADS, 1, 1), 0, structure)
+            loaded.loop.launch(stream, self.grid.blocks, self.grid.threads, self.shared_nbytes, structure)
 
 
 class OnCuda:

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import numpy as np
 
 from offload.arrays.items import SCALARS
+from offload.loops.front.layouts import is_layout
 
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
@@ -96,7 +97,7 @@ def float_bits(value: Any) -> bytes:
 
 
 def name_of(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Return the key of a call by position with scalars and device arrays; None for other calls."""
+    """Return the key of a call by position with scalars, array types and device arrays; None for other calls."""
     name: list[Any] = []
     for value in args:
         kind = value.__class__
@@ -105,7 +106,9 @@ def name_of(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
             try:
                 name += value.dtype, value.shape, value.strides
             except AttributeError:
-                return None
+                if not is_layout(value):
+                    return None
+                name.append(value)
         elif kind not in FLOATS:
             name.append(value)
     return tuple(name)

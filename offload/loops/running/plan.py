@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -33,11 +34,22 @@ from offload.loops.proofs.independence import independence
 from offload.loops.proofs.lost_updates import LostUpdate, lost_updates
 from offload.loops.proofs.numbers import LaunchNumbers, Trips, View
 from offload.loops.proofs.reach import accesses
-from offload.loops.proofs.reports import index_error, iteration, lost_text, proved_error, proved_text, require
+from offload.loops.proofs.reports import (
+    carried_text,
+    index_error,
+    iteration,
+    lost_text,
+    proved_error,
+    proved_text,
+    require,
+)
+from offload.loops.proofs.scans import scan_at
 from offload.loops.running import pool
 from offload.loops.running.build import builder, of_obstacle
 from offload.loops.running.runs import NestForm
+from offload.loops.running.scan_runs import ScanForm
 from offload.loops.tree import ir
+from offload.loops.tree.nodes import without_checks
 from offload.loops.tree.uses import Addressing, addressing, numbered
 
 if TYPE_CHECKING:
@@ -187,7 +199,8 @@ def form_of(spec: Specialisation, number: int, plan: NestPlan) -> NestForm:
 
     def made() -> NestForm:
         warn_of_python(spec)
-        return NestForm(plan.typed, plan.nest, plan.variant, spec.program.words)
+        kind = NestForm if plan.nest.scan is None else ScanForm
+        return kind(plan.typed, plan.nest, plan.variant, spec.program.words)
 
     return spec.form((number, plan.variant, plan.text), made)
 
@@ -274,19 +287,33 @@ def _plan(spec: Specialisation, nest: ir.Nest, launch: LaunchNumbers) -> NestPla
     order = nest.clauses.order
     speculates = spec.program.is_speculative and order != "seq"
     is_asserted = not (order or speculates or words.checks)  # by the construct alone
-    is_in_order = order == "seq" or (order == "auto" and verdict.verdict != "parallel" and not speculates)
-    if order == "auto" and is_in_order:
+    is_in_order = order == "seq"
+    if nest.carried and not is_in_order:
+        is_said = is_asserted or (order == "independent" and not speculates)
+        found_scan = scan_at(
+            spec.typed, nest, launch, verdict, reassociates=words.reassociate, is_asserted=is_said and not words.checks
+        )
+        if isinstance(found_scan, ir.Scan):
+            nest = replace(nest, scan=found_scan)
+        else:
+            is_in_order = True
+            verdict = replace(verdict, verdict="sequential", carried=carried_text(nest, found_scan))
+    elif nest.carried:
+        verdict = replace(verdict, verdict="sequential", carried=carried_text(nest, ""))
+    is_in_order = is_in_order or (order == "auto" and verdict.verdict != "parallel" and not speculates)
+    if order != "seq" and is_in_order and not speculates:
         line = nest.place.line
         warn_once(spec, f"the loop at line {line} runs in order: {proved_text(verdict)}", f"line {line}")
     modes: dict[int, ir.Mode] = {at: limit.mode for at, limit in limits.items()}
     if not words.bounds:
         modes = {at: "wrap" if mode == "check" else mode for at, mode in modes.items()}
+    nest = without_checks(nest, modes)
     variant = CVariant(
         modes=tuple(sorted(modes.items())),
         layouts=tuple((name, layout_of(view)) for name, view in launch.views.items()),
         is_restricted=not shares(spec, launch.views),
         unit_steps=tuple((number, axis.step) for number, axis in enumerate(launch.axes) if abs(axis.step) == 1),
-        copies=() if is_in_order else _copied(nest, launch),
+        copies=() if is_in_order or nest.scan is not None else _copied(nest, launch),
         is_ordered=is_in_order,
     )
     is_independent = is_in_order or speculates or verdict.verdict != "sequential"

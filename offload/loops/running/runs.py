@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 # A shorter loop runs on one thread: to wake a helper that sleeps takes some 5 µs, and it has caches to fill.
-_SHORT_NS: Final = 30_000
+SHORT_NS: Final = 30_000
 
 # What an iteration is thought to take before one has been timed.
 _TRIP_NS: Final = 2.0
@@ -55,7 +55,8 @@ class NestForm:
     """A nest of a typed function, in the form that a launch has decided on."""
 
     def __init__(self, typed: ir.Typed, nest: ir.Nest, variant: CVariant, words: LoopWords) -> None:
-        if variant.is_ordered and nest.clauses.tile:  # whose iterations would be in another order
+        is_in_order = variant.is_ordered or nest.scan is not None
+        if is_in_order and nest.clauses.tile:  # whose iterations would be in another order
             nest = replace(nest, clauses=replace(nest.clauses, tile=()))
         self.nest = nest  # without tiles where iterations run in order
         self.typed = typed
@@ -130,7 +131,7 @@ class NestForm:
             self._run_in_order(n_chunks, run)
         elif n_chunks:
             size = run.blank.size
-            n_threads = 1 if self._trip_ns * size < _SHORT_NS else run.n_threads
+            n_threads = 1 if self._trip_ns * size < SHORT_NS else min(run.n_threads, n_chunks)
             trips = run.blank.trips
             took_ns = pool.run(self.entry, run.address, trips, n_chunks, n_threads, self._bounds(trips))
             self._trip_ns = took_ns / size
@@ -199,7 +200,7 @@ class OrderedRun:
         self._blank, self._arrays = blank, arrays
         self._scalars = blank.scalars_of(values)  # before the nest
         self.trips = blank.trips if blank.size else 0  # of the outermost loop; 0 where there is no iteration at all
-        self._slots = np.zeros((1, max(blank.n_words, 1)), np.uint64)  # of scalars that come out: from slice to slice
+        self._slots = np.zeros((1, max(blank.n_words, 1)), np.uint64)  # of scalars that pass from slice to slice
         for name, words in blank.words.items():
             before = self._element(name)[()] if name in arrays else self._scalars.get(name)
             if before is not None:
@@ -268,7 +269,8 @@ class OrderedRun:
     def finish(self) -> dict[str, Any]:
         """Write reductions to arrays of one element, and return the scalars that come out, after the last slice."""
         found: dict[str, Any] = {}
-        for name, words in self._blank.words.items():
+        for name in (*(item.name for item in self.form.nest.reductions), *self.form.nest.last):
+            words = self._blank.words[name]
             kind = self.form.typed.arrays.get(name) or self.form.typed.scalars[name]
             value = from_bits(self._slots[0, words], kind.dtype)
             if name in self._arrays:

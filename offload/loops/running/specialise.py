@@ -17,14 +17,16 @@ import numpy as np
 
 from offload.arrays.items import SCALARS, array_section, is_device_array, is_foreign
 from offload.constructs.clauses.names import bound_by
-from offload.errors import LoopError
+from offload.errors import ClauseError, LoopError
 from offload.loops.emit.python_form import host_parts
+from offload.loops.front.layouts import KINDS, AnyLayout, is_layout
 from offload.loops.front.parse import NestClauses, parse
 from offload.loops.front.source import FunctionSource
 from offload.loops.front.types import infer
 from offload.loops.running.memo import FLOATS, CallKey, CallRecord, Memo, float_bits, name_of
 from offload.loops.tree import ir
 from offload.loops.tree.promotion import is_inexact
+from offload.loops.tree.recurrences import scan_of
 from offload.loops.tree.uses import ArrayUse, accesses, deciding_names
 
 if TYPE_CHECKING:
@@ -34,8 +36,8 @@ if TYPE_CHECKING:
     from offload.loops.front.source import Outlook
     from offload.loops.running.clauses import LoopWords
 
-# What of an argument is in the key: the type of a scalar or an array; None is None.
-Kind: TypeAlias = ir.Type | ir.LoopArrayType | None
+# What of an argument is in the key: the type of a scalar or an array, or an array type itself; None is None.
+Kind: TypeAlias = ir.Type | ir.LoopArrayType | AnyLayout | None
 
 Parts: TypeAlias = "tuple[Callable[[dict[str, Any], Mapping[str, Any]], tuple[AxisRange, ...] | None], ...]"
 
@@ -87,7 +89,13 @@ class LoopProgram:
         self._lock = threading.Lock()  # for what is made once
         self._tells_floats = False  # whether a decision follows from a float, for any types so far
         self._seen = self._look()  # of outside names
-        self._parse(self._seen.values, frozenset())
+        if not self.source.called:  # else its text depends on array types, which are arguments
+            parsed = self._parse(self._seen.values, frozenset(), {})
+            if words.reassociate and not any(scan_of(nest) for nest in parsed.nests):
+                raise ClauseError(
+                    f"{directive} {self.name!r}: reassociate=True is for scans, but no scalar passes from iteration to "
+                    "iteration by updates alone, such as `s += x[i]`, and is read there; leave it out"
+                )
 
     def bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call by the names of the parameters. Raises as `bound_by`."""
@@ -134,7 +142,7 @@ class LoopProgram:
             if kind in FLOATS:
                 if self._tells_floats:
                     found.append(float_bits(value))
-            elif kind in SCALARS:
+            elif kind in SCALARS or kind in KINDS:
                 found.append(value)
             else:
                 found.append(getattr(value, "dtype", None))  # which NumPy lets a program change
@@ -147,7 +155,9 @@ class LoopProgram:
         for value in values.values():
             kind = value.__class__
             kinds_in_key.append(kind)
-            if kind not in SCALARS and value is not None:
+            if kind in KINDS:
+                kinds_in_key.append(value)
+            elif kind not in SCALARS and value is not None:
                 kinds_in_key += getattr(value, "dtype", None), getattr(value, "ndim", None)
         key = tuple(kinds_in_key)
         found: Specialisation | None = self.made.get(key)
@@ -171,17 +181,18 @@ class LoopProgram:
 
     def _specialisation(self, outside: object, values: Mapping[str, Any], kinds: tuple[Kind, ...]) -> Specialisation:
         named = dict(zip(values, kinds, strict=True))
-        function = self._parse(outside, frozenset(name for name, kind in named.items() if kind is None))
+        layouts = {name: kind for name, kind in named.items() if is_layout(kind)}
+        function = self._parse(outside, frozenset(name for name, kind in named.items() if kind is None), layouts)
         scalars = {name: kind for name, kind in named.items() if isinstance(kind, ir.Type)}
         arrays = {name: kind for name, kind in named.items() if isinstance(kind, ir.LoopArrayType)}
         made = Specialisation(self, infer(function, scalars, arrays))
         self._tells_floats = self._tells_floats or made.tells_floats
         return made
 
-    def _parse(self, outside: object, absent: frozenset[str]) -> ir.ParsedFunction:
-        key = outside, absent
+    def _parse(self, outside: object, absent: frozenset[str], layouts: Mapping[str, AnyLayout]) -> ir.ParsedFunction:
+        key = outside, absent, tuple(layouts.items())
         found: ir.ParsedFunction | None = self.made.get(key)
-        return found or self.made.keep(key, parse(self.source, self._clauses, absent))
+        return found or self.made.keep(key, parse(self.source, self._clauses, absent, layouts))
 
     def _kind(self, item: tuple[str, Any]) -> Kind:
         """Return the part of an argument that is in the key."""
@@ -201,6 +212,8 @@ class LoopProgram:
             if dtype.name not in _DTYPES or not dtype.isnative:
                 raise self._refusal("types", name, f"of dtype {dtype}, which loops do not support; convert it first")
             return ir.LoopArrayType(dtype.name, len(value.shape)) if is_array else ir.Type(dtype.name)
+        if is_layout(value):
+            return value
         for base, kind in _WEAK.items():  # an enum's member is a number
             if isinstance(value, base):
                 return kind

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 
 _IN_ORDER: Final = "its iterations run in order"
+_SCAN: Final = "it is a scan, which one device runs"
 
 
 class NestPiece(NamedTuple):
@@ -94,8 +95,8 @@ def ways_of(plan: NestPlan, number: int, numbers: Numbers, weights: Sequence[int
         found = before.filtering
     else:
         found, before = filtered(plan.typed, plan.nest, numbers.launch(number), weights), None
-    why = _IN_ORDER if plan.variant.is_ordered else found.why
-    mode: FilterMode = "single" if plan.variant.is_ordered else found.mode
+    why = _IN_ORDER if plan.variant.is_ordered else _SCAN if plan.nest.scan is not None else found.why
+    mode: FilterMode = "single" if why in (_IN_ORDER, _SCAN) else found.mode
     whole, n_devices = NestPiece(plan, scalars, axes), len(weights)
     everything = axes[0].trips
     by_mode: dict[FilterMode, Way] = {}
@@ -107,7 +108,7 @@ def ways_of(plan: NestPlan, number: int, numbers: Numbers, weights: Sequence[int
     alone = [whole, *[_of_trips(whole, (0, 0)) for _ in range(n_devices - 1)]] if everything else [whole] * n_devices
     by_mode["single"] = _way("single", alone, found, single(found.accesses, n_devices), 1, before)
     leaves = [*plan.nest.reductions, *plan.nest.last, *plan.nest.privates]
-    writes = [access for access in found.accesses.listed if access.kind != "load"]
+    writes = [access for access in found.accesses.listed if access.kind not in ("load", "check")]
     return Ways(found, why, by_mode, bool(leaves or writes))
 
 

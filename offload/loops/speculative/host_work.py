@@ -52,12 +52,15 @@ class SpeculativeWork(TargetWork):
 
     blocks = True
 
+    def mark(self, launch: Launch) -> None:
+        launch.launches_inline = False
+
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        if self._known is not None and self._known.plan is not None:  # its arrays are present
+        if self.plan is not None:  # its arrays are present
             super().begin(launch, place, lane, staged)
             return
-        launcher: Any = self.body
-        values = launcher.program.bound(tuple(self.args), self.kwargs or {})
+        launcher: Any = launch.body
+        values = launcher.program.bound(tuple(launch.args), launch.kwargs or {})
         spec = launcher.specialisation
         way = (
             way_of(spec, values)
@@ -70,7 +73,7 @@ class SpeculativeWork(TargetWork):
 
     def _may_stay(self, spec: Specialisation, values: Mapping[str, Any], place: DevicePlace) -> bool:
         """Tell whether nobody sees if the loop works on the program's own arrays."""
-        binding = self._binding
+        binding = self.binding
         if binding.privates or binding.copies or binding.sections:
             return False
         if not all(isinstance(values[name], np.ndarray) for name in spec.given):

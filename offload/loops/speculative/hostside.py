@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from offload.constructs.target_work import TargetWork, put
 from offload.loops.running import pool
 from offload.loops.running.looks import entry_at
 from offload.loops.running.observe import arrays_like
@@ -244,9 +245,12 @@ def _mapped(
 ) -> dict[str, tuple[np.ndarray[Any, Any], MapItem]]:
     """Return the program's arrays, with their list items, for which the task itself has made storage, by name."""
     plan, work = task.plan, task.work
-    if plan is None or work is None or not plan.created:
+    if plan is None or not isinstance(work, TargetWork) or not plan.created:
         return {}
-    original = spec.program.bound(tuple(work.args), work.kwargs or {})
+    args, kwargs = list(task.args), dict(task.kwargs or {})
+    for slot, host, *_ in work.binding.arrays:
+        put(args, kwargs, slot, host)
+    original = spec.program.bound(tuple(args), kwargs)
     items = {id(entry): item for item, entry in zip(plan.items, plan.entries, strict=True)}
     found = {}
     for name in spec.given:

@@ -103,12 +103,13 @@ class Name(Expression):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent(Expression):
-    """``a.shape[k]``; typed functions have no negative dimension."""
+    """``a.shape[k]``; typed functions have no negative dimension, and none of a row."""
 
     array: str
     dimension: int
     # How many the array must have, where its shape is taken apart: `n, m = a.shape`.
     n_dimensions: int | None = None
+    taken: tuple[bool, ...] = ()  # of a row: whether each leading axis has an index, so that it is no dimension
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +124,7 @@ class Size(Expression):
     """``a.size``; a product of extents in typed functions."""
 
     array: str
+    taken: tuple[bool, ...] = ()  # as in `Extent`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +132,7 @@ class Rank(Expression):
     """``a.ndim``; a constant in typed functions."""
 
     array: str
+    taken: tuple[bool, ...] = ()  # as in `Extent`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,6 +338,19 @@ class Assert(Statement):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IndexCheck(Statement):
+    """The indices of an array type's call are in range: from 0, since negative ones do not count from the end.
+
+    The check has the number and the bounds of an access. An index out of range ends the iteration.
+    """
+
+    array: str  # the call, as the program writes it: no array has such a name
+    indices: tuple[Expression, ...]  # of the call, those in tuples one after the other
+    sizes: tuple[int, ...]  # of the dimensions that they count
+    at: int  # the number of the check among the accesses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Local(Statement):
     """``name = np.zeros(shape, dtype)`` and the like: of the iteration, without contents if without ``fill``."""
 
@@ -358,6 +374,19 @@ class LoopAxis:
     place: SourceLine
 
 
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """How a nest runs as a scan of the scalars that it carries: their totals first, then the iterations."""
+
+    items: tuple[LoopReduction, ...]  # the scalars, with the operators of their updates, as the nest carries them
+    # What computes the totals of one iteration: it updates each item by `Reduce`, and writes to no array of others.
+    totals: tuple[Statement, ...]
+    started: tuple[str, ...]  # items whose values before the loop are in the totals of the first iteration
+    loaded: frozenset[str]  # arrays that totals are made of
+    early: frozenset[str]  # arrays that an iteration may write before it reads all of these
+    first: frozenset[str]  # arrays that give items their values before the loop
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nest:
     """A nest of associated loops, outermost first, and the body of one iteration."""
@@ -370,6 +399,14 @@ class Nest:
     # Arrays of which each iteration has its own: `"private"`, `"firstprivate"`, `"lastprivate"`.
     privates: Mapping[str, str] = field(default_factory=dict)
     last: tuple[str, ...] = ()  # scalars of which the sequentially last iteration's value is returned
+    # Scalars that an iteration takes over from the one before, the first from the host: iterations run in order.
+    carried: tuple[str, ...] = ()
+    scan: Scan | None = None  # how they run in parallel all the same; the launch decides about that
+
+    @property
+    def passed(self) -> tuple[str, ...]:
+        """The scalars that iterations in order pass on, in the order of their words; those that come out are first."""
+        return (*(item.name for item in self.reductions), *self.last, *self.carried)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -387,6 +424,8 @@ class ParsedFunction:
     parts: tuple[Statement | Nest, ...]
     returns: tuple[str, ...]  # scalars; each is in a nest's reductions or `last`
     returns_tuple: bool  # ``return a,`` and not ``return a``
+    # The array types that it calls, as the program writes them, as `explain` shows them.
+    layouts: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def nests(self) -> tuple[Nest, ...]:

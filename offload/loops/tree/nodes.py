@@ -72,6 +72,32 @@ def locals_in(nest: ir.Nest) -> dict[str, tuple[int, ...]]:
     return {node.name: node.shape for node in walk(*nest.body) if isinstance(node, ir.Local)}
 
 
+def checked_in(nest: ir.Nest) -> dict[str, tuple[int, ...]]:
+    """Return the sizes that the indices of array types are checked against, by the calls of types."""
+    return {node.array: node.sizes for node in walk(*nest.body) if isinstance(node, ir.IndexCheck)}
+
+
+def without_checks(nest: ir.Nest, modes: Mapping[int, ir.Mode]) -> ir.Nest:
+    """Return a nest without the checks of array types' indices that are in range."""
+
+    def block(statements: tuple[ir.Statement, ...]) -> tuple[ir.Statement, ...]:
+        return tuple(map(inside, (one for one in statements if not is_dropped(one))))
+
+    def is_dropped(node: ir.Statement) -> bool:
+        return isinstance(node, ir.IndexCheck) and modes.get(node.at, "check") != "check"
+
+    def inside(node: ir.Statement) -> ir.Statement:
+        match node:
+            case ir.If():
+                return replace(node, then=block(node.then), otherwise=block(node.otherwise))
+            case ir.For() | ir.While():
+                return replace(node, body=block(node.body))
+            case _:
+                return node
+
+    return replace(nest, body=block(nest.body)) if checked_in(nest) else nest
+
+
 def expressions_of(node: Node) -> list[ir.Expression]:
     """Return the expressions that a node itself consists of, without the statements that it encloses."""
     return [part for part in children(node) if isinstance(part, ir.Expression)]

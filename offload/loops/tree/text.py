@@ -14,6 +14,8 @@ from offload.loops.tree import ir
 from offload.loops.tree.nodes import written_index
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from offload.loops.tree.ir import SourceLine
 
 
@@ -68,6 +70,8 @@ def _statement(node: ir.Statement) -> str:
             return "continue"
         case ir.Assert():
             return f"assert {text_of(node.condition)}" + (f", {node.text!r}" if node.text else "")
+        case ir.IndexCheck():
+            return node.array
         case ir.Local():
             fill = "empty" if node.fill is None else "full"
             value = "" if node.fill is None else f"{text_of(node.fill)}, "
@@ -106,6 +110,22 @@ def element_text(array: str, indices: tuple[ir.Expression, ...]) -> str:
     return f"{array}[{', '.join([text_of(written_index(index)) for index in indices]) or '()'}]"
 
 
+def row_remedy(array: str, places: Sequence[ir.Expression | None]) -> str:
+    """Return the part of a message about a row where a number is needed: what it is, and what to write."""
+    shown = ", ".join([":" if place is None else text_of(written_index(place)) for place in places])
+    text = f"{array}[{shown}]" if places else array
+    axis = places.index(None) if None in places else len(places)
+    return (
+        f"{text} is a row of {array}, not a number; index it, pass it to a function that indexes it, or write the loop "
+        f"over its elements: `for k in range({array}.shape[{axis}])`"
+    )
+
+
+def viewed(node: ir.Extent | ir.Size | ir.Rank) -> str:
+    """Return the array, or the row, of which a node asks for the shape."""
+    return f"{node.array}[{', '.join(['…' if taken else ':' for taken in node.taken])}]" if node.taken else node.array
+
+
 def _operand(node: ir.Expression, rank: int) -> str:
     text, own = _expression(node)
     return text if own >= rank else f"({text})"
@@ -120,11 +140,11 @@ def _expression(node: ir.Expression) -> tuple[str, int]:
         case ir.Name():
             return node.name, _ATOM
         case ir.Extent():
-            return f"{node.array}.shape[{node.dimension}]", _ATOM
+            return f"{viewed(node)}.shape[{node.dimension}]", _ATOM
         case ir.Size():
-            return f"{node.array}.size", _ATOM
+            return f"{viewed(node)}.size", _ATOM
         case ir.Rank():
-            return f"{node.array}.ndim", _ATOM
+            return f"{viewed(node)}.ndim", _ATOM
         case ir.Load():
             return element_text(node.array, node.indices), _ATOM
         case ir.Convert():

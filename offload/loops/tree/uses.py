@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from offload.loops.tree.nodes import Node
 
 
-Numbered: TypeAlias = ir.Load | ir.Store | ir.Atomic
+Numbered: TypeAlias = ir.Load | ir.Store | ir.Atomic | ir.IndexCheck
 
-_NUMBERED: Final = (ir.Load, ir.Store, ir.Atomic)
+NUMBERED: Final = (ir.Load, ir.Store, ir.Atomic, ir.IndexCheck)
 
 
 def numbered(nest: ir.Nest) -> dict[int, Numbered]:
     """Return the accesses of a nest by their number ``at``."""
-    return {node.at: node for node in walk(*nest.body) if isinstance(node, (ir.Load, ir.Store, ir.Atomic))}
+    return {node.at: node for node in walk(*nest.body) if isinstance(node, NUMBERED)}
 
 
 def deciding_names(typed: ir.Typed) -> tuple[str, ...]:
@@ -39,14 +39,14 @@ def deciding_names(typed: ir.Typed) -> tuple[str, ...]:
 
 def numbered_apart(nest: ir.Nest) -> tuple[ir.Nest, dict[int, int]]:
     """Return a nest in which each access has a number of its own, and which it had before."""
-    numbers = [node.at for node in walk(*nest.body) if isinstance(node, _NUMBERED)]
+    numbers = [node.at for node in walk(*nest.body) if isinstance(node, NUMBERED)]
     if len(set(numbers)) == len(numbers):
         return nest, {at: at for at in numbers}
     originals: dict[int, int] = {}
     free = iter(range(max(numbers) + 1, 1 << 60))
 
     def change(node: Node) -> Node:
-        if not isinstance(node, _NUMBERED):
+        if not isinstance(node, NUMBERED):
             return node
         at = next(free) if node.at in originals else node.at
         originals[at] = node.at
@@ -61,17 +61,18 @@ def numbered_back(body: tuple[ir.Statement, ...], originals: Mapping[int, int]) 
         return body
 
     def change(node: Node) -> Node:
-        return replace(node, at=originals[node.at]) if isinstance(node, _NUMBERED) else node
+        return replace(node, at=originals[node.at]) if isinstance(node, NUMBERED) else node
 
     return tuple([mapped(one, change) for one in body])
 
 
 def result_words(typed: ir.Typed, nest: ir.Nest) -> tuple[dict[str, slice], int]:
-    """Return the words of the scalars that come out of a nest, in a row of partial results, and how many all have.
+    """Return the words of the scalars that a nest passes on, in a row of partial results, and how many all have.
 
-    Reductions come first, then the scalars of which the last iteration's values are asked for.
+    A scalar that iterations carry, and of which the last one's value is asked for, has its words once: both are equal
+    after each iteration.
     """
-    names = [*(item.name for item in nest.reductions), *nest.last]
+    names = tuple(dict.fromkeys(nest.passed))
     places = word_places((typed.arrays.get(name) or typed.scalars[name]).dtype for name in names)
     return dict(zip(names, starmap(slice, pairwise(places)), strict=True)), places[-1]
 
@@ -93,7 +94,7 @@ def addressing(nest: ir.Nest) -> Addressing:
     found: list[ir.Expression] = []
     for node in nodes:
         match node:
-            case ir.Load() | ir.Store():
+            case ir.Load() | ir.Store() | ir.IndexCheck():
                 found += node.indices
             case ir.Atomic():
                 found += [*node.indices, *([node.expected] if node.expected is not None else [])]

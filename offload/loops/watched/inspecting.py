@@ -44,7 +44,7 @@ def can_be_inspected(nest: Nest, written: Collection[str], scalars: Mapping[str,
     nodes = list(walk(*nest.body))
     own = names_given(*nest.body) | {axis.variable for axis in nest.axes}
     known = {name: value for name, value in scalars.items() if name not in own}
-    return not any(isinstance(node, ir.Assert) or _may_fail(node, known) for node in nodes)
+    return not any(isinstance(node, ir.Assert | ir.IndexCheck) or _may_fail(node, known) for node in nodes)
 
 
 def _may_fail(node: Node, known: Mapping[str, bool | int | float]) -> bool:

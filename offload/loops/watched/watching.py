@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import has_load, walk
 from offload.loops.tree.slices import INT, TRUTH, Maker, as_index
+from offload.loops.tree.uses import NUMBERED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -73,7 +74,7 @@ class Watch(ABC):
         # accesses, by `at`, that are noted once
         self._once_at, self._once, self._n_loops = frozenset(once), list[str](), 0
         # the greatest number of an access so far
-        self._at = max((node.at for node in walk(*nest.body) if isinstance(node, _NUMBERED)), default=0)
+        self._at = max((node.at for node in walk(*nest.body) if isinstance(node, NUMBERED)), default=0)
 
     # -- what a log or a profile does --------------------------------------------------------------------
 
@@ -179,6 +180,9 @@ class Watch(ABC):
                 node = self.repeated(node)
             case ir.Assert():
                 node = replace(node, condition=self.expression(node.condition, out))
+            case ir.IndexCheck():
+                indices = tuple([self.kept(self.expression(index, out), out) for index in node.indices])
+                node = replace(node, indices=indices)
             case ir.Local() if node.fill is not None:
                 node = replace(node, fill=self.expression(node.fill, out))
         return [*out, node]
@@ -356,6 +360,3 @@ class Watch(ABC):
             body=tuple(body),
         )
         return [make.let(first, place.cell), loop]
-
-
-_NUMBERED = (ir.Load, ir.Store, ir.Atomic)
