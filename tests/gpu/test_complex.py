@@ -11,6 +11,7 @@ import offload as omp
 from tests.loops.complex_programs import complex_program
 from tests.loops.oracle import compare, copy_of
 from tests.loops.test_complex import clauses_of
+from tests.loops.test_complex_meetings import agrees, beside, both_kinds, numbers, summed, turned
 from tests.loops.test_complex_rules import numbers_at_the_edges, strong, weak
 
 pytestmark = pytest.mark.gpu
@@ -128,6 +129,22 @@ def test_in_order_speculative_and_repeated(gpu):
                 loop(x, k, w)
             carried(expected, k, w)
             compare(x, expected, str(w), exact=True)
+
+
+@pytest.mark.filterwarnings("ignore::offload.PerformanceWarning")
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_scalars_are_carried_and_come_out_of_scans(gpu, dtype):
+    """In order, one thread carries them; beside a scan they are reductions and last values."""
+    z = numbers(3_000, dtype)
+    for function in (summed, both_kinds):
+        agrees(omp.target_loop(function, reassociate=True), function, z=z, y=np.zeros_like(z))
+    for s in (z.dtype.type(1 - 1j), 2j, 3):
+        loop = omp.target_loop(turned, seq=True, lastprivate=["s"])
+        agrees(loop, turned, z=z, y=np.zeros_like(z), s=s)
+    loop = omp.target_loop(beside, reduction={"+": ["p"]}, lastprivate=["t", "s"], reassociate=True)
+    for n in (1, 31, 6_145, 1_000_000):  # whole numbers: sums are exact in any order
+        x, some = np.arange(n) % 3.0, (np.arange(n) % 3 - 1j).astype(dtype)
+        agrees(loop, beside, x=x, z=some, y=np.zeros_like(x))
 
 
 def test_unaligned_elements_are_refused(gpu):
