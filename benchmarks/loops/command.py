@@ -33,8 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "cores of whoever is measured next. And speculation: loops that nobody has proved parallel, beside the same "
         "loops plain, by hand and as serial C. And scans: loops that carry scalars, in order beside serial C, and on a "
         "CUDA device beside copies and CuPy's cumsum. And types: loops through array types beside the same loops with "
-        "the digits by hand. And nests: functions with several nests, beside single choices for all nests. It reports: "
-        "the exit status is 0 also where targets are missed."
+        "the digits by hand. And nests: functions with several nests, beside single choices for all nests. And complex, "
+        "complex_cuda: NAS FT's inner loops and a Mandelbrot set beside kernels by hand. It reports: the exit status is "
+        "0 also where targets are missed."
     )
     sections.add_choice(parser, SECTIONS)
     sections.add_repeat(parser)
@@ -145,6 +146,18 @@ def _nests(repeat: int, scale: float) -> Section:
     return nests.measure(repeat, scale)
 
 
+def _complex(repeat: int, scale: float) -> Section:
+    from benchmarks.loops import complexes
+
+    return complexes.measure(repeat, scale)
+
+
+def _complex_cuda(repeat: int, scale: float) -> Section:
+    from benchmarks.loops import complexes
+
+    return complexes.measure_on_cuda(repeat, scale)
+
+
 SECTIONS: dict[str, Callable[[int, float], Section]] = {
     "kernels": _kernels,
     "launch": _launch,
@@ -156,5 +169,7 @@ SECTIONS: dict[str, Callable[[int, float], Section]] = {
     "scans": _scans,
     "types": _types,
     "nests": _nests,
+    "complex": _complex,
+    "complex_cuda": _complex_cuda,
 }
 """What measures each section: takes the number of turns, and how much of the sizes to take."""

@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 
-from benchmarks.loops import failing, host, layouts, nests, probably, programs, rows, scans, speculation
+from benchmarks.loops import complexes, failing, host, layouts, nests, probably, programs, rows, scans, speculation
 from benchmarks.run import main
 from offload.errors import InternalError
 from offload.loops.running.build import builder
@@ -74,6 +74,14 @@ def test_cases_are_what_numpy_computes():
     for case in programs.cases(0.001):
         assert not case.is_right(lambda *_: None)
         assert case.is_right(lambda *arguments, case=case: np.copyto(arguments[-1], case.expected))
+
+
+@pytest.mark.skipif(builder.compiler is None, reason="the peer is C")
+def test_loops_of_complex_numbers_are_checked_beside_c(capsys):
+    """Each loop gives the result of C by hand; on a machine without CUDA that section is left out."""
+    assert main(["loops", "--section", "complex", "--repeat", "1", "--quick", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["sections"]["complex"]["tables"]["complex"]["rows"]
+    assert list(rows[complexes.OURS]) == list(rows[complexes.PEER]) == list(complexes.cases(0.001))
 
 
 def test_what_cannot_be_measured(capsys):

@@ -45,7 +45,7 @@ def structure_of(fields, arguments, partials, report):
             case "stride":
                 slots[k] = held.strides[field.number]
             case "scalar":
-                slots[k] = bits(held).view(np.int64)
+                slots[k] = bits(held).view(np.int64)[field.number]
             case "partials":
                 slots[k] = partials.ctypes.data
             case "report":

@@ -24,6 +24,7 @@ from offload.loops.front.levels import levels_of
 from offload.loops.proofs.numbers import LaunchNumbers, Trips, View
 from offload.loops.proofs.reach import accesses
 from offload.loops.tree.promotion import identity
+from offload.loops.tree.uses import result_words
 
 GXX = shutil.which("g++")
 NVCC = shutil.which("nvcc")
@@ -86,14 +87,16 @@ class _Form:
         )
         kernel = emit_cuda(self.typed, self.nest, variant)
         library = on_host(kernel.source)
-        self.of_blocks = np.zeros((grid.n_blocks, max(1, len(self.nest.reductions))), np.uint64)
+        self.places, _ = result_words(self.typed, self.nest)
+        n_words = max([1, *(self.places[item.name].stop for item in self.nest.reductions)])
+        self.of_blocks = np.zeros((grid.n_blocks, n_words), np.uint64)
         self.blocks = grid.n_blocks if all(trips) else 0
         slots = np.array([self.slot(field) for field in kernel.fields] or [0], np.int64)
         if all(trips):
             launch(library.launch_loop, slots, grid.blocks, grid.threads)
-        for number, item in enumerate(self.nest.reductions):
+        for item in self.nest.reductions:
             if item.name in self.typed.arrays:  # which `finish` has combined in place
-                partials[0, number] = self.none(item)
+                partials[0, self.places[item.name]] = self.none(item)
         if self.nest.reductions:
             launch(library.launch_finish, slots, (1, 1, 1), (FINISH_THREADS, 1, 1))
 
@@ -127,9 +130,9 @@ class _Form:
             case "copies":
                 return sorted(self.words["copies"]).index(field.name) * 1024
             case "scalar" if field.name in items:  # combined with the value before the loop by `forms`
-                return int(self.none(self.nest.reductions[items.index(field.name)]).view(np.int64))
+                return int(self.none(self.nest.reductions[items.index(field.name)]).view(np.int64)[field.number])
             case "scalar":
-                return int(bits(held).view(np.int64))
+                return int(bits(held).view(np.int64)[field.number])
             case "partials":
                 return self.of_blocks.ctypes.data
             case "blocks":
@@ -137,8 +140,7 @@ class _Form:
             case "report":
                 return self.report.ctypes.data
             case "result":
-                number = [*items, *self.nest.last].index(field.name)
-                return self.partials[0, number:].ctypes.data
+                return self.partials[0, self.places[field.name]].ctypes.data
             case kind:
                 return self.arguments[f"{kind} {field.number}"]
 

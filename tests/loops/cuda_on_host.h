@@ -17,6 +17,7 @@ Threads that come to different ones, or never come, are an error of the launch. 
 #define __forceinline__ inline __attribute__((always_inline, unused))
 #define __noinline__ __attribute__((noinline, unused))
 #define __launch_bounds__(...)
+#define __align__(n) __attribute__((aligned(n)))
 
 struct Dim { unsigned x, y, z; };
 static Dim threadIdx, blockIdx, blockDim, gridDim;

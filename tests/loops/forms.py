@@ -11,8 +11,9 @@ from offload.loops.emit.emit_py import inputs_of
 from offload.loops.emit.python_form import combine, from_bits, held, host_parts, python_form
 from offload.loops.front.types import infer
 from offload.loops.tree import ir
+from offload.loops.tree.uses import result_words
 
-WEAK = {bool: "bool", int: "int64", float: "float64"}
+WEAK = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
 
 
 @dataclass
@@ -65,7 +66,8 @@ def launch(kernel, typed, nest, axes, values, arrays, chunks):
     arguments |= {n: values[n] for n in (*nest.last, *nest.carried) if n in values}
     for number, trips in enumerate(axes):
         arguments |= {f"{what} {number}": getattr(trips, what) for what in ("start", "step", "trips")}
-    partials = np.zeros((chunks, len(nest.reductions) + len(nest.last)), np.uint64)
+    words, n_words = result_words(typed, nest)
+    partials = np.zeros((chunks, n_words), np.uint64)
     report = np.zeros(16, np.int64)
     total = axes[0].trips
     for chunk in range(chunks):
@@ -73,13 +75,13 @@ def launch(kernel, typed, nest, axes, values, arrays, chunks):
     if report[0]:
         what, place, index, dimension, *trips = (int(slot) for slot in report[1 : 5 + len(axes)])
         raise FoundError(what, place, index, dimension, tuple(trips))
-    for slot, item in enumerate(nest.reductions):
+    for item in nest.reductions:
         before = arrays[item.name].reshape(-1)[0] if item.name in arrays else values[item.name]
-        after = combine(item.operator, before, partials[:, slot])
+        after = combine(item.operator, before, partials[:, words[item.name]])
         if item.name in arrays:
             arrays[item.name][...] = after
         else:
             values[item.name] = after
     if all(trips.trips for trips in axes):
-        for slot, name in enumerate(nest.last, len(nest.reductions)):
-            values[name] = from_bits(partials[chunks - 1, slot], typed.scalars[name].dtype)
+        for name in nest.last:
+            values[name] = from_bits(partials[chunks - 1, words[name]], typed.scalars[name].dtype)

@@ -19,6 +19,8 @@ class Program:
         Arrays of each iteration, which have no contents afterwards.
     inexact : set of str
         Arrays that hold results of library functions.
+    products : set of str
+        Products of complex numbers, arrays or returned values: a chunk starts from 1, which changes the sign of zeros.
     """
 
     text: str
@@ -29,6 +31,7 @@ class Program:
     lastprivate: list[str] = field(default_factory=list)
     private: list[str] = field(default_factory=list)
     inexact: set[str] = field(default_factory=set)
+    products: set[str] = field(default_factory=set)
 
     def function(self) -> Any:
         """Return ``f``."""
@@ -53,11 +56,13 @@ class Program:
             expected, left = self.expected()
             for name, values in left.items():
                 if isinstance(values, np.ndarray) and name not in self.private:
-                    compare(arguments[name], values, name, exact=name not in self.inexact)
+                    added = 0 if name in self.products else None
+                    compare(*_with(added, arguments[name], values), name, exact=name not in self.inexact)
             many = isinstance(expected, tuple)
             for k, (a, b) in enumerate(zip(*([returned, expected] if many else [[returned], [expected]]), strict=True)):
                 if expected is not None:
-                    compare(np.asarray(a), np.asarray(b), f"returned value {k}", exact=True)
+                    added = 0 if self.products else None
+                    compare(*_with(added, np.asarray(a), np.asarray(b)), f"returned value {k}", exact=True)
                     if isinstance(b, np.generic):  # ours is the join over all assignments, carried out or not
                         assert np.promote_types(np.asarray(a).dtype, b.dtype) == np.asarray(a).dtype, (
                             f"returned type {k}"
@@ -77,8 +82,18 @@ def function_of_text(text: str) -> Any:
     return namespace["f"]
 
 
-def compare(got: np.ndarray, expected: np.ndarray, name: str, *, exact: bool) -> None:
-    """Compare bit for bit (NaN with NaN), or to 4 units in the last place."""
+def _with(added: int | None, *values: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return values to which zero is added, which makes zeros positive, or the values as they are."""
+    return values if added is None else tuple(value + added for value in values)
+
+
+def compare(got: np.ndarray, expected: np.ndarray, name: str, *, exact: bool, ulps: int = 4) -> None:
+    """Compare bit for bit (NaN with NaN), or to 4 units in the last place, of complex numbers to 8 in each part."""
+    if expected.dtype.kind == "c":
+        assert got.dtype.kind == "c", f"{name}: {got.dtype}"
+        compare(got.real, expected.real, f"{name}.real", exact=exact, ulps=8)
+        compare(got.imag, expected.imag, f"{name}.imag", exact=exact, ulps=8)
+        return
     if expected.dtype.kind != "f":
         assert np.array_equal(got, expected), f"{name}: {got.tolist()} instead of {expected.tolist()}"
         return
@@ -86,7 +101,7 @@ def compare(got: np.ndarray, expected: np.ndarray, name: str, *, exact: bool) ->
     same = (np.isnan(got) & np.isnan(expected)) | ((got == expected) & (np.signbit(got) == np.signbit(expected)))
     if not exact:
         with np.errstate(all="ignore"):
-            same |= np.abs(got - expected) <= 4 * np.spacing(np.abs(expected))
+            same |= np.abs(got - expected) <= ulps * np.spacing(np.abs(expected))
     assert same.all(), f"{name}: {got.tolist()} instead of {expected.tolist()}"
 
 

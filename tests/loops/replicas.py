@@ -19,7 +19,7 @@ from offload.loops.proofs.reach import accesses
 from offload.loops.sets.filter import filtered
 from offload.loops.sets.footprints import footprints
 from offload.loops.tree import ir
-from offload.loops.tree.uses import numbered
+from offload.loops.tree.uses import numbered, result_words
 from tests.loops.forms import types_of
 from tests.loops.oracle import compare
 
@@ -146,8 +146,8 @@ class Devices:
         prints = footprints(found.accesses, found.division)
         self.bring(prints, names)
         before = [{n: replica.arrays[a].copy() for n, a in names.items()} for replica in self.replicas]
-        n_slots = len(nest.reductions) + len(nest.last)
-        partials = np.zeros((len(self.replicas), n_slots), np.uint64)
+        _, n_words = result_words(typed, nest)
+        partials = np.zeros((len(self.replicas), n_words), np.uint64)
         self.n_writes, watches = 0, []
         for device, replica in enumerate(self.replicas):
             begin, end = found.trips[device]
@@ -196,21 +196,23 @@ class Devices:
     def combine(self, found, typed, nest, values, names, partials):
         if found.mode != "split":
             partials = partials[:1]
-        for slot, item in enumerate(nest.reductions):
+        words, _ = result_words(typed, nest)
+        for item in nest.reductions:
+            of_item = partials[:, words[item.name]]
             if item.name not in names:
-                values[item.name] = combine(item.operator, values[item.name], partials[:, slot])
+                values[item.name] = combine(item.operator, values[item.name], of_item)
                 continue
             name = names[item.name]
             first = self.replicas[0].arrays[name]
             assert self.replicas[0].current[name].all()
-            first[...] = combine(item.operator, first.reshape(-1)[0], partials[:, slot])
+            first[...] = combine(item.operator, first.reshape(-1)[0], of_item)
         count = found.cutter.count
         last = [device for device, (begin, end) in enumerate(found.blocks) if begin < end == count]
         if found.mode != "split":
             last = [0]
         if count:
-            for slot, name in enumerate(nest.last, len(nest.reductions)):
-                values[name] = from_bits(partials[last[0], slot], typed.scalars[name].dtype)
+            for name in nest.last:
+                values[name] = from_bits(partials[last[0], words[name]], typed.scalars[name].dtype)
 
     def mark(self, found, prints, names, before):
         """Let what devices write be current on them alone, or on all; nothing else may have changed."""

@@ -4,11 +4,13 @@ import ctypes
 import errno
 import importlib.util
 import os
+import platform
 import subprocess
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -178,6 +180,26 @@ def test_what_was_compiled_is_kept_for_the_next_process(tmp_path):
     assert not list(where.glob("*.part"))
     assert len(diskcache.clear(where)) == 4
     assert not list(where.iterdir())
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the options are those of x86-64")
+@pytest.mark.parametrize(("version", "is_kept_from_it"), [("12.2.0", True), ("12.3.0", False), ("4.12.2", False)])
+def test_a_gcc_that_contracts_all_the_same_is_kept_from_it(tmp_path, version, is_kept_from_it):
+    """gcc 12.0 to 12.2 get options so that they cannot contract, unless the loop allows it."""
+    said = f"echo 'gcc (Debian {version}-14) {version}'; echo 'Free Software Foundation'; exit 0"
+    command = script(
+        tmp_path / "gcc", f'case "$*" in *--version*) {said} ;; esac\necho "$@" > {tmp_path}/options; exit 1'
+    )
+    compiler = next(compilers.candidates({"OFFLOAD_CC": str(command), "PATH": os.environ["PATH"]}))
+    for source, options, expected in (
+        ("int x;", (), {"-mno-fma"} if is_kept_from_it else set()),
+        ("complex64 x;", (), {"-mno-fma", "-mno-avx512f"} if is_kept_from_it else set()),
+        ("complex64 x;", ("-ffp-contract=fast",), set()),
+    ):
+        with pytest.raises(compilers.CompilerFailure):
+            replace(compiler, options=(*compiler.options, *options)).compile(source, tmp_path)
+        given = set((tmp_path / "options").read_text().split())
+        assert given & {"-mno-fma", "-mno-avx512f"} == expected
 
 
 def test_other_options_are_another_key(tmp_path):

@@ -236,7 +236,7 @@ def of_calls(calls):
     """Return a loop function that stores what each call gives of an element."""
     lines = [f"        o[i, {k}] = {call}\n" for k, call in enumerate(calls)]
     return function_of_text(
-        f"import math\nimport numpy\n\n\ndef f(x, o):\n    for i in range(x.size):\n{''.join(lines)}"
+        f"import cmath\nimport math\nimport numpy\n\n\ndef f(x, o):\n    for i in range(x.size):\n{''.join(lines)}"
     )
 
 

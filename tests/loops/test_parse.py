@@ -792,7 +792,7 @@ def test_local_arrays():
 
     def e(a):
         for i in range(3):
-            t = np.zeros(3, "complex128")  # <-
+            t = np.zeros(3, "float16")  # <-
             a[i] = t[0]
 
     def d(a):
@@ -804,7 +804,7 @@ def test_local_arrays():
     refused(f, "local", "give a constant")
     refused(g, "local", "in an iteration")
     refused(h, "private", "80000", "16384")
-    refused(e, "local", "complex128")
+    refused(e, "local", "float16")
     local = accepted(d).nests[0].body[0]
     assert (local.shape, local.dtype, local.fill) == ((6,), "int16", None)
 

@@ -57,7 +57,6 @@ NAMES = {
 IN_THE_LOOP = [
     # numbers and names
     ("a[i] = 'text'", "types", "str"),
-    ("a[i] = 1j", "types", "complex"),
     ("a[i] = None", "operator", "is None"),
     ("a[i] = {}", "types", "arguments"),
     ("a[i] = {1}", "types", "arguments"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from offload.loops.emit.c_complex import CUDA_STRUCTURES, SHUFFLES
 from offload.loops.emit.c_prelude import C_TYPES, FAULT, prelude
 from offload.loops.emit.c_statements import combined
 
@@ -48,6 +49,13 @@ static __device__ __noinline__ void report(int64_t *record, Fault fault, const i
     record[4] = fault.dimension;
     for (int k = 0; k < n; k++)
         record[5 + k] = trips[k];
+}}
+
+/* Values of other threads of a row. */
+template <class T> FN T shuffled(T value, int lane) {{ return (T)__shfl_sync(0xffffffffu, value, lane); }}
+template <class T> FN T shuffled_down(T value, int distance)
+{{
+    return (T)__shfl_down_sync(0xffffffffu, value, distance);
 }}
 
 FN int thread_of_block() {{ return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }}
@@ -163,7 +171,7 @@ FN bool any_of_row(bool here) { return __any_sync(0xffffffffu, here); }
 FN bool any_of_block(bool here) { return __syncthreads_or(here); }
 
 /* What the first thread has. */
-template <class T> FN T from_row(T value) { return (T)__shfl_sync(0xffffffffu, value, 0); }
+template <class T> FN T from_row(T value) { return shuffled(value, 0); }
 
 template <class T> FN T from_block(T value)
 {
@@ -179,7 +187,7 @@ template <class T> FN T from_block(T value)
 template <class T, T (*combine)(T, T)> FN T over_row(T value)
 {
     for (int distance = 16; distance; distance >>= 1)
-        value = combine(value, (T)__shfl_down_sync(0xffffffffu, value, distance));
+        value = combine(value, shuffled_down(value, distance));
     return from_row(value);
 }
 
@@ -304,6 +312,8 @@ _OF_TYPE: Final = {
     **{name: _of_integer(name, n) for n in (8, 16, 32, 64) for name in (f"int{n}", f"uint{n}")},
     "float32": "ATOMIC_FLOAT(float, uint32_t, float32)",
     "float64": "ATOMIC_FLOAT(double, uint64_t, float64)",
+    "complex64": "ATOMIC_COMPLEX(complex64, float32, complex64)\nSHUFFLED(complex64, complex64)",
+    "complex128": "ATOMIC_COMPLEX(complex128, float64, complex128)\nSHUFFLED(complex128, complex128)",
 }
 
 
@@ -312,4 +322,5 @@ def text(lines: Iterable[str]) -> str:
     body = "\n".join(lines)
     teams = (TEAMS,) if re.search(r"\b(over|from|any)_(row|rows|block|few)\b|_barrier\(", body) else ()
     scans = (SCANS,) if "published<" in body else ()
-    return "\n".join((prelude(HEAD, ATOMICS, _OF_TYPE, body), *teams, *scans, body, ""))
+    before = prelude(HEAD, ATOMICS, f"{CUDA_STRUCTURES}\n{SHUFFLES}", _OF_TYPE, body)
+    return "\n".join((before, *teams, *scans, body, ""))

@@ -15,11 +15,20 @@ from typing import TYPE_CHECKING, Final
 from offload.loops.emit.c_prelude import C_TYPES
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import can_divide_by_zero, dtype_of
-from offload.loops.tree.promotion import is_float, is_integer, is_signed, nbytes_of
+from offload.loops.tree.promotion import (
+    is_complex,
+    is_float,
+    is_inexact,
+    is_integer,
+    is_signed,
+    nbytes_of,
+    part_of,
+)
 
 if TYPE_CHECKING:
     from offload.loops.emit.c_scope import Dialect, KernelScope
     from offload.loops.tree.ir import Dtype, Expression
+    from offload.loops.tree.promotion import Number
 
 # Names of Python's `math` and of NumPy; the rest are C's own.
 _FUNCTIONS: Final = {
@@ -35,8 +44,10 @@ _FUNCTIONS: Final = {
     "power": "pow",
     "round": "rint",
 }
+_PARTS: Final = {"real": "re", "imag": "im"}  # of complex numbers; real ones have no such calls
 _OF_PRELUDE: Final = {"isnan", "isinf", "isfinite", "min", "max", "minimum", "maximum"}
 _WRAPPING: Final = {"+": "add", "-": "sub", "*": "mul"}
+_OF_COMPLEX: Final = {**_WRAPPING, "/": "div"}
 _HELD_BY_INT32: Final = frozenset({"bool", "int8", "int16", "int32", "uint8", "uint16"})
 _MIRRORED: Final = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">=": "<=", ">": "<"}
 
@@ -82,8 +93,10 @@ class CExpressions:
 
     def _converted(self, node: ir.Convert) -> str:
         of, to = dtype_of(node.operand), node.to.dtype
-        text = converted(self.text(node.operand), of, to)
-        return f"positive_zero_{to}({text})" if self._scope.truncates and is_integer(of) and is_float(to) else text
+        if not self._scope.truncates or not is_integer(of) or not is_inexact(to):
+            return converted(self.text(node.operand), of, to)
+        part = part_of(to)
+        return converted(f"positive_zero_{part}({converted(self.text(node.operand), of, part)})", part, to)
 
     def _load(self, node: ir.Load) -> str:
         dtype, mode = self._scope.dtype(node.array), self._scope.modes.get(node.at, "check")
@@ -102,12 +115,16 @@ class CExpressions:
             return text
         if node.operator == "not" or dtype == "bool":
             return f"(!{text})"
+        if node.operator == "-" and is_complex(dtype):
+            return f"neg_{dtype}({text})"
         if node.operator == "-" and is_integer(dtype):
             return arithmetic(self._scope.dialect, "-", "0", text, dtype)
         return _narrowed(f"({node.operator}{text})", dtype)
 
     def _binary(self, node: ir.Binary) -> str:
         left, right, dtype, operator = self.text(node.left), self.text(node.right), dtype_of(node), node.operator
+        if operator == "**" and is_complex(dtype):
+            return f"pow_{dtype}({left}, {_whole(node.right)})"
         if operator in ("//", "%"):
             return self._division(node, left, right)
         if operator in ("<<", ">>"):
@@ -128,6 +145,8 @@ class CExpressions:
         a, b = dtype_of(node.left), dtype_of(node.right)
         left, right = self.text(node.left), self.text(node.right)
         operator: str = node.operator
+        if is_complex(a):
+            return f"({'!' if operator == '!=' else ''}equal_{a}({left}, {right}))"
         if not (is_integer(a) and is_integer(b)) or is_signed(a) == is_signed(b):
             return f"({left} {operator} {right})"
         if nbytes_of(b if is_signed(a) else a) < 8:
@@ -147,6 +166,12 @@ class CExpressions:
         name = _FUNCTIONS.get(name, name)
         dtype = dtype_of(node.arguments[0])
         arguments = ", ".join(self.text(argument) for argument in node.arguments)
+        if node.function == "complex.powi":
+            return f"powi_{dtype}({self.text(node.arguments[0])}, {_whole(node.arguments[1])})"
+        if node.function == "complex":
+            return f"made_{dtype_of(node)}({arguments})"
+        if name in _PARTS:
+            return f"{arguments}.{_PARTS[name]}"
         if not is_float(dtype):
             # Integers have no NaN, so that NumPy's minimum is Python's.
             return f"{name.replace('imum', '')}_{dtype}({arguments})"
@@ -187,8 +212,8 @@ class CExpressions:
     def held_by_int32(self, node: Expression) -> str | None:
         """Return an integer in 32 bits if its type, or that of its variable, tells that it fits."""
         match node:
-            case ir.Constant() if is_integer(dtype_of(node)) and -(2**31) < node.value < 2**31:
-                return f"{int(node.value)}" if node.value >= 0 else f"({int(node.value)})"
+            case ir.Constant(value=int(value)) if is_integer(dtype_of(node)) and -(2**31) < value < 2**31:
+                return f"{int(value)}" if value >= 0 else f"({value})"
             case ir.Name() if node.name in self._scope.narrow:
                 return self._scope.variable(node.name)
             case ir.Extent() if self._scope.index_bits == 32:
@@ -222,8 +247,8 @@ class CExpressions:
                 return f"({self._modulo(node.left)} {node.operator} {self._modulo(node.right)})"
             case ir.Unary(operator="-") if nbytes_of(dtype_of(node)) == 8:
                 return f"(0u - {self._modulo(node.operand)})"
-            case ir.Constant():
-                return f"{int(node.value) % 2**32}u"
+            case ir.Constant(value=int(value)):
+                return f"{value % 2**32}u"
             case _:
                 return f"(uint32_t)({self.text(node)})"
 
@@ -231,15 +256,21 @@ class CExpressions:
 def arithmetic(dialect: Dialect, operator: str, left: str, right: str, dtype: Dtype) -> str:
     """Return an expression with C's own operator, where integers wrap.
 
-    In CUDA this needs functions: nvcc has no ``-fwrapv``, and assumes that signed integers do not overflow.
+    In CUDA this needs functions: nvcc has no ``-fwrapv``, and assumes that signed integers do not overflow. Complex
+    numbers need them everywhere.
     """
+    if is_complex(dtype):
+        return f"{_OF_COMPLEX[operator]}_{dtype}({left}, {right})"
     if dialect == "cuda" and operator in _WRAPPING and is_integer(dtype):
         return f"{_WRAPPING[operator]}_{dtype}({left}, {right})"
     return _narrowed(f"({left} {operator} {right})", dtype)
 
 
-def literal(value: bool | int | float, dtype: Dtype) -> str:  # noqa: PYI041  # `float` alone is no bool to mypy
+def literal(value: Number, dtype: Dtype) -> str:
     """Return a constant of a type."""
+    if is_complex(dtype):
+        return f"made_{dtype}({literal(value.real, part_of(dtype))}, {literal(value.imag, part_of(dtype))})"
+    assert not isinstance(value, complex)  # as the type says
     if dtype == "bool":
         return "true" if value else "false"
     if is_float(dtype):
@@ -258,6 +289,10 @@ def converted(text: str, of: Dtype, to: Dtype) -> str:
     """Return a value of one type as another: as C casts, to bool by ``!= 0``."""
     if to == of:
         return text
+    if is_complex(of):
+        return f"truth_{of}({text})" if to == "bool" else f"cast_to_{to}({text})"
+    if is_complex(to):
+        return f"made_{to}({converted(text, of, part_of(to))}, 0)"
     if to == "bool":
         return f"({text} != 0)"
     if is_float(of):
@@ -267,6 +302,12 @@ def converted(text: str, of: Dtype, to: Dtype) -> str:
         through = {"uint32": "(int64_t)", "int64": "", "int32": ""}.get(to, "(int32_t)") if is_integer(to) else ""
         return f"(({C_TYPES[to]}){through}{text})"
     return f"(({C_TYPES[to]}){text})"
+
+
+def _whole(exponent: Expression) -> int:
+    """Return the exponent of a complex number, which is a constant of its type."""
+    assert isinstance(exponent, ir.Constant)
+    return int(exponent.value.real)
 
 
 def _narrowed(text: str, dtype: Dtype) -> str:

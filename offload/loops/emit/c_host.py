@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from offload.loops.emit.c_complex import C_STRUCTURES
 from offload.loops.emit.c_prelude import FAULT, prelude
 
 if TYPE_CHECKING:
@@ -20,6 +21,10 @@ _CHUNK: Final = "int64_t begin, int64_t end, int64_t chunk, int64_t worker"
 
 # Before a loop of updates that go to any element: gcc leaves it as it is, which takes a sixth longer than Numba's.
 UNROLLED: Final = "#pragma GCC unroll 8"
+
+# At the beginning of a text that rounds doubles to floats and makes floats doubles: gcc 12 leaves out both where it
+# makes vectors of pairs outside of loops, and the rounding with them. `offload.loops.running.compilers` forbids that.
+ROUNDING: Final = "/* rounds */"
 
 # Operators that C writes in another way.
 LOGICAL: Final = {"and": "&&", "or": "||"}
@@ -105,6 +110,8 @@ _OF_TYPE: Final = {
     **{name: f"ATOMIC_INTEGER({name}_t, {name})" for n in (8, 16, 32, 64) for name in (f"int{n}", f"uint{n}")},
     "float32": "ATOMIC_FLOAT(float, float32)",
     "float64": "ATOMIC_FLOAT(double, float64)",
+    "complex64": "ATOMIC_COMPLEX(complex64, float32, complex64)",
+    "complex128": "ATOMIC_COMPLEX(complex128, float64, complex128)",
 }
 
 
@@ -131,7 +138,7 @@ def text(bodies: Mapping[str, Sequence[str]], parameters: Sequence[tuple[str, st
             "}",
         ]
     body = "\n".join(written)
-    return f"{prelude(HEAD, ATOMICS, _OF_TYPE, body)}\n{body}\n"
+    return f"{prelude(HEAD, ATOMICS, C_STRUCTURES, _OF_TYPE, body)}\n{body}\n"
 
 
 def loop(number: int, trips: str, body: Iterable[str], *, is_in_tile: bool = False) -> list[str]:
@@ -157,14 +164,9 @@ def in_lanes(items: Iterable[tuple[str, str]], clauses: str = "") -> str:
     return f"#pragma omp simd {declared}{clauses}"
 
 
-def slot_of(partials: str, ctype: str, n_slots: int, slot: int) -> str:
-    """Return a slot of a chunk as an lvalue."""
-    return f"*({ctype} *)({partials} + chunk * {n_slots} + {slot})"
-
-
-def results(partials: str, left: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the lines that write variables, given with their types, to the chunk's slots."""
-    return [f"{slot_of(partials, ctype, len(left), k)} = {variable};" for k, (variable, ctype) in enumerate(left)]
+def words_at(partials: str, ctype: str, n_words: int, first: int) -> str:
+    """Return a scalar among a chunk's words, from its first word, as an lvalue; all scalars have ``n_words``."""
+    return f"*({ctype} *)({partials} + chunk * {n_words} + {first})"
 
 
 def indented(lines: Iterable[str]) -> list[str]:

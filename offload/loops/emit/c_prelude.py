@@ -9,8 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from offload.loops.emit import c_complex
+from offload.loops.tree.promotion import is_complex
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from offload.loops.tree.ir import Dtype
 
 # Of scalars.
 C_TYPES: Final = {
@@ -18,10 +23,18 @@ C_TYPES: Final = {
     **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
     "float32": "float",
     "float64": "double",
+    "complex64": "complex64",
+    "complex128": "complex128",
 }
 
 # Of elements: the byte of a truth value may hold anything.
 MEMORY_TYPES: Final = {**C_TYPES, "bool": "uint8_t"}
+
+
+def zero(dtype: Dtype) -> str:
+    """Return the initial value of a variable that has none yet."""
+    return "{0}" if is_complex(dtype) else "0"
+
 
 FAULT: Final = r"""
 /* What an iteration has found wrong first: 1 an index, 2 a division by zero, 3 an assertion, 4 a step of zero,
@@ -226,14 +239,20 @@ _OF_TYPE: Final = {
     **{f"uint{n}": f"UNSIGNED(uint{n}_t, uint{n})" for n in (8, 16, 32, 64)},
     "float32": "FLOAT(float, float32, f)",
     "float64": "FLOAT(double, float64, )",
+    **c_complex.OF_TYPE,
 }
 
 
-def prelude(head: str, atomics: str, of_type: Mapping[str, str], body: str) -> str:
+def prelude(head: str, atomics: str, structures: str, of_type: Mapping[str, str], body: str) -> str:
     """Return the functions that a text calls, which stand before it.
 
-    ``head`` and ``atomics`` are a dialect's own texts, before and after the arithmetic. ``of_type`` has a dialect's
-    functions for each type; only types whose functions the body calls get them.
+    ``head`` and ``atomics`` are a dialect's own texts, before and after the arithmetic; ``structures`` has its complex
+    types. ``of_type`` has a dialect's functions for each type; only types whose functions the body calls get them.
     """
-    used = [f"{text}\n{of_type[dtype]}" for dtype, text in _OF_TYPE.items() if f"_{dtype}(" in body]
-    return "\n".join((head, ARITHMETIC, atomics, *used))
+    # The body may use a complex type without calling any of its functions, which call those of its parts.
+    numbers = {dtype for dtype in c_complex.PARTS if dtype in body}
+    used = {dtype for dtype in _OF_TYPE if f"_{dtype}(" in body} | numbers
+    used |= {c_complex.PARTS[dtype] for dtype in numbers}
+    texts = [f"{text}\n{of_type[dtype]}" for dtype, text in _OF_TYPE.items() if dtype in used]
+    before = (structures, c_complex.COMPLEX, c_complex.ATOMIC) if numbers else ()
+    return "\n".join((head, ARITHMETIC, atomics, *before, *texts))

@@ -1,8 +1,8 @@
 """Write a nest as a scan in C: a function for the totals of a chunk, and one for its iterations.
 
-Both take the same arguments. Behind the slots of reductions and of ``lastprivate`` scalars, a chunk has a slot for each
-item of the scan. ``totals`` leaves the chunk's total there. The launcher replaces it by the item's value before the
-chunk, with which the iterations start. They leave the item's value after the chunk.
+Both take the same arguments. Among the words that a chunk leaves, there is one for each item of the scan. ``totals``
+leaves the chunk's total there. The launcher replaces it by the item's value before the chunk, with which the iterations
+start. They leave the item's value after the chunk.
 """
 
 from __future__ import annotations
@@ -45,17 +45,15 @@ class _HostScanWriter(KernelWriter):
         self._totals = TotalsWriter(typed, of_totals(nest), variant, scope)
 
     def _start_carried(self) -> None:
-        """Do nothing: slots have the values before the chunk."""
+        """Do nothing: words have the values before the chunk."""
 
-    def _left(self) -> list[tuple[str, str]]:
-        return [*super()._left(), *((f"v_{name}", self._slot(name)) for name in self._nest.carried)]
+    def _left(self) -> dict[str, str]:
+        return super()._left() | {name: f"v_{name}" for name in self._nest.carried}
 
     def _bodies(self) -> list[list[str]]:
-        partials, passed = self._scope.use("partials"), self._nest.passed
         starts, totals = [], []
-        for slot, item in enumerate(self._nest.scan.items, len(passed) - len(self._nest.carried)):  # type: ignore[union-attr]  # it has one
-            dtype = self._scope.dtype(item.name)
-            place = c_host.slot_of(partials, self._slot(item.name), len(passed), slot)
+        for item in self._nest.scan.items:  # type: ignore[union-attr]  # it has one
+            dtype, place = self._scope.dtype(item.name), self._words_at(item.name)
             test = " != 0" if dtype == "bool" else ""
             starts.append(f"{C_TYPES[dtype]} v_{item.name} = {place}{test};")
             totals.append(f"{place} = r_{item.name};")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from offload.loops.emit.c_prelude import C_TYPES, MEMORY_TYPES
+from offload.loops.tree.promotion import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,7 +60,7 @@ class ArgumentSlot:
     # `"blocks"`: how many have left partial results.
     kind: FieldKind
     name: str = ""  # of the array or scalar
-    number: int = 0  # of the dimension or axis
+    number: int = 0  # of the dimension or axis, or of the word of a scalar
 
 
 @dataclass(slots=True)
@@ -103,7 +104,12 @@ class KernelScope:
         """Return the variable that holds a scalar."""
         if name in self.own:
             return self.ends.get(name, f"v_{name}")
-        return self.use("scalar", name)
+        return self.scalar(name)
+
+    def scalar(self, name: str) -> str:
+        """Return the variable of a scalar that is an input; its words lie side by side."""
+        first, *_ = [self.use("scalar", name, word) for word in range(words_of(self.dtype(name)))]
+        return first
 
     def extent(self, array: str, dimension: int) -> str:
         if array in self.locals:

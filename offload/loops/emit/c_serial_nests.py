@@ -40,27 +40,26 @@ class _ExactWriter(KernelWriter):
         return _ExactStatements(self._scope, items, self._nest.place.line, can_fail=self._can_fail)
 
     def _start_carried(self) -> None:
-        """Do nothing: slots have their values before the nest, and later those that the slice before has left."""
+        """Do nothing: words have their values before the nest, and later those that the slice before has left."""
 
-    def _first(self, slot: int, item: ir.LoopReduction) -> str:
-        return self._kept(slot, item.name)
+    def _first(self, item: ir.LoopReduction) -> str:
+        return self._kept(item.name)
 
-    def _kept(self, slot: int, name: str) -> str:
-        """Return the value that the previous slice has left in a slot."""
+    def _kept(self, name: str) -> str:
+        """Return the value that the previous slice has left in a scalar's words."""
         dtype = self._scope.dtype(name)
         test = " != 0" if dtype == "bool" else ""
-        return f"*(const {MEMORY_TYPES[dtype]} *)({self._scope.use('partials')} + {slot}){test}"
+        return f"*(const {MEMORY_TYPES[dtype]} *)({self._scope.use('partials')} + {self._words[name].start}){test}"
 
     def _own(self) -> Iterator[str]:
         yield from super()._own()
-        nest = self._nest
-        for slot, name in enumerate(nest.last, len(nest.reductions)):
-            yield f"l_{name} = {self._kept(slot, name)};"
-        for slot, name in enumerate(nest.carried, len(nest.reductions) + len(nest.last)):
-            yield f"{C_TYPES[self._scope.dtype(name)]} v_{name} = {self._kept(slot, name)};"
+        for name in self._nest.last:
+            yield f"l_{name} = {self._kept(name)};"
+        for name in self._nest.carried:
+            yield f"{C_TYPES[self._scope.dtype(name)]} v_{name} = {self._kept(name)};"
 
-    def _left(self) -> list[tuple[str, str]]:
-        return [*super()._left(), *((f"v_{name}", self._slot(name)) for name in self._nest.carried)]
+    def _left(self) -> dict[str, str]:
+        return super()._left() | {name: f"v_{name}" for name in self._nest.carried}
 
     def _bodies(self) -> list[list[str]]:
         if self._nest.passed:

@@ -24,6 +24,7 @@ from offload.loops.tree.nodes import (
     names_assigned,
     walk,
 )
+from offload.loops.tree.promotion import is_complex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -290,7 +291,9 @@ class Statements:
             lines += [f"if ({_RIGHT})"] if is_asked else []
         if node.array in self._scope.copies and self._scope.dialect == "c":  # a block's copy is of many threads
             operator = "+" if node.operator == "-" else node.operator
-            value = f"(-{arguments[0]})" if node.operator == "-" else arguments[0]
+            value = arguments[0]
+            if node.operator == "-":
+                value = f"neg_{dtype}({value})" if is_complex(dtype) else f"(-{value})"
             step = f"{element} = {combined('c', operator, element, value, dtype)};"
         else:
             name = ATOMICS.get(node.operator, node.operator)
@@ -431,7 +434,7 @@ class Statements:
         declared = {item.name for item in node.clauses.reductions}
         items: dict[tuple[str, str], None] = {}
         for one in node.body:
-            if not isinstance(one, ir.Reduce) or one.name not in declared:
+            if not isinstance(one, ir.Reduce) or one.name not in declared or is_complex(self._scope.dtype(one.name)):
                 return {}
             items[one.operator, self._item(one.name)] = None
         return items

@@ -99,7 +99,7 @@ class _CudaScanWriter(CudaWriter):
 
     def _places(self) -> list[str]:
         """Return the lines that tell where the sums of tiles, of groups, and of groups of groups are."""
-        partials, tiles, n = self._scope.use("partials"), self._scope.use("blocks"), len(self._nest.reductions)
+        partials, tiles, n = self._scope.use("partials"), self._scope.use("blocks"), self._n_reduced()
         of_each = SUM_WORDS * len(self._scan.items)
         return [
             f"const int64_t n_groups = ({tiles} + 31) >> {_GROUP_BITS};",

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from offload.loops.emit import c_host
 from offload.loops.emit.c_expressions import literal
 from offload.loops.emit.c_host import indented
-from offload.loops.emit.c_prelude import C_TYPES, MEMORY_TYPES
+from offload.loops.emit.c_prelude import C_TYPES, MEMORY_TYPES, zero
 from offload.loops.emit.c_scope import ArgumentSlot, Dialect, KernelScope, Layout
 from offload.loops.emit.c_statements import Statements, can_fail
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import locals_in, walk
-from offload.loops.tree.promotion import identity, is_float, is_integer
+from offload.loops.tree.nodes import dtype_of, locals_in, walk
+from offload.loops.tree.promotion import identity, is_complex, is_float, is_inexact, is_integer, part_of
+from offload.loops.tree.uses import result_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -106,6 +107,8 @@ class KernelWriter:
         self._locals = {node.name: node for node in walk(*nest.body) if isinstance(node, ir.Local)}
         self._scope = scope
         self._can_fail = can_fail(nest, scope.modes)  # whether an iteration has a ``fault``
+        # The words of each scalar that the nest passes on, in a row of partial results, and how many words all have.
+        self._words, self._n_words = result_words(typed, nest)
         self._statements = self._writer()
 
     def _writer(self) -> Statements:
@@ -125,7 +128,7 @@ class KernelWriter:
     def _start_carried(self) -> None:
         """Have scalars that are carried start from their values before the nest."""
         for name in self._nest.carried:
-            self._scope.use("scalar", name)
+            self._scope.scalar(name)
 
     def _bodies(self) -> list[list[str]]:
         """Return the lines of each function's body."""
@@ -139,24 +142,25 @@ class KernelWriter:
         """Return the whole text, from the lines that read the arguments, and the functions' bodies."""
         slots = {field: f"slots[{k}]" for k, field in enumerate(self._scope.fields)}
         parameters = [self._parameter(field, slots) for field in slots if field.kind in self._parameters]
-        return c_host.text(
+        text = c_host.text(
             {entry: [*head, *body] for entry, body in zip(self._entries, bodies, strict=True)}, parameters
         )
+        return f"{c_host.ROUNDING}\n{text}" if _rounds(self._nest) else text
 
     # -- what is read before the loops -------------------------------------------------------------------
 
     def _head(self, fields: tuple[ArgumentSlot, ...]) -> Iterator[str]:
         for k, field in enumerate(fields):
-            if field.kind not in self._parameters:
+            if field.kind not in self._parameters and not (field.kind == "scalar" and field.number):
                 yield self._read(field, f"slots[{k}]")
         for array in self._scope.guarded:
             yield from self._guard(array)
         yield from self._own()
-        for slot, item in enumerate(self._nest.reductions):
-            yield f"{C_TYPES[self._scope.dtype(item.name)]} r_{item.name} = {self._first(slot, item)};"
+        for item in self._nest.reductions:
+            yield f"{C_TYPES[self._scope.dtype(item.name)]} r_{item.name} = {self._first(item)};"
 
-    def _first(self, slot: int, item: ir.LoopReduction) -> str:
-        """Return the value of a reduction's item, by its number, at the beginning of a chunk."""
+    def _first(self, item: ir.LoopReduction) -> str:
+        """Return the value of a reduction's item at the beginning of a chunk."""
         dtype = self._scope.dtype(item.name)
         return literal(identity(item.operator, dtype), dtype)
 
@@ -168,7 +172,7 @@ class KernelWriter:
                 dtype = self._scope.dtype(field.name)
                 test = " != 0" if dtype == "bool" else ""
                 const = "" if field.name in self._nest.carried else "const "
-                return f"{const}{C_TYPES[dtype]} {variable} = *(const {MEMORY_TYPES[dtype]} *)&{slot}{test};"
+                return f"{const}{C_TYPES[dtype]} {variable} = *(const {self._slot(field.name)} *)&{slot}{test};"
             case "partials" | "report" | "result" | "cancel":
                 return f"int64_t *const {variable} = (int64_t *){slot};"
             case _:
@@ -191,7 +195,8 @@ class KernelWriter:
             shape = [f"n{k}_{array}" for k in range(self._typed.arrays[array].ndim)]
             yield f"{self._memory(array)} q_{array}[{' * '.join(shape) or '1'} + 1];"
         for name in self._nest.last:
-            yield f"{C_TYPES[self._scope.dtype(name)]} l_{name} = 0;"
+            dtype = self._scope.dtype(name)
+            yield f"{C_TYPES[dtype]} l_{name} = {zero(dtype)};"
 
     def _guard(self, array: str) -> Iterator[str]:
         """Yield the bounds and the pointer of checked loads: every index reads an element."""
@@ -201,7 +206,7 @@ class KernelWriter:
             yield f"const {self._scope.index_type} b{k}_{array} = is_empty_{array} ? 0 : {extent};"
         if array not in self._nest.privates:
             ctype = self._memory(array)
-            yield f"const {ctype} spare_{array} = 0;"
+            yield f"const {ctype} spare_{array} = {zero(self._typed.arrays[array].dtype)};"
             yield f"const {ctype} *const z_{array} = is_empty_{array} ? &spare_{array} : p_{array};"
 
     def _memory(self, array: str) -> str:
@@ -239,6 +244,8 @@ class KernelWriter:
     def _runs_in_lanes(self) -> bool:
         nest = self._nest
         is_plain = all(isinstance(node, _PLAIN) for node in walk(*nest.body)) and not (nest.privates or nest.last)
+        if any(is_complex(self._scope.dtype(item.name)) for item in nest.reductions):
+            return False
         return (
             bool(nest.reductions)
             and not nest.carried
@@ -250,7 +257,7 @@ class KernelWriter:
     def _iteration(self) -> list[str]:
         body = self._statements.lines(self._nest.body)
         lines = ["Fault fault = {0};"] if self._can_fail else []
-        lines += [f"{self._scope.ctype(name)} v_{name} = 0;" for name in self._assigned]
+        lines += [f"{self._scope.ctype(name)} v_{name} = {zero(self._scope.dtype(name))};" for name in self._assigned]
         for name, node in self._locals.items():
             lines.append(f"{MEMORY_TYPES[node.dtype]} q_{name}[{max(1, prod(node.shape))}];")
         for array, kind in self._nest.privates.items():
@@ -298,16 +305,21 @@ class KernelWriter:
 
     # -- what a chunk leaves -----------------------------------------------------------------------------
 
-    def _left(self) -> list[tuple[str, str]]:
-        """Return the variables that a chunk leaves in its slots, with their types there."""
-        left = [(f"r_{item.name}", self._slot(item.name)) for item in self._nest.reductions]
-        return left + [(f"l_{name}", self._slot(name)) for name in self._nest.last]
+    def _left(self) -> dict[str, str]:
+        """Return the variables that a chunk leaves in its words, by scalar."""
+        left = {item.name: f"r_{item.name}" for item in self._nest.reductions}
+        return left | {name: f"l_{name}" for name in self._nest.last}
 
     def _tail(self) -> list[str]:
-        left = self._left()
-        return c_host.results(self._scope.use("partials"), left) if left else []
+        return [f"{self._words_at(name)} = {variable};" for name, variable in self._left().items()]
+
+    def _words_at(self, name: str) -> str:
+        """Return a scalar that comes out, in the words of the chunk, as an lvalue."""
+        partials = self._scope.use("partials")
+        return c_host.words_at(partials, self._slot(name), self._n_words, self._words[name].start)
 
     def _slot(self, name: str) -> str:
+        """Return the type of a scalar among arguments and partial results."""
         return MEMORY_TYPES[self._scope.dtype(name)]
 
 
@@ -334,6 +346,15 @@ def scope_of(
         narrow,
         any(_truncates(node) for node in walk(*nest.body)),
     )
+
+
+def _rounds(nest: Nest) -> bool:
+    """Tell whether a nest makes floats of doubles, and doubles of floats, alone or as parts of complex numbers."""
+    ways = set()
+    for node in walk(*nest.body):
+        if isinstance(node, ir.Convert) and is_inexact(of := dtype_of(node.operand)) and is_inexact(node.to.dtype):
+            ways.add((part_of(of), part_of(node.to.dtype)))
+    return {("float64", "float32"), ("float32", "float64")} <= ways
 
 
 def _truncates(node: Node) -> bool:

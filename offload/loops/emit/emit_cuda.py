@@ -25,7 +25,7 @@ from offload.loops.emit.emit_c import CKernel, CVariant, KernelWriter, copied, s
 from offload.loops.front.levels import loops_in
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import walk
-from offload.loops.tree.promotion import identity
+from offload.loops.tree.promotion import identity, is_complex, words_of
 from offload.loops.tree.sizes import ROW
 
 if TYPE_CHECKING:
@@ -268,7 +268,10 @@ class CudaWriter(KernelWriter):
                 places.insert(0, f"({rest} % {self._scope.extent(array, k)})")
                 rest = f"({rest} / {self._scope.extent(array, k)})"
             element = self._scope.element(array, [rest, *places][: self._typed.arrays[array].ndim], is_original=True)
-            lines += [self._each_element(array), f"    if ({copy}[k] != {self._none(array)})"]
+            changed = f"{copy}[k] != {self._none(array)}"
+            if is_complex(dtype):
+                changed = f"!equal_{dtype}({copy}[k], {self._none(array)})"
+            lines += [self._each_element(array), f"    if ({changed})"]
             lines += [f"        atomic_{name}_{dtype}(&{element}, {copy}[k]);"]
         return lines
 
@@ -285,12 +288,11 @@ class CudaWriter(KernelWriter):
     def _leave_partials(self) -> list[str]:
         lines = self._over_block(self._variant.n_threads)
         if lines:
-            partials, n = self._scope.use("partials"), len(self._nest.reductions)
+            partials, n = self._scope.use("partials"), self._n_reduced()
             lines += ["if (thread_of_block() == 0) {"]
-            lines += [
-                f"    *({self._slot(item.name)} *)({partials} + block_of_grid() * {n} + {k}) = r_{item.name};"
-                for k, item in enumerate(self._nest.reductions)
-            ]
+            for item in self._nest.reductions:
+                at = f"{partials} + block_of_grid() * {n} + {self._words[item.name].start}"
+                lines.append(f"    *({self._slot(item.name)} *)({at}) = r_{item.name};")
             lines += ["}"]
         return lines
 
@@ -305,20 +307,27 @@ class CudaWriter(KernelWriter):
             lines.append(f"r_{item.name} = {value};")
         return lines
 
+    def _n_reduced(self) -> int:
+        """Return how many words a block leaves."""
+        return sum(words_of(self._scope.dtype(item.name)) for item in self._nest.reductions)
+
+    def _slot(self, name: str) -> str:
+        return "complex128_slot" if self._scope.dtype(name) == "complex128" else super()._slot(name)
+
     def _finish(self) -> list[str]:
         """Return the lines by which one block combines the partial results of all."""
-        partials, blocks, n = self._scope.use("partials"), self._scope.use("blocks"), len(self._nest.reductions)
+        partials, blocks, n = self._scope.use("partials"), self._scope.use("blocks"), self._n_reduced()
         of_block = []
         stores = []
-        for k, item in enumerate(self._nest.reductions):
+        for item in self._nest.reductions:
             name, slot = item.name, self._slot(item.name)
-            partial = f"*(const {slot} *)({partials} + block * {n} + {k})"
+            partial = f"*(const {slot} *)({partials} + block * {n} + {self._words[name].start})"
             function = combining(item.operator, self._scope.dtype(name))
             of_block.append(f"r_{name} = {function}(r_{name}, {partial});")
             if name in self._typed.arrays:
                 to = before = self._scope.element(name, ["0"] * self._typed.arrays[name].ndim)
             else:
-                to, before = f"*({slot} *){self._scope.use('result', name)}", self._scope.use("scalar", name)
+                to, before = f"*({slot} *){self._scope.use('result', name)}", self._scope.scalar(name)
             stores.append(f"{to} = {function}({before}, r_{name});")
         return [
             f"for (int64_t block = thread_of_block(); block < {blocks}; block += threads_of_block()) {{",

@@ -13,13 +13,24 @@ from typing import TYPE_CHECKING, Final
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import beyond_int64, has_load, names_assigned, names_in, walk
 from offload.loops.tree.promotion import identity, is_float
+from offload.loops.tree.uses import result_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from offload.loops.tree.ir import Expression, Nest, Statement, Type, Typed
 
-_FUNCTIONS: Final = {"erf": "erf", "erfc": "erfc", "gamma": "gamma", "lgamma": "lgamma", "round": "numpy.rint"}
+_FUNCTIONS: Final = {
+    "abs": "abs",  # of complex64 NumPy's function of arrays is less exact
+    "erf": "erf",
+    "erfc": "erfc",
+    "gamma": "gamma",
+    "lgamma": "lgamma",
+    "round": "numpy.rint",
+    "complex": "complex_of",
+    "quotient": "quotient",  # of Python's complex numbers
+    "powi": "powi",
+}
 _RENAMED: Final = {
     "asin": "arcsin",
     "acos": "arccos",
@@ -28,7 +39,6 @@ _RENAMED: Final = {
     "asinh": "arcsinh",
     "acosh": "arccosh",
     "atanh": "arctanh",
-    "pow": "power",
 }
 
 
@@ -128,7 +138,7 @@ class _Emitter:
 
     def _constant(self, node: ir.Constant) -> str:
         assert node.type is not None
-        value = f"{node.value!r}" if abs(node.value) < float("inf") else f"'{node.value!r}'"
+        value = _real(node.value) if isinstance(node.value, bool | int | float) else _of_parts(node.value)
         text = f"{_scalar_class(node.type)}({value})"
         return self._constants.setdefault(text, f"c_{len(self._constants)}")
 
@@ -333,11 +343,16 @@ class _Kernel(_Emitter):
         for name in self._nest.carried:
             yield f'v_{name} = arguments["{name}"]'
 
+    def _left(self) -> Iterator[tuple[str, str]]:
+        """Yield the scalars that the nest passes on, each with its words in a row of partial results."""
+        places, _ = result_words(self.typed, self._nest)
+        yield from ((name, f"{words.start}:{words.stop}") for name, words in places.items())
+
     def _item_type(self, name: str) -> Type:
         arrays = self.typed.arrays
         return ir.Type(arrays[name].dtype) if name in arrays else self.typed.scalars[name]
 
-    def _constant_of(self, value: float, name: str) -> str:
+    def _constant_of(self, value: complex, name: str) -> str:
         return self._constant(ir.Constant(place=self._nest.place, value=value, type=self._item_type(name)))
 
     def _loops(self) -> Iterator[str]:
@@ -357,15 +372,16 @@ class _Kernel(_Emitter):
         yield from self.block(self._nest.body, depth + 1)
 
     def _tail(self) -> Iterator[str]:
-        for slot, reduction in enumerate(self._nest.reductions):
-            yield f"partials[chunk, {slot}] = bits(r_{reduction.name})"
+        left = dict(self._left())
+        for reduction in self._nest.reductions:
+            yield f"partials[chunk, {left[reduction.name]}] = bits(r_{reduction.name})"
         last = [name for name, kind in self._nest.privates.items() if kind == "lastprivate"]
         if not (self._nest.last or last):
             return
         inner = "".join(f" and trips_{axis}" for axis in range(1, len(self._nest.axes)))
         yield f"if begin < end == trips_0{inner}:"
-        for slot, name in enumerate(self._nest.last, len(self._nest.reductions)):
-            yield f"{_indent(1)}partials[chunk, {slot}] = bits(v_{name})"
+        for name in self._nest.last:
+            yield f"{_indent(1)}partials[chunk, {left[name]}] = bits(v_{name})"
         for name in last:
             yield f"{_indent(1)}whole_{name}[...] = a_{name}"
 
@@ -379,22 +395,27 @@ class _GoingOn(_Kernel):
         body = "\n".join(_indent(1) + line for line in lines)
         return f"{self.constants()}def kernel(arguments, begin, end, chunk, partials, report):\n{body}\n"
 
-    def _left(self) -> Iterator[tuple[int, str]]:
-        """Yield the slots and names of the scalars that pass from slice to slice."""
-        yield from enumerate(self._nest.passed)
-
     def _head(self) -> Iterator[str]:
         yield from super()._head()
-        for slot, name in self._left():
-            yield f'{self.scalar(name)} = from_bits(partials[0, {slot}], "{self._item_type(name).dtype}")'
+        for name, words in self._left():
+            yield f'{self.scalar(name)} = from_bits(partials[0, {words}], "{self._item_type(name).dtype}")'
 
     def _tail(self) -> Iterator[str]:
-        for slot, name in self._left():
-            yield f"partials[0, {slot}] = bits({self.scalar(name)})"
+        for name, words in self._left():
+            yield f"partials[0, {words}] = bits({self.scalar(name)})"
         if last := [name for name, kind in self._nest.privates.items() if kind == "lastprivate"]:
             inner = "".join(f" and trips_{axis}" for axis in range(1, len(self._nest.axes)))
             yield f"if begin < end == trips_0{inner} and not report[0]:"
             yield from (f"{_indent(1)}whole_{name}[...] = a_{name}" for name in last)
+
+
+def _real(value: float) -> str:
+    return f"{value!r}" if abs(value) < float("inf") else f"'{value!r}'"
+
+
+def _of_parts(value: complex) -> str:
+    """Return a complex number; Python's own text of one loses the sign of a zero."""
+    return f"complex(*map(float, ('{value.real!r}', '{value.imag!r}')))"
 
 
 def _combined(operator: str, item: str, value: str) -> str:

@@ -6,12 +6,14 @@ import math
 from contextlib import suppress
 from functools import reduce
 from itertools import accumulate
+from operator import mul
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import numpy as np
 
 from offload.loops.emit.emit_py import emit_kernel, emit_parts
 from offload.loops.proofs.reports import ASSERTION, BOUND, DIVISION, INDEX, STEP
+from offload.loops.tree.promotion import WORD_NBYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -45,11 +47,11 @@ def python_form(
 
     The kernel carries out the trips from ``begin`` to before ``end`` of the outermost axis. ``arguments`` has arrays
     and NumPy scalars by name, and Python integers ``"start 0"``, ``"step 0"``, ``"trips 0"`` and so on for the axes.
-    ``partials`` is a uint64 array, chunks by slots: first the reductions, then `nest.last`. ``report`` is an int64
-    array. It keeps the first finding, and the rest of the chunk is not carried out after it.
+    ``partials`` is a uint64 array, chunks by words, as `result_words` places them. ``report`` is an int64 array. It
+    keeps the first finding, and the rest of the chunk is not carried out after it.
 
     Accesses without an entry in ``modes`` are checked. ``arguments["observer"]``, which has `load` and `store`, carries
-    out the accesses in ``observed``. With ``goes_on``, scalars continue from the slots of chunk 0, and are left there
+    out the accesses in ``observed``. With ``goes_on``, scalars continue from the words of chunk 0, and are left there
     even after a failure.
     """
     function = typed.function
@@ -90,17 +92,19 @@ def held(value: Any, of: Type) -> Any:
 
 
 def combine(operator: ReductionOperator, before: Any, partials: NDArray[np.uint64]) -> Any:
-    """Return a reduction's item after a loop, from its value before and its slots in the order of the chunks."""
+    """Return a reduction's item after a loop, from its value before and its words, a row for each chunk in order."""
     values = np.empty(1 + len(partials), before.dtype)
     values[0], values[1:] = before, _elements(partials, before.dtype)
     with np.errstate(all="ignore"):
+        if operator == "*" and before.dtype.kind == "c":  # NumPy may round products of arrays in another way
+            return reduce(mul, values)
         if operator in _ACCUMULATED:  # one by one, in their order
             return _ACCUMULATED[operator].accumulate(values, dtype=before.dtype)[-1]
         return before.dtype.type(reduce(_COMBINED[operator], values.tolist()))
 
 
 def prefixes(operator: ReductionOperator, before: Any, partials: NDArray[np.uint64]) -> NDArray[Any]:
-    """Return a scan's item before each chunk, from its value before the loop and the totals of the chunks."""
+    """Return a scan's item before each chunk, from its value before the loop and its words, of the chunks' totals."""
     values = np.empty(1 + len(partials), before.dtype)
     values[0], values[1:] = before, _elements(partials, before.dtype)
     with np.errstate(all="ignore"):
@@ -109,19 +113,21 @@ def prefixes(operator: ReductionOperator, before: Any, partials: NDArray[np.uint
         return np.array([*accumulate(values.tolist(), _COMBINED[operator])][:-1], before.dtype)
 
 
-def bits(value: Any) -> np.uint64:
-    """Return the bits of a NumPy scalar in the low bytes of a slot."""
-    return np.uint64(int.from_bytes(value.tobytes(), "little"))
+def bits(value: Any) -> NDArray[np.uint64]:
+    """Return the bits of a NumPy scalar in the low bytes of its words: two of a complex128, one of others."""
+    return np.frombuffer(value.tobytes().ljust(WORD_NBYTES, b"\0"), np.uint64)
 
 
-def from_bits(slot: np.uint64, dtype: Dtype) -> Any:
-    """Return the value that a slot holds."""
-    return _elements(np.array([slot]), np.dtype(dtype))[0]
+def from_bits(words: NDArray[np.uint64], dtype: Dtype) -> Any:
+    """Return the value that words hold."""
+    return _elements(words.reshape(1, -1), np.dtype(dtype))[0]
 
 
-def _elements(slots: NDArray[np.uint64], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return the values that slots hold, in their low bytes."""
-    return slots.astype(f"u{dtype.itemsize}").view(dtype)
+def _elements(rows: NDArray[np.uint64], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return the values whose words are rows, in their low bytes."""
+    if dtype.itemsize < WORD_NBYTES:
+        return rows[:, 0].astype(f"u{dtype.itemsize}").view(dtype)
+    return np.ascontiguousarray(rows).view(dtype)[:, 0]
 
 
 def _compile(text: str, name: str) -> dict[str, Any]:
@@ -270,6 +276,29 @@ def _total(function: Callable[[float], float], at_pole: float) -> Callable[[np.f
     return total
 
 
+def _complex(real: Any, imag: Any) -> np.complex128:
+    return np.complex128(complex(real, imag))
+
+
+def _quotient(left: np.complex128, right: np.complex128) -> np.complex128:
+    """Return CPython's quotient of complex numbers; by zero, that of their parts."""
+    if right == 0:
+        zero = np.abs(right.real)
+        return _complex(left.real / zero, left.imag / zero)
+    return np.complex128(complex(left) / complex(right))
+
+
+def _powi(base: np.complex128, exponent: np.complex128) -> np.complex128:
+    """Return CPython's power of a complex number by an integer of the text, as products; it may be infinite."""
+    n = int(exponent.real)
+    power, square, left = np.complex128(1), base, abs(n)
+    while left:
+        if left & 1:
+            power = power * square
+        square, left = square * square, left >> 1
+    return power if n > 0 else _quotient(np.complex128(1), power)
+
+
 def _gamma(value: np.float64) -> np.float64:
     return np.copysign(np.float64(math.inf), value) if value == 0 else _total(math.gamma, math.nan)(value)
 
@@ -293,6 +322,11 @@ _NAMESPACE: Final[dict[str, Any]] = {
     **{name: getattr(np, name) for size in (8, 16, 32, 64) for name in (f"int{size}", f"uint{size}")},
     "float32": np.float32,
     "float64": np.float64,
+    "complex64": np.complex64,
+    "complex128": np.complex128,
+    "complex_of": _complex,
+    "quotient": _quotient,
+    "powi": _powi,
     "bits": bits,
     "from_bits": from_bits,
     "load": _load,

@@ -9,7 +9,7 @@ from offload.loops.front.frames import Parameter
 from offload.loops.front.offsets import offsets_of
 from offload.loops.front.rows import extent_of
 from offload.loops.front.source import DTYPES, Frozen, KnownName, OutsideLayout, Plain, Unfit
-from offload.loops.front.values import element_at, index_nodes, item_refusal, row_of
+from offload.loops.front.values import element_at, has_attributes, index_nodes, item_refusal, row_of
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import changes_elements
 
@@ -30,6 +30,9 @@ FUNCTIONS: Final[dict[str, int]] = {
     **{f"math.{name}": 1 for name in ["asin", "acos", "atan", "asinh", "acosh", "atanh"]},
     **{f"math.{name}": 1 for name in ["erf", "erfc", "gamma", "lgamma"]},
     **{f"numpy.{name}": 1 for name in ["arcsin", "arccos", "arctan", "arcsinh", "arccosh", "arctanh"]},
+    **{f"cmath.{name}": 1 for name in ["exp", "sqrt", "isnan", "isinf", "isfinite"]},
+    **{f"numpy.{name}": 1 for name in ["conjugate", "real", "imag"]},
+    "complex": 2,
     "math.atan2": 2,
     "numpy.arctan2": 2,
     "numpy.minimum": 2,
@@ -44,6 +47,7 @@ FUNCTIONS: Final[dict[str, int]] = {
 _CASTS: Final[dict[str, ir.Type]] = {
     "int": ir.Type("int64", is_weak=True),
     "float": ir.Type("float64", is_weak=True),
+    "complex": ir.Type("complex128", is_weak=True),
     "bool": ir.Type("bool", is_weak=True),
     **{f"numpy.{dtype}": ir.Type(cast("ir.Dtype", dtype)) for dtype in DTYPES},
 }
@@ -113,6 +117,8 @@ def values_of_call(frame: Frame, node: ast.Call) -> tuple[ir.Expression, ...] | 
                 " plain functions of Python",
             )
         case None:
+            if (conjugated := _conjugated(frame, node)) is not None:
+                return (conjugated,)
             if not isinstance(node.func, (ast.Name, ast.Attribute)):
                 frame.value(node.func)  # a lambda is refused as one
             _check_recursion(frame, node)
@@ -125,6 +131,18 @@ def values_of_call(frame: Frame, node: ast.Call) -> tuple[ir.Expression, ...] | 
             if isinstance(node.func, ast.Name) and not frame.is_local(node.func.id):
                 raise frame.refusal(node, "name", f"{text} is not defined; define it before the function that calls it")
             raise _call_refusal(frame, node, text)
+
+
+def _conjugated(frame: Frame, node: ast.Call) -> ir.Expression | None:
+    """Lower ``z.conjugate()``, or ``z.conj()`` of NumPy's numbers; return None for any other call."""
+    if not (isinstance(node.func, ast.Attribute) and node.func.attr in ("conjugate", "conj")):
+        return None
+    if not has_attributes(frame, node.func.value):
+        return None
+    if node.args or node.keywords:
+        raise frame.refusal(node, "call", f"{node.func.attr}() takes no arguments")
+    number = frame.value(node.func.value)
+    return ir.FunctionCall(place=frame.place(node), function="complex.conjugate", arguments=(number,))
 
 
 def _check_recursion(frame: Frame, node: ast.Call) -> None:

@@ -247,8 +247,8 @@ class _Number:
         match self.value:
             case _ if by == 1:
                 return self
-            case ir.Binary(operator="//", left=left, right=ir.Constant(value=before)):
-                return self._made("//", left, self._constant(int(before) * by))
+            case ir.Binary(operator="//", left=left, right=ir.Constant(value=int(before))):
+                return self._made("//", left, self._constant(before * by))
             case _:
                 return self._made("//", self.value, self._constant(by))
 

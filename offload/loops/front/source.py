@@ -38,7 +38,7 @@ DTYPES: Final[frozenset[str]] = frozenset(get_args(ir.Dtype))
 class Frozen:
     """A scalar of the module or of a closure; `dtype` is None for one of Python's, which is weak."""
 
-    value: bool | int | float
+    value: bool | int | float | complex
     dtype: ir.Dtype | None = None  # None: Python's number, weak
 
 
@@ -75,7 +75,7 @@ Meaning = Frozen | KnownName | Plain | OutsideLayout | Unfit
 # Modules whose names are known by where they are said to be; they take part in no arithmetic.
 _TEXTUAL: Final = ("offload", "offload.acc", "offload.atomic")
 
-_MODULES: Final = ("math", "numpy", *_TEXTUAL)
+_MODULES: Final = ("math", "cmath", "numpy", *_TEXTUAL)
 
 
 class FunctionSource:
@@ -354,8 +354,9 @@ def meaning_of(value: Any) -> Meaning:
         if dtype in DTYPES:
             return Frozen(value.item(), cast("ir.Dtype", dtype))
         return Unfit(f"a NumPy scalar of type {dtype}")
-    if isinstance(value, (bool, int, float)):
-        return Frozen(next(python(value) for python in (bool, int, float) if isinstance(value, python)))
+    if isinstance(value, (bool, int, float, complex)):
+        kinds: tuple[type[Any], ...] = (bool, int, float, complex)
+        return Frozen(next(python(value) for python in kinds if isinstance(value, python)))
     if isinstance(value, ModuleType):
         return KnownName(value.__name__) if value.__name__ in _MODULES else Unfit(f"the module {value.__name__}")
     if (known := _known(value)) is not None:

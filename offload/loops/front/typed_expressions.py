@@ -17,14 +17,17 @@ from offload.loops.tree.nodes import type_of
 from offload.loops.tree.promotion import (
     BOOL,
     WEAK_BOOL,
+    WEAK_COMPLEX,
     WEAK_FLOAT,
     WEAK_INT,
     binary_type,
     cast,
     comparison_types,
     holds,
+    is_complex,
     is_float,
     is_integer,
+    part_of,
     promote,
     ufunc_float_type,
     unary_type,
@@ -51,6 +54,10 @@ _FOLDS: Final[dict[str, Callable[[int, int], int]]] = {
 }
 _PREDICATES: Final = frozenset({"isnan", "isinf", "isfinite"})
 _WHOLE: Final = frozenset({"floor", "ceil", "trunc"})
+# NumPy's functions that loops have for complex numbers.
+_OF_COMPLEX: Final = frozenset({"absolute", "conjugate", "real", "imag", "exp", "sqrt", *_PREDICATES})
+_ORDERED: Final = frozenset({"<", "<=", ">", ">="})
+_MOST_POWER: Final = 100  # CPython and NumPy multiply for such exponents of complex numbers
 _OPERATORS: Final = {"fmod": "%", "power": "**"}
 
 
@@ -61,6 +68,13 @@ class UnknownTypeError(Exception):
 def convert(expression: Expression, to: Type, *, exact: bool = False) -> Expression:
     """Return the value as another type, as C casts; a weak constant that does not fit is an error if `exact`."""
     own = type_of(expression)
+    if is_complex(own.dtype) and not (is_complex(to.dtype) or to.dtype == "bool"):
+        text = text_of(expression)
+        raise refusal(
+            expression.place,
+            "types",
+            f"{text} is {own}, but a real number is needed here; write ({text}).real, ({text}).imag or abs({text})",
+        )
     if isinstance(expression, ir.Constant) and own.is_weak:
         value = expression.value
         is_refused = exact or (to.is_weak and to.dtype == "int64") or not (to.dtype == "bool" or holds("int64", value))
@@ -226,7 +240,7 @@ class Expressions:
             )
         if isinstance(operand, ir.Constant) and type_of(operand).is_weak:
             value = operand.value
-            folded = -value if node.operator == "-" else +value if node.operator == "+" else ~int(value)
+            folded = -value if node.operator == "-" else +value if node.operator == "+" else ~int(value.real)
             return replace(operand, value=folded, type=result)
         return replace(node, operand=convert(operand, result), type=result)
 
@@ -243,14 +257,27 @@ class Expressions:
         folded = _folded(node, left, right)
         if folded is not None:
             return folded
-        if node.operator == "**" and not is_float(result.dtype):
+        if node.operator == "**" and is_complex(result.dtype):
+            right = _power_of_complex(node, left, right)
+        elif node.operator == "**" and not is_float(result.dtype):
             _check_power(node, right)
         left, right = convert(left, result, exact=True), convert(right, result, exact=True)
+        if result == WEAK_COMPLEX and node.operator in ("/", "**"):
+            function = "complex.quotient" if node.operator == "/" else "complex.powi"
+            return ir.FunctionCall(place=node.place, type=result, function=function, arguments=(left, right))
         return replace(node, left=left, right=right, type=result)
 
     def _compare(self, node: ir.Compare) -> Expression:
         left, right = self.typed(node.left), self.typed(node.right)
         a, b = type_of(left), type_of(right)
+        if node.operator in _ORDERED and (is_complex(a.dtype) or is_complex(b.dtype)):
+            side = left if is_complex(a.dtype) else right
+            raise refusal(
+                node.place,
+                "types",
+                f"{text_of(node)}: {text_of(side)} is {side.type}, and complex numbers have no order; compare their "
+                ".real, .imag or abs()",
+            )
         to_left, to_right = comparison_types(a, b)
         left, right = _compared(left, to_left), _compared(right, to_right)
         return replace(node, left=left, right=right, type=WEAK_BOOL if a.is_weak and b.is_weak else BOOL)
@@ -272,8 +299,10 @@ class Expressions:
     def _call(self, node: ir.FunctionCall) -> Expression:
         arguments = tuple(self.typed(argument) for argument in node.arguments)
         module, _, name = node.function.rpartition(".")
-        if module == "math":
-            return _math_call(node, name, arguments)
+        if module == "complex":
+            return _attribute(node, name, arguments[0])
+        if module in ("math", "cmath"):
+            return _math_call(node, module, name, arguments)
         if module == "numpy":
             return _numpy_call(node, name, arguments)
         return _python_call(node, arguments)
@@ -297,6 +326,8 @@ def _joined(node: ir.Logical, left: Expression, right: Expression) -> Expression
 
 
 def _weak_type(value: Number) -> Type:
+    if isinstance(value, complex):
+        return WEAK_COMPLEX
     return WEAK_BOOL if isinstance(value, bool) else WEAK_INT if isinstance(value, int) else WEAK_FLOAT
 
 
@@ -336,8 +367,22 @@ def _too_long(node: Expression) -> LoopError:
     return refusal(node.place, "types", f"{text} has more than {_MOST_BITS:,} bits; write a float")
 
 
+def _power_of_complex(node: ir.Binary, base: Expression, exponent: Expression) -> Expression:
+    """Return the exponent of a complex number as a weak constant."""
+    value = exponent.value if isinstance(exponent, ir.Constant) else None
+    is_whole = isinstance(value, int | float) and abs(value) < _MOST_POWER and value == int(value)
+    if not (is_complex(type_of(base).dtype) and is_whole):
+        raise refusal(
+            node.place,
+            "types",
+            f"{text_of(node)}: a complex power needs a complex base, and an integer constant below {_MOST_POWER} as "
+            "exponent; multiply, or use np.exp",
+        )
+    return ir.Constant(place=exponent.place, type=WEAK_INT, value=int(value))  # type: ignore[arg-type]  # it is whole
+
+
 def _check_power(node: ir.Binary, exponent: Expression) -> None:
-    if not isinstance(exponent, ir.Constant) or exponent.value < 0:
+    if not isinstance(exponent, ir.Constant) or exponent.value.real < 0:
         raise refusal(
             node.place,
             "types",
@@ -360,7 +405,20 @@ def _applied(
     return replace(node, arguments=converted, type=result or held)
 
 
-def _math_call(node: ir.FunctionCall, name: str, arguments: tuple[Expression, ...]) -> Expression:
+def _attribute(node: ir.FunctionCall, name: str, number: Expression) -> Expression:
+    """Return ``.real``, ``.imag`` or ``.conjugate()`` of a number, which real numbers have as well."""
+    own = type_of(number)
+    if is_complex(own.dtype):
+        held = own if name == "conjugate" else ir.Type(part_of(own.dtype), is_weak=own.is_weak)
+        return replace(node, function=f"complex.{name}", arguments=(number,), type=held)
+    if own == WEAK_BOOL:
+        number, own = convert(number, WEAK_INT), WEAK_INT
+    return ir.Constant(place=node.place, type=own, value=cast(own.dtype, 0)) if name == "imag" else number
+
+
+def _math_call(node: ir.FunctionCall, module: str, name: str, arguments: tuple[Expression, ...]) -> Expression:
+    if module == "cmath":
+        return _applied(node, arguments, WEAK_COMPLEX, WEAK_BOOL if name in _PREDICATES else WEAK_COMPLEX)
     if name in _PREDICATES:
         return _applied(node, arguments, WEAK_FLOAT, WEAK_BOOL)
     if name in _WHOLE:
@@ -372,8 +430,17 @@ def _math_call(node: ir.FunctionCall, name: str, arguments: tuple[Expression, ..
 
 def _numpy_call(node: ir.FunctionCall, name: str, arguments: tuple[Expression, ...]) -> Expression:
     types = tuple(type_of(argument) for argument in arguments)
+    if any(is_complex(one.dtype) for one in types) and name not in _OF_COMPLEX:
+        known = ", ".join(sorted(_OF_COMPLEX))
+        raise refusal(
+            node.place, "types", f"{text_of(node)}: loops have no {name} of complex numbers; of NumPy they have {known}"
+        )
+    if name in ("real", "imag"):
+        return _attribute(node, name, arguments[0])
+    if name == "conjugate":
+        return _conjugate(node, arguments[0])
     if name in _PREDICATES:
-        own = types[0] if is_float(types[0].dtype) else WEAK_FLOAT
+        own = WEAK_FLOAT if is_integer(types[0].dtype) or types[0].dtype == "bool" else types[0]
         return _applied(node, arguments, own, BOOL)
     if name in ("minimum", "maximum"):
         return _applied(node, arguments, ir.Type(promote(*types).dtype))
@@ -381,7 +448,8 @@ def _numpy_call(node: ir.FunctionCall, name: str, arguments: tuple[Expression, .
         return convert(arguments[0], ir.Type(types[0].dtype))
     if name == "absolute":
         own = ir.Type(types[0].dtype)
-        return convert(arguments[0], own) if own == BOOL else _applied(node, arguments, own)
+        result = ir.Type(part_of(own.dtype))
+        return convert(arguments[0], own) if own == BOOL else _applied(node, arguments, own, result)
     held = ufunc_float_type(types)
     if held is None:
         shown = " and ".join(map(str, types))
@@ -392,12 +460,27 @@ def _numpy_call(node: ir.FunctionCall, name: str, arguments: tuple[Expression, .
     return _applied(node, arguments, held)
 
 
+def _conjugate(node: ir.FunctionCall, number: Expression) -> Expression:
+    """Return ``np.conj``, of which NumPy makes a number of its own type."""
+    own = type_of(number)
+    if own.dtype == "bool":
+        raise refusal(node.place, "types", f"{text_of(node)} of a truth value; leave it out, or convert first, int(…)")
+    strong = convert(number, ir.Type(own.dtype))
+    return replace(node, arguments=(strong,), type=strong.type) if is_complex(own.dtype) else strong
+
+
 def _python_call(node: ir.FunctionCall, arguments: tuple[Expression, ...]) -> Expression:
     types = tuple(type_of(argument) for argument in arguments)
+    if node.function == "complex":
+        return _applied(node, arguments, WEAK_FLOAT, WEAK_COMPLEX)
     if node.function == "abs":
         if types[0] == BOOL:
             return arguments[0]
-        return _applied(node, arguments, WEAK_INT if types[0] == WEAK_BOOL else types[0])
+        own = WEAK_INT if types[0] == WEAK_BOOL else types[0]
+        return _applied(node, arguments, own, ir.Type(part_of(own.dtype), is_weak=own.is_weak))
+    if any(is_complex(one.dtype) for one in types):
+        word = "have no order; compare their .real, .imag or abs()" if len(types) > 1 else "are not rounded"
+        raise refusal(node.place, "types", f"{text_of(node)}: complex numbers {word}")
     if node.function == "round":
         if not is_float(types[0].dtype):
             return convert(arguments[0], WEAK_INT)

@@ -20,9 +20,12 @@ from offload.loops.tree.promotion import (
     WEAK_BOOL,
     WEAK_INT,
     binary_type,
+    is_complex,
     is_float,
+    is_inexact,
     join,
     nbytes_of,
+    part_of,
     promote,
 )
 from offload.loops.tree.text import refusal, text_of
@@ -267,7 +270,7 @@ class _Statements:
             return replace(node, value=convert(e.truth(node.value), item))
         value = e.typed(node.value)
         self._check_operator(node, "-" if node.is_taken_away else node.operator, item, type_of(value))
-        if is_array and is_float(type_of(value).dtype) and not is_float(item.dtype):
+        if is_array and is_inexact(type_of(value).dtype) and not is_inexact(item.dtype):
             raise refusal(
                 node.place,
                 "types",
@@ -284,11 +287,19 @@ class _Statements:
         item = self._element(node.array)
         value = e.typed(node.value)
         expected = None if node.expected is None else convert(e.typed(node.expected), item)
+        if is_complex(item.dtype) and (node.operator not in ("+", "-") or node.result is not None):
+            raise refusal(
+                node.place,
+                "atomic",
+                f"{text_of(node)}: {node.array} holds {item}, whose elements can only be added to and subtracted from "
+                "atomically, without the old value; update two real arrays instead",
+            )
         if node.operator not in ("exchange", "cas"):
             self._check_operator(node, node.operator, item, type_of(value))
             # Integers wrap alike before and after a sum; what is rounded, or compared, does not.
-            wraps = node.operator not in ("min", "max") and not is_float(type_of(value).dtype) and item.dtype != "bool"
-            if promote(item, type_of(value)).dtype != item.dtype and not (wraps and not is_float(item.dtype)):
+            is_rounded = is_inexact(item.dtype) or is_inexact(type_of(value).dtype)
+            wraps = node.operator not in ("min", "max") and not is_rounded and item.dtype != "bool"
+            if promote(item, type_of(value)).dtype != item.dtype and not wraps:
                 raise refusal(
                     node.place,
                     "types",
@@ -300,7 +311,7 @@ class _Statements:
 
     @staticmethod
     def _check_operator(node: ir.Reduce | ir.Atomic, operator: str, item: Type, value: Type) -> None:
-        if operator in ("min", "max"):
+        if operator in ("min", "max") and not (is_complex(item.dtype) or is_complex(value.dtype)):
             return
         if binary_type(operator, item, value) is None:
             raise refusal(
@@ -320,8 +331,8 @@ def _notes(function: ParsedFunction, scalars: Mapping[str, Type]) -> Iterator[st
             continue
         noted.add(name)
         dtype = scalars[name].dtype
-        if dtype != "bool" and nbytes_of(dtype) < 8:
-            wide = "float64" if is_float(dtype) else "int64"
+        if dtype != "bool" and nbytes_of(part_of(dtype)) < 8:
+            wide = "complex128" if is_complex(dtype) else "float64" if is_float(dtype) else "int64"
             yield f"line {node.place.line}: {name} sums in {dtype}, as NumPy does; `{name}: np.{wide} = …` is wider"
 
 

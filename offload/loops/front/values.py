@@ -66,6 +66,7 @@ _REFUSED: Final[dict[type[ast.expr], tuple[str, str]]] = {
 
 
 _ASKED: Final = {"shape", "size", "ndim"}
+_PARTS: Final = {"real", "imag"}  # attributes of every number
 
 
 def expression(frame: Frame, node: ast.expr) -> ir.Expression:
@@ -122,13 +123,15 @@ def constant_integer(frame: Frame, node: ast.expr) -> int | None:
 
 def _constant(frame: Frame, node: ast.Constant) -> ir.Expression:
     match node.value:
-        case bool() | int() | float():
+        case bool() | int() | float() | complex():
             return ir.Constant(place=frame.place(node), value=node.value)
         case None:
             raise frame.refusal(node, "operator", "None is not a number; test for a default with `is None`")
         case value:
             raise frame.refusal(
-                node, "types", f"{type(value).__name__} is not allowed in a loop; use bools, ints and floats"
+                node,
+                "types",
+                f"{type(value).__name__} is not allowed in a loop; use bools, ints, floats and complex numbers",
             )
 
 
@@ -249,6 +252,10 @@ def row_of(frame: Frame, node: ast.expr) -> Row:
 def _named_row(frame: Frame, node: ast.expr) -> Row:
     """Return the array, or the row, that a name stands for."""
     if not isinstance(node, ast.Name):
+        if isinstance(node, ast.Attribute) and node.attr in _PARTS:
+            text = ast.unparse(node.value)
+            remedy = f"read {text}[…].{node.attr}, or pass {text}.{node.attr} as an argument of its own"
+            raise frame.refusal(node, "index", f"{ast.unparse(node)} is a view of a whole array; {remedy}")
         _check_attribute(frame, node)
         raise frame.refusal(node, "index", "this is not an array; index a parameter, or a local array of the iteration")
     if not frame.is_local(node.id):
@@ -333,6 +340,9 @@ def _element(frame: Frame, node: ast.AST, row: Row) -> tuple[Parameter | LocalAr
 
 def _attribute(frame: Frame, node: ast.Attribute) -> ir.Expression:
     base = node.value
+    if node.attr in _PARTS and has_attributes(frame, base):
+        number = frame.value(base)
+        return ir.FunctionCall(place=frame.place(node), function=f"complex.{node.attr}", arguments=(number,))
     if (layout := layout_in(frame, base)) is not None:
         return property_of(frame, node, layout)
     if (part := place_in(frame, node)) is not None:
@@ -356,6 +366,12 @@ def _attribute(frame: Frame, node: ast.Attribute) -> ir.Expression:
                 "index",
                 f"a loop can use the elements, .shape[k], .size, .ndim and len of an array, but not .{node.attr}",
             )
+
+
+def has_attributes(frame: Frame, node: ast.expr) -> bool:
+    """Tell whether an expression may be a number, which has ``.real``: whether it is no module and the like."""
+    is_outside = isinstance(node, ast.Name) and not frame.is_local(node.id)
+    return not is_outside or isinstance(frame.source.meant(node), Frozen)
 
 
 def _subscript(frame: Frame, node: ast.Subscript) -> ir.Expression:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias, get_args
 
 from offload.loops.tree.ir import Dtype
-from offload.loops.tree.promotion import is_float, limits
+from offload.loops.tree.promotion import is_integer, limits
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
@@ -30,7 +30,9 @@ NOTHING: Final[Mapping[int, Interval]] = {}
 
 
 # What an integer type can hold.
-LIMITS: Final[dict[Dtype, Interval]] = {dtype: limits(dtype) for dtype in get_args(Dtype) if not is_float(dtype)}
+LIMITS: Final[dict[Dtype, Interval]] = {
+    dtype: limits(dtype) for dtype in get_args(Dtype) if dtype == "bool" or is_integer(dtype)
+}
 
 
 @dataclass(frozen=True, slots=True)

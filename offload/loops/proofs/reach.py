@@ -275,8 +275,9 @@ class _AccessWalk:
             case _:
                 raise AssertionError(expression)
 
-    def constant(self, value: bool | float, dtype: ir.Dtype) -> IntegerValue:
+    def constant(self, value: bool | complex, dtype: ir.Dtype) -> IntegerValue:
         if dtype in LIMITS:
+            assert not isinstance(value, complex)  # as the type says
             return self.values.settle(AffineForm(int(value)), dtype)
         return self.values.opaque(("constant", repr(value)), dtype, ())
 

@@ -1,8 +1,8 @@
 """The decision whether a nest that carries scalars runs as a scan at a launch.
 
 `offload.loops.tree.recurrences` tells whether the text is a scan. The rest follows from types and numbers: integers are
-combined in any order, floats if the program allows it; iterations are independent but for the items of the scan; and no
-iteration writes to memory that its own totals are read from later.
+combined in any order, floats if the program allows it, complex numbers never; iterations are independent but for the
+items of the scan; and no iteration writes to memory that its own totals are read from later.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import walk
-from offload.loops.tree.promotion import is_float
+from offload.loops.tree.promotion import is_complex, is_float
 from offload.loops.tree.recurrences import scan_of
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ def scan_at(
     scan = scan_of(nest)
     if scan is None:
         return ""
+    if any(is_complex(typed.scalars[item.name].dtype) for item in scan.items):
+        return "there are no scans of complex numbers"
     floats = [item.name for item in scan.items if is_float(typed.scalars[item.name].dtype)]
     if floats and not reassociates:
         return f"add reassociate=True if {' and '.join(floats)} may be rounded otherwise than in order"

@@ -19,6 +19,7 @@ from offload.devices.base import Program
 from offload.loops.emit.python_form import bits, combine, from_bits, held
 from offload.loops.proofs.reports import HEAD, failure_of
 from offload.loops.tree.promotion import identity
+from offload.loops.tree.uses import result_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,7 +40,21 @@ _MERGE: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "^": np.bitwise_xor,
 }
 
-_PACKED: Final = {"float64": struct.Struct("d"), "float32": struct.Struct("f"), "uint32": struct.Struct("I")}
+
+def _packs_parts(layout: str) -> Callable[..., None]:
+    """Return the function that packs a complex number; a parameter that the loop makes complex may be real."""
+    pack_into = struct.Struct(layout).pack_into
+    return lambda memory, offset, value: pack_into(memory, offset, value.real, value.imag)
+
+
+# What packs a scalar into memory, at an offset in bytes.
+_PACKED: Final[Mapping[str, Callable[..., None]]] = {
+    "float64": struct.Struct("d").pack_into,
+    "float32": struct.Struct("f").pack_into,
+    "uint32": struct.Struct("I").pack_into,
+    "complex64": _packs_parts("ff"),
+    "complex128": _packs_parts("dd"),
+}
 
 
 class NestRun:
@@ -77,8 +92,8 @@ class NestRun:
         self.order: Sequence[int] | None = None  # that of the chunks, if it matters
         if rng is not None and n_chunks > 1:
             self.order = rng.sample(range(n_chunks), n_chunks)
-        # What each chunk leaves of reductions and of `lastprivate` scalars; None where there are none.
-        self.partials = np.zeros((n_chunks, blank.n_slots), np.uint64) if blank.n_slots else None
+        # What each chunk leaves of scalars that the nest passes on; None where there are none.
+        self.partials = np.zeros((n_chunks, blank.n_words), np.uint64) if blank.n_words else None
         self.results: dict[str, Any] = {}  # the scalars that come out, once `finish` has run
         self._values = values  # the call's
         # one for each worker, of arrays of atomics
@@ -130,21 +145,22 @@ class NestRun:
 
     def combine(self, partials: np.ndarray[Any, Any]) -> None:
         """Combine partial results of reductions, in their order, with the items' values before the loop."""
-        nest, scalars = self.form.nest, self.scalars
-        for slot, item in enumerate(nest.reductions):
+        nest, scalars, words = self.form.nest, self.scalars, self.blank.words
+        for item in nest.reductions:
             array = self._arrays.get(item.name)
             if array is None:
-                self.results[item.name] = combine(item.operator, scalars[item.name], partials[:, slot])
+                self.results[item.name] = combine(item.operator, scalars[item.name], partials[:, words[item.name]])
             else:
                 element = on_host(array).reshape(())
-                element[...] = combine(item.operator, element[()], partials[:, slot])
+                element[...] = combine(item.operator, element[()], partials[:, words[item.name]])
 
     def take_last(self) -> None:
         """Take the scalars of which the last iteration's values are asked for."""
         nest, scalars, partials = self.form.nest, self.scalars, self.partials
-        for slot, name in enumerate(nest.last, len(nest.reductions)):
+        for name in nest.last:
             if self.n_chunks and partials is not None:
-                self.results[name] = from_bits(partials[-1, slot], self.form.typed.scalars[name].dtype)
+                words = partials[-1, self.blank.words[name]]
+                self.results[name] = from_bits(words, self.form.typed.scalars[name].dtype)
             elif name in scalars:  # what it was before the loop
                 self.results[name] = scalars[name]
 
@@ -190,13 +206,14 @@ class Blank(Generic[FormT_co]):
         "floats",
         "form",
         "n_fields",
-        "n_slots",
+        "n_words",
         "own",
         "pointers",
         "scalars",
         "shapes",
         "size",
         "trips",
+        "words",
     )
 
     def __init__(
@@ -213,7 +230,8 @@ class Blank(Generic[FormT_co]):
         self.scalars = {name: value for name, value in scalars.items() if name not in free}
         self.shapes = {name: view.extents for name, view in views.items()}  # of arrays
         self.size = math.prod(axis.trips for axis in axes)  # iterations
-        self.n_slots = len(form.nest.left)  # of a chunk
+        # The scalars that pass from chunk to chunk or come out: the words of each in a row of partial results, of all.
+        self.words, self.n_words = result_words(form.typed, form.nest)
         # scalars that each run has for itself, with their types
         self._kinds = tuple((name, form.typed.scalars[name]) for name in free if name in scalars)
         # Words before the report; partial results of a chunk.
@@ -236,9 +254,10 @@ class Blank(Generic[FormT_co]):
             case "copies" | "partials" | "report" | "cancel":
                 self.own.append((slot, field))
             case "scalar" if name not in self.scalars:
-                self.floats.append((8 * slot, name, _PACKED[self.form.typed.scalars[name].dtype].pack_into))
+                if number == 0:  # the second word is packed with the first
+                    self.floats.append((8 * slot, name, _PACKED[self.form.typed.scalars[name].dtype]))
             case "scalar":
-                self._image[slot] = int(bits(self.scalars[name]).view(np.int64))
+                self._image[slot] = int(bits(self.scalars[name]).view(np.int64)[number])
             case "extent":
                 self._image[slot] = views[name].extents[number]
             case "stride":

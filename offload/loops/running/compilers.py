@@ -9,6 +9,7 @@ import hashlib
 import importlib.util
 import os
 import platform
+import re
 import shlex
 import shutil
 import signal
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from offload.errors import ClauseError
+from offload.loops.emit.c_host import ROUNDING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -45,6 +47,16 @@ LARGE_NCHARS: Final = 40_000  # a source of some 250 statements
 _OF_LARGE = ("-O1",)
 
 
+# gcc 12.0 to 12.2 contract products and sums in pairs of vectors even so (gcc's bug 107647): they get no instruction to
+# do it with. AVX-512 has such of its own, and is worth more than it costs in most sources: in those with complex
+# numbers, whose products are such pairs, it is left out.
+_CONTRACTING: Final = re.compile(r"\b12\.[012]\.\d+\b")
+_UNCONTRACTED: Final = ("-mno-fma", "-mno-fma4")
+_UNCONTRACTED_PAIRS: Final = ("-mno-avx512f",)
+# Of texts with ROUNDING.
+_ROUNDED: Final = ("-fno-tree-slp-vectorize",)
+
+
 class CompilerFailure(Exception):  # noqa: N818  # no error of the program's: another compiler may do, or none
     """A compiler has failed; the text is its output."""
 
@@ -62,6 +74,8 @@ class Compiler:
     identity: str  # what sets its results apart from those of another compiler, or for another processor
     limit_s: float = LIMIT_S  # for how long it may run
     large_nchars: int = LARGE_NCHARS  # sources of more characters are compiled with fewer optimisations
+    contracts: bool = False  # even where it is told not to
+    is_gcc: bool = False
 
     def __str__(self) -> str:
         return shlex.join(self.command)
@@ -89,7 +103,12 @@ class Compiler:
         return library
 
     def _options_for(self, source: str) -> tuple[str, ...]:
-        return (*self.options, *_OF_LARGE) if len(source) > self.large_nchars else self.options
+        options = self.options
+        if self.contracts and "-ffp-contract=fast" not in options:
+            options += (*_UNCONTRACTED, *(_UNCONTRACTED_PAIRS if "complex" in source else ()))
+        if self.is_gcc and source.startswith(ROUNDING):
+            options += _ROUNDED
+        return (*options, *_OF_LARGE) if len(source) > self.large_nchars else options
 
 
 def candidates(environ: Mapping[str, str], limit_s: float = LIMIT_S) -> Iterator[Compiler]:
@@ -104,7 +123,10 @@ def candidates(environ: Mapping[str, str], limit_s: float = LIMIT_S) -> Iterator
             _, version = _run([*command, "--version"], min(limit_s, _VERSION_LIMIT_S))
         except CompilerFailure:
             continue
-        yield Compiler(command, _options(command, version), _identity(Path(program), version), limit_s)
+        is_gcc = _is_gcc(version)
+        contracts = is_gcc and bool(_CONTRACTING.search(version)) and platform.machine() in ("x86_64", "AMD64")
+        options, identity = _options(command, version), _identity(Path(program), version)
+        yield Compiler(command, options, identity, limit_s, contracts=contracts, is_gcc=is_gcc)
 
 
 def _commands(environ: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
@@ -129,8 +151,12 @@ def _options(command: Sequence[str], version: str) -> tuple[str, ...]:
     is_zig = command[-1] == "cc" and ("ziglang" in command or Path(command[0]).stem == "zig")
     native = "-mcpu=native" if is_zig else "-march=native"
     # gcc's own choice at -O3 vectorises sums that stay in order over strided loads, and loses a quarter by it.
-    cost = ("-fvect-cost-model=dynamic",) if "Free Software Foundation" in version else ()
+    cost = ("-fvect-cost-model=dynamic",) if _is_gcc(version) else ()
     return (*_OPTIONS, native, *cost)
+
+
+def _is_gcc(version: str) -> bool:
+    return "Free Software Foundation" in version
 
 
 def _identity(program: Path, version: str) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import weakref
 from functools import cached_property, partial
+from itertools import pairwise, starmap
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -40,6 +41,7 @@ from offload.loops.proofs.reports import HEAD, failure_of
 from offload.loops.running.arguments import Blank
 from offload.loops.running.build import user_line
 from offload.loops.running.looks import DeviceLooks, Looks
+from offload.loops.tree.promotion import word_places
 
 if TYPE_CHECKING:
     import ctypes
@@ -121,7 +123,9 @@ def _shaped(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers)
     iterations = 1 if base.is_ordered else math.prod(trips)  # at a time
     team = rows_of(levels.team, iterations) if levels.team is not None else None
     scan = plan.nest.scan
-    elements = {name: (math.prod(views[name].extents), views[name].itemsize) for name in copied(plan.nest)}
+    # Words of 8 bytes in shared memory are no place for a complex128 of 16.
+    small = [name for name in copied(plan.nest) if views[name].itemsize <= _WORD.itemsize]
+    elements = {name: (math.prod(views[name].extents), views[name].itemsize) for name in small}
     if plan.nest.reductions and scan is None:
         shape = shape._replace(most_blocks=min(REDUCED_BLOCKS, shape.most_blocks or REDUCED_BLOCKS))
     copies = copies_of({} if base.is_ordered or scan is not None else elements, math.prod(trips))
@@ -185,7 +189,9 @@ class CudaBlank(Blank[CudaForm]):
         "has_own",
         "is_reported",
         "left",
+        "n_host_words",
         "n_partials",
+        "n_reduced",
         "shared_nbytes",
     )
 
@@ -206,12 +212,17 @@ class CudaBlank(Blank[CudaForm]):
         super().__init__(form, fields, scalars, free, views, axes)
         kinds = {field.kind for field in fields}
         self.is_reported = "report" in kinds  # whether the kernel says what is wrong
-        # Words that blocks leave of reductions, and those by which tiles of a scan publish their sums.
-        self.n_partials = max(1, self._tiles * len(nest.reductions)) if "partials" in kinds else 0
+        # Words that a block leaves of reductions, and all blocks do; and those by which tiles of a scan publish sums.
+        self.n_reduced = sum(self.words[item.name].stop - self.words[item.name].start for item in nest.reductions)
+        self.n_partials = max(1, self._tiles * self.n_reduced) if "partials" in kinds else 0
         if nest.scan is not None:
             self.n_partials += scan_words(self._tiles, len(nest.scan.items))
-        # The scalars that come out, in the order of their slots behind the report.
-        self.left = (*(item.name for item in nest.reductions if item.name not in views), *nest.last)
+        # The scalars that come out, each with its words behind the report.
+        left = [*(item.name for item in nest.reductions if item.name not in views), *nest.last]
+        of_left = word_places(form.typed.scalars[name].dtype for name in left)
+        places = [HEAD + len(axes) + place for place in of_left]
+        self.left = dict(zip(left, starmap(slice, pairwise(places)), strict=True))
+        self.n_host_words = places[-1]  # of the report, and of these scalars
         self.has_own = bool(self.own or self.left)  # whether a run has memory for itself
 
     def _enter(self, slot: int, field: ArgumentSlot, views: Mapping[str, View]) -> None:
@@ -312,7 +323,7 @@ class CudaRun:
         if self.is_kept:
             n_partials = blank.n_partials
             if n_blocks is not None and n_partials:
-                n_partials = max(1, n_blocks * len(blank.form.nest.reductions))
+                n_partials = max(1, n_blocks * blank.n_reduced)
                 for slot in blank.blocks:
                     structure[slot] = n_blocks
             self._allocate(device, stream, n_partials)
@@ -325,12 +336,12 @@ class CudaRun:
         comes_out = any(name not in self._outputs for name in blank.left)
         untouched = self._untouched()
         if blank.is_reported or comes_out or untouched:
-            n_words = HEAD + len(blank.axes) + len(blank.left)
+            n_words = blank.n_host_words
             memory = device.host_memory(n_words * _WORD.itemsize)
             self._host = np.empty(n_words, np.int64) if memory is None else np.frombuffer(memory, np.int64, n_words)
             self._host[...] = 0
             for name, value in untouched.items():
-                self._host[self._place(name)] = bits(value).view(np.int64)
+                self._host[blank.left[name]] = bits(value).view(np.int64)
         if n_partials:
             self.partials = device.alloc((n_partials,), _WORD, stream)
 
@@ -341,8 +352,8 @@ class CudaRun:
         for name in self._untouched():
             output = self._outputs.get(name)
             if output is not None:
-                slot = self._place(name)
-                device.copy(output, self._host[slot : slot + 1].view(output.dtype)[:1].reshape(()), stream)  # type: ignore[index]  # it has their values
+                words: Any = self._host[blank.left[name]]  # type: ignore[index]  # it has their values
+                device.copy(output, words.view(output.dtype)[:1].reshape(()), stream)
         if finishes:
             self.finish(kernels, stream)
 
@@ -351,10 +362,6 @@ class CudaRun:
         finish = self.blank.loaded(kernels).finish
         if finish is not None:
             finish.launch(stream, (1, 1, 1), (FINISH_THREADS, 1, 1), 0, self._structure)
-
-    def _place(self, name: str) -> int:
-        """Return the slot of the host's memory for a scalar that comes out."""
-        return HEAD + len(self.blank.axes) + self.blank.left.index(name)
 
     def _untouched(self) -> dict[str, Any]:
         """Return the scalars that come out as they were before the loop, which has no iteration."""
@@ -373,7 +380,7 @@ class CudaRun:
         output = self._outputs.get(field.name)
         if output is not None:
             return device.address(output)  # type: ignore[return-value]  # as above
-        return self._host[self._place(field.name) :].ctypes.data  # type: ignore[index]  # as above
+        return self._host[self.blank.left[field.name]].ctypes.data  # type: ignore[index]  # as above
 
     @property
     def results(self) -> dict[str, Any]:
@@ -381,12 +388,12 @@ class CudaRun:
         if self._host is None:
             return {}
         blank = self.blank
-        first = HEAD + len(blank.axes)
         last = blank.form.nest.last
         untouched = self._untouched()
+        host = self._host.view(_WORD)
         return {
-            name: from_bits(word, blank.form.typed.scalars[name].dtype)
-            for name, word in zip(blank.left, self._host[first:].view(_WORD), strict=True)
+            name: from_bits(host[words], blank.form.typed.scalars[name].dtype)
+            for name, words in blank.left.items()
             if name not in self._outputs and (blank.size or name not in last or name in untouched)
         }
 

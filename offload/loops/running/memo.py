@@ -79,14 +79,21 @@ class CallRecord:
 
 # -- the name of a call by position -------------------------------------------------------------------
 #
-# Calls of one name lead to the same, except for addresses and floats.
+# Calls of one name lead to the same, except for addresses, floats and complex numbers.
 
 
+# The classes of floats and of complex numbers.
 FLOATS: Final = frozenset(
-    {float, *(kind for kind in SCALARS if isinstance(kind, type) and issubclass(kind, np.floating))}
+    {float, complex, *(kind for kind in SCALARS if isinstance(kind, type) and issubclass(kind, np.inexact))}
 )
-# What tells floats apart: a division tells 0.0 from -0.0, and NaN equals nothing.
-float_bits: Final = struct.Struct("d").pack
+_BITS: Final = struct.Struct("d").pack
+
+
+def float_bits(value: Any) -> bytes:
+    """Return bytes that tell floats, or complex numbers, apart: 0.0 from -0.0, and NaN from all others."""
+    if isinstance(value, complex | np.complexfloating):
+        return _BITS(value.real) + _BITS(value.imag)
+    return _BITS(value)
 
 
 def name_of(args: tuple[Any, ...]) -> tuple[Any, ...] | None:

@@ -196,17 +196,15 @@ class OrderedRun:
         addresses: Mapping[str, int],  # of the elements ``[0, …, 0]``
         values: Mapping[str, Any],  # the arguments of the call, for the scalars that each run has for itself
     ) -> None:
-        self.form = form = blank.form
+        self.form = blank.form
         self._blank, self._arrays = blank, arrays
         self._scalars = blank.scalars_of(values)  # before the nest
         self.trips = blank.trips if blank.size else 0  # of the outermost loop; 0 where there is no iteration at all
-        passed = form.nest.passed
-        self._slots = np.zeros((1, max(len(passed), 1)), np.uint64)  # of scalars that pass from slice to slice
-        self._items = [item.name for item in form.nest.reductions]  # of reductions
-        for slot, name in enumerate(passed):
+        self._slots = np.zeros((1, max(blank.n_words, 1)), np.uint64)  # of scalars that pass from slice to slice
+        for name, words in blank.words.items():
             before = self._element(name)[()] if name in arrays else self._scalars.get(name)
             if before is not None:
-                self._slots[0, slot] = bits(before)
+                self._slots[0, words] = bits(before)
         # the structure of arguments, with the record at its end
         self._memory = memory = blank.filled(addresses, values)
         self._cancel = np.zeros(1, np.int64)  # not 0: nobody wants the results
@@ -271,9 +269,10 @@ class OrderedRun:
     def finish(self) -> dict[str, Any]:
         """Write reductions to arrays of one element, and return the scalars that come out, after the last slice."""
         found: dict[str, Any] = {}
-        for slot, name in enumerate((*self._items, *self.form.nest.last)):
+        for name in (*(item.name for item in self.form.nest.reductions), *self.form.nest.last):
+            words = self._blank.words[name]
             kind = self.form.typed.arrays.get(name) or self.form.typed.scalars[name]
-            value = from_bits(self._slots[0, slot], kind.dtype)
+            value = from_bits(self._slots[0, words], kind.dtype)
             if name in self._arrays:
                 self._element(name)[...] = value
             elif self.trips or name in self._scalars:

@@ -17,7 +17,7 @@ from offload.loops.emit.python_form import bits, prefixes, python_form
 from offload.loops.running import pool
 from offload.loops.running.build import builder
 from offload.loops.running.runs import ENTRY, SHORT_NS, NestForm
-from offload.loops.tree.promotion import identity, is_float
+from offload.loops.tree.promotion import identity, is_inexact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,9 +38,8 @@ class ScanForm(NestForm):
         super().__init__(typed, nest, variant, words)
         assert nest.scan is not None
         self._scan: ir.Scan = nest.scan
-        self._first = len(nest.left) - len(nest.carried)  # the slot of the first item
         # Whether its values are the same in any order, so that few threads need not compute totals.
-        self._is_exact = not any(is_float(typed.scalars[name].dtype) for name in nest.carried)
+        self._is_exact = not any(is_inexact(typed.scalars[name].dtype) for name in nest.carried)
 
     @cached_property
     def kernel(self) -> CKernel:
@@ -87,11 +86,13 @@ class ScanForm(NestForm):
 
     def _run_alone(self, run: NestRun) -> None:
         """Run the chunks in their order, each from the values that the one before has left."""
-        partials, entry = self._partials(run), ENTRY(self.entry)
-        partials[0, self._first :] = [bits(value) for value in self._before(run)]
+        partials, entry, places = self._partials(run), ENTRY(self.entry), [*self._places(run)]
+        for place, value in zip(places, self._before(run), strict=True):
+            partials[0, place] = bits(value)
         for chunk, (begin, end) in enumerate(self._ranges(run)):
             if chunk:
-                partials[chunk, self._first :] = partials[chunk - 1, self._first :]
+                for place in places:
+                    partials[chunk, place] = partials[chunk - 1, place]
             entry(run.address, begin, end, chunk, 0)
 
     def _run_shuffled(self, run: NestRun) -> None:
@@ -112,8 +113,8 @@ class ScanForm(NestForm):
         for chunk in order:
             self._python_totals(arguments, *ranges[chunk], chunk, totals, report)
         starts = [
-            prefixes(item.operator, before, totals[:, slot])
-            for slot, (item, before) in enumerate(zip(self._scan.items, self._before(run), strict=True))
+            prefixes(item.operator, before, totals[:, k : k + 1])
+            for k, (item, before) in enumerate(zip(self._scan.items, self._before(run), strict=True))
         ]
         for chunk in order:
             values = {item.name: found[chunk] for item, found in zip(self._scan.items, starts, strict=True)}
@@ -132,9 +133,9 @@ class ScanForm(NestForm):
     def _start_chunks(self, run: NestRun) -> None:
         """Replace the totals of chunks by the values before them."""
         partials = self._partials(run)
-        for slot, (item, before) in enumerate(zip(self._scan.items, self._before(run), strict=True), self._first):
-            values = prefixes(item.operator, before, partials[:, slot])
-            partials[:, slot] = values.view(f"u{values.itemsize}")
+        for item, place, before in zip(self._scan.items, self._places(run), self._before(run), strict=True):
+            values = prefixes(item.operator, before, partials[:, place])
+            partials[:, place.start] = values.view(f"u{values.itemsize}")
 
     def _before(self, run: NestRun) -> Iterator[Any]:
         """Yield the values of the items before the nest: nothing where the first iteration has them."""
@@ -144,7 +145,11 @@ class ScanForm(NestForm):
             is_started = item.name in self._scan.started
             yield value.dtype.type(identity(item.operator, value.dtype.name)) if is_started else value
 
+    def _places(self, run: NestRun) -> Iterator[slice]:
+        """Yield the word of each item in a row of partial results."""
+        yield from (run.blank.words[item.name] for item in self._scan.items)
+
     @staticmethod
     def _partials(run: NestRun) -> np.ndarray[Any, Any]:
-        assert run.partials is not None  # items have slots
+        assert run.partials is not None  # items have words
         return run.partials

@@ -26,6 +26,7 @@ from offload.loops.front.types import infer
 from offload.loops.running.memo import FLOATS, CallKey, CallRecord, Memo, float_bits, name_of
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import walk
+from offload.loops.tree.promotion import is_inexact
 from offload.loops.tree.recurrences import scan_of
 from offload.loops.tree.uses import ArrayUse, accesses, deciding_names
 
@@ -51,6 +52,7 @@ _WEAK: Final[Mapping[type, ir.Type]] = {
     bool: ir.Type("bool", is_weak=True),
     int: ir.Type("int64", is_weak=True),
     float: ir.Type("float64", is_weak=True),
+    complex: ir.Type("complex128", is_weak=True),
 }
 
 
@@ -252,8 +254,9 @@ class Specialisation:
         # the arrays that the nests write to, without those of which only copies are written
         self.changed = tuple(name for name in self.given if self.uses[name].is_changed and name not in copied)
         scalars = {name: typed.scalars[name].dtype for name in parameters if name in typed.scalars}
-        # the scalars that decisions may follow from, and whether they are floats; the others, all floats, are free
-        self.told = tuple((name, scalars[name].startswith("float")) for name in scalars if name in deciding)
+        # The scalars that decisions may follow from, and whether they are floats or complex. The others, all floats or
+        # complex, are free.
+        self.told = tuple((name, is_inexact(scalars[name])) for name in scalars if name in deciding)
         self.tells_floats = any(is_float for _, is_float in self.told)  # whether a decision follows from a float
         self.free = tuple(name for name in scalars if name not in deciding)  # scalars that no decision follows from
         self.lock = threading.Lock()  # for all that is remembered here

@@ -82,7 +82,7 @@ class HostJointRun:
         nest = first.form.nest
         parts = [run.partials for number, run in sorted(self._runs.items()) if number < self.way.summed]
         partials = [part for part in parts if part is not None and len(part)]
-        together = np.concatenate(partials) if partials else np.zeros((0, first.blank.n_slots), np.uint64)
+        together = np.concatenate(partials) if partials else np.zeros((0, first.blank.n_words), np.uint64)
         first.combine(together)
         of_last = self._runs.get(self.way.last)
         if nest.last and of_last is not None:
@@ -143,8 +143,8 @@ class CudaJointRun:
             return
         run.enqueue(kernels, device, stream, finishes=False)
         if number and run.blank.size and run.partials is not None:
-            n_slots = len(run.blank.form.nest.reductions)
-            first, count = self._begins[number] * n_slots, run.blank.grid.n_blocks * n_slots
+            n_words = run.blank.n_reduced
+            first, count = self._begins[number] * n_words, run.blank.grid.n_blocks * n_words
             to = device.view(self._runs[0].partials, 8 * first, (count,), (8,), run.partials.dtype)
             device.copy(to, run.partials[:count], stream)
 

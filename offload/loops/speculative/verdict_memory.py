@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from offload.loops.running.looks import contents_at
+from offload.loops.running.memo import float_bits
 from offload.loops.speculative.contest import History
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def key_from(
     if contents is None:
         return None
     versions = tuple([(one.version, addresses[name]) for name, one in contents.items()])
-    return "verdict", lies, tuple([float(values[name]).hex() for name in known.floats]), versions
+    return "verdict", lies, tuple([float_bits(values[name]) for name in known.floats]), versions
 
 
 def tell(task: DeviceTask, memory: Memory, where: Literal["device", "host"], text: str) -> None:

@@ -16,7 +16,21 @@ from typing import TYPE_CHECKING, Final, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Dtype = Literal["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"]
+Dtype = Literal[
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+]
 Operator = Literal["+", "-", "*", "/", "//", "%", "**", "&", "|", "^", "<<", ">>"]
 Relation = Literal["<", "<=", "==", "!=", ">=", ">"]
 ReductionOperator = Literal["+", "*", "min", "max", "&", "|", "^", "and", "or"]
@@ -40,8 +54,8 @@ class SourceLine:
 class Type:
     """The type of a scalar.
 
-    A weak one is a number of Python's, ``int64``, ``float64`` or ``bool`` where it is held: it takes the type of a
-    strong partner.
+    A weak one is a number of Python's, ``int64``, ``float64``, ``complex128`` or ``bool`` where it is held: it takes
+    the type of a strong partner.
     """
 
     dtype: Dtype
@@ -77,7 +91,7 @@ class Expression:
 class Constant(Expression):
     """A number or truth value of the text, or a scalar that was frozen (NumPy's are strong: its type is given)."""
 
-    value: bool | int | float
+    value: bool | int | float | complex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +200,10 @@ class Convert(Expression):
 class FunctionCall(Expression):
     """A function of numbers, by one name: ``"math.sin"``, ``"numpy.sin"``, or of Python ``"abs" "min" "max" "round"``.
 
-    ``min`` and ``max`` have two arguments; ``round`` has one.
+    ``min`` and ``max`` have two arguments; ``round`` has one. ``complex`` makes a number of two real ones;
+    ``"complex.real"``, ``"complex.imag"`` and ``"complex.conjugate"`` are attributes of any number. In typed functions,
+    ``"complex.quotient"`` and ``"complex.powi"`` are operators of two of Python's complex numbers: CPython rounds
+    quotients and powers in another way than NumPy.
     """
 
     function: str
@@ -387,13 +404,8 @@ class Nest:
     scan: Scan | None = None  # how they run in parallel all the same; the launch decides about that
 
     @property
-    def left(self) -> tuple[str, ...]:
-        """The scalars that a chunk leaves, in the order of its slots."""
-        return self.passed if self.scan is not None else (*(item.name for item in self.reductions), *self.last)
-
-    @property
     def passed(self) -> tuple[str, ...]:
-        """The scalars that iterations in order pass on, in the order of their slots; those that come out are first."""
+        """The scalars that iterations in order pass on, in the order of their words; those that come out are first."""
         return (*(item.name for item in self.reductions), *self.last, *self.carried)
 
 

@@ -149,7 +149,11 @@ def written_index(index: ir.Expression) -> ir.Expression:
 
 def constant_step(loop: ir.For) -> int | None:
     """Return the step of a loop if it is a constant, and not 0."""
-    return int(loop.step.value) or None if isinstance(loop.step, ir.Constant) else None
+    match loop.step:
+        case ir.Constant(value=int(step)):  # anything else is refused where types are found
+            return int(step) or None
+        case _:
+            return None
 
 
 def beyond_int64(bound: ir.Expression) -> ir.Expression | None:

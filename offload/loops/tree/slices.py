@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import can_divide_by_zero, mapped, walk
-from offload.loops.tree.promotion import is_float
+from offload.loops.tree.promotion import is_complex, is_float
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -99,7 +99,7 @@ def zero(like: ir.Expression) -> ir.Constant:
     """Return a zero of an expression's type."""
     assert like.type is not None
     dtype = like.type.dtype
-    value = False if dtype == "bool" else 0.0 if is_float(dtype) else 0
+    value = False if dtype == "bool" else 0.0 if is_float(dtype) else 0j if is_complex(dtype) else 0
     return ir.Constant(place=like.place, value=value, type=like.type)
 
 

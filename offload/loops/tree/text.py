@@ -36,6 +36,7 @@ _RANKS: Final = {
     "%": 10,
     "**": 12,
 }
+_WEAK: Final = {"int64": "int", "float64": "float", "complex128": "complex", "bool": "bool"}
 _SELECT, _COMPARE, _SIGN, _ATOM = 0, 4, 11, 13
 
 
@@ -134,7 +135,8 @@ def _expression(node: ir.Expression) -> tuple[str, int]:
     """Return the text and the rank of its outermost operator."""
     match node:
         case ir.Constant():
-            return repr(node.value), _SIGN if not isinstance(node.value, bool) and node.value < 0 else _ATOM
+            text = repr(node.value)
+            return text, _SIGN if text.startswith("-") else _ATOM
         case ir.Name():
             return node.name, _ATOM
         case ir.Extent():
@@ -146,12 +148,24 @@ def _expression(node: ir.Expression) -> tuple[str, int]:
         case ir.Load():
             return element_text(node.array, node.indices), _ATOM
         case ir.Convert():
-            name = {"int64": "int", "float64": "float", "bool": "bool"}[node.to.dtype] if node.to.is_weak else node.to
+            name = _WEAK[node.to.dtype] if node.to.is_weak else node.to
             return f"{name}({text_of(node.operand)})", _ATOM
+        case ir.FunctionCall(function=function) if function.startswith("complex."):
+            return _of_complex(node)
         case ir.FunctionCall():
             return f"{node.function}({', '.join(map(text_of, node.arguments))})", _ATOM
         case _:
             return _operation(node)
+
+
+def _of_complex(node: ir.FunctionCall) -> tuple[str, int]:
+    """Return the text of an attribute, or of an operator of Python's complex numbers."""
+    word = node.function.partition(".")[2]
+    if word in ("quotient", "powi"):
+        left, right = node.arguments
+        operator: ir.Operator = "/" if word == "quotient" else "**"
+        return _operation(ir.Binary(place=node.place, operator=operator, left=left, right=right))
+    return f"{_operand(node.arguments[0], _ATOM)}.{word}{'()' if word == 'conjugate' else ''}", _ATOM
 
 
 def _operation(node: ir.Expression) -> tuple[str, int]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise, starmap
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import can_divide_by_zero, mapped, names_in, walk
+from offload.loops.tree.promotion import is_inexact, word_places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,16 +27,14 @@ def numbered(nest: ir.Nest) -> dict[int, Numbered]:
 
 
 def deciding_names(typed: ir.Typed) -> tuple[str, ...]:
-    """Return the scalars that decisions may follow from: all but floats that only bodies of nests read."""
+    """Return the scalars that decisions may follow from: all but inexact ones that only bodies of nests read."""
     parts: list[ir.Statement | ir.Expression] = [
         part for part in typed.function.parts if isinstance(part, ir.Statement)
     ]
     for nest in typed.function.nests:
         parts += [bound for axis in nest.axes for bound in (axis.start, axis.stop, axis.step)]
     outside = {node.name for node in walk(*parts) if isinstance(node, (ir.Name, ir.Assign))}
-    return tuple(
-        sorted(name for name, kind in typed.scalars.items() if name in outside or not kind.dtype.startswith("float"))
-    )
+    return tuple(sorted(name for name, kind in typed.scalars.items() if name in outside or not is_inexact(kind.dtype)))
 
 
 def numbered_apart(nest: ir.Nest) -> tuple[ir.Nest, dict[int, int]]:
@@ -64,6 +64,17 @@ def numbered_back(body: tuple[ir.Statement, ...], originals: Mapping[int, int]) 
         return replace(node, at=originals[node.at]) if isinstance(node, NUMBERED) else node
 
     return tuple([mapped(one, change) for one in body])
+
+
+def result_words(typed: ir.Typed, nest: ir.Nest) -> tuple[dict[str, slice], int]:
+    """Return the words of the scalars that a nest passes on, in a row of partial results, and how many all have.
+
+    A scalar that iterations carry, and of which the last one's value is asked for, has its words once: both are equal
+    after each iteration.
+    """
+    names = tuple(dict.fromkeys(nest.passed))
+    places = word_places((typed.arrays.get(name) or typed.scalars[name]).dtype for name in names)
+    return dict(zip(names, starmap(slice, pairwise(places)), strict=True)), places[-1]
 
 
 class Addressing(NamedTuple):

@@ -226,7 +226,7 @@ class _SectionWalk:
                 return _Range(_binary("+", left.low, right.low), _binary("+", left.high, right.high))
             case "-", _:
                 return _Range(_binary("-", left.low, right.high), _binary("-", left.high, right.low))
-            case "*", ir.Constant(value=value):
+            case "*", ir.Constant(value=int(value)):
                 ends = (left.low, left.high) if value >= 0 else (left.high, left.low)
                 return _Range(_binary("*", ends[0], right.low), _binary("*", ends[1], right.low))
             case _:
