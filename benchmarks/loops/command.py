@@ -33,9 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "cores of whoever is measured next. And speculation: loops that nobody has proved parallel, beside the same "
         "loops plain, by hand and as serial C. And scans: loops that carry scalars, in order beside serial C, and on a "
         "CUDA device beside copies and CuPy's cumsum. And types: loops through array types beside the same loops with "
-        "the digits by hand. And nests: functions with several nests, beside single choices for all nests. And complex, "
-        "complex_cuda: NAS FT's inner loops and a Mandelbrot set beside kernels by hand. It reports: the exit status is "
-        "0 also where targets are missed."
+        "the digits by hand. And nests: functions with several nests, beside single choices for all nests. And complex "
+        "and complex_cuda: NAS FT's inner loops and a Mandelbrot set beside kernels by hand. It reports: the exit "
+        "status is 0 also where targets are missed."
     )
     sections.add_choice(parser, SECTIONS)
     sections.add_repeat(parser)

@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from offload.runtime.runtime import Runtime
     from offload.tasks.recipe import Recipe
     from offload.tasks.region import Region
-    from offload.tasks.site import Site
     from offload.tasks.task import Task
 
 
@@ -78,14 +77,13 @@ class TargetClauses(Clauses):
     """The work of all calls that map nothing: without device arrays among the arguments, and with them."""
     is_default: bool
     """Whether no clause says where a region runs."""
-    site: Site | None
-    """The construct in the runtime of the last call."""
+    counter: Counter
     defaults: Defaults | None
     function: Callable[..., Any]
     is_queued: bool
     is_spread: bool
     runs_function: bool
-    """These are as the function has them, where to look one up costs ten times as much."""
+    """These are as the function has them, where to look one up costs three times as much."""
     items: tuple[list[MapItem], Layouts] | None
     """The evaluated list items, where all of them are arrays; found by the first call."""
     is_short: bool
@@ -140,7 +138,7 @@ class TargetFunction(DirectiveFunction):
         clauses.is_default = clauses.device is None and clauses.if_.__class__ in SCALARS and bool(clauses.if_)
         clauses.is_queued, clauses.is_spread = self._is_queued, self._is_spread
         clauses.runs_function, clauses.function = self._runs_function, self._function
-        clauses.defaults, clauses.site = self._defaults, None
+        clauses.defaults, clauses.counter = self._defaults, self._counter
         clauses.is_short = clauses.rules is None and (names is None or clauses.whole is not None)
         if names is not None:
             for item, word in worded_items(words.get("map", ())):
@@ -250,9 +248,9 @@ class TargetFunction(DirectiveFunction):
             work = self._present_work(place, places, args, arrays, takes_arrays, body)
             if work is None:
                 return None
-        site: Any = said.site
+        site = self._site
         if site is None or site.runtime is not runtime:
-            site = said.site = self._site_in(runtime)
+            site = self._site_in(runtime)
         priority = said.priority and min(said.priority, runtime.engine.max_priority)
         return DeviceRecipe(site, place, work, body, args, None, said.label, priority)
 
@@ -271,7 +269,8 @@ class TargetFunction(DirectiveFunction):
         """
         said = self._clauses
         # Arrays stand in the key by identity, which holds as long as the memo keeps them in a binding.
-        key: tuple[Any, ...] = said.key, places, takes_arrays, len(args), *arrays, *map(id, arrays.values())
+        held = map(id, arrays.values())
+        key: tuple[Any, ...] = said.key, said.counter, places, takes_arrays, len(args), *arrays, *held
         if arrays and not said.runs_function:
             key += self._deciding(args)
         known: Any = place.table.remembered.get(key)

@@ -117,6 +117,9 @@ class TargetWork(Work):
         except BaseException:
             _undo(plan, place, lane, [array for *_, array in own])
             raise
+        if plan.only_counts and self.key is not None and self.plan is None:  # for later launches; by position, all
+            plan.layouts = Layouts(self.items)
+            plan.views = [(slot, host, host.dtype, host.shape, args[slot]) for slot, host, _, _ in binding.arrays]  # type: ignore[index]
         launch.plan, launch.args, launch.kwargs = plan, args, kwargs
         return None if own else plan.point  # private copies have been put behind that
 
@@ -203,10 +206,8 @@ class TargetWork(Work):
                 if item.map_type is _FROM:
                     unwritten = self._unwritten(plan, place)
                     break
-        elif self.key is not None and self.plan is None:
-            hosts: Any = [(slot, host) for slot, host, *_ in binding.arrays]  # by position, all of them
-            plan.views = [(slot, host, host.dtype, host.shape, launch.args[slot]) for slot, host in hosts]
-            self.layouts, known = Layouts(self.items), self
+        elif plan.layouts is not None:
+            known = self
         launch.held, launch.point = place.exit(
             plan.items if None not in plan.entries else present_items(plan),
             lane,

@@ -202,7 +202,8 @@ class DataEnvironment:
                     # It has used what it found present up to here; nothing is copied, so that nothing has been open.
                     point = lane.mark()
                     self.ledger.release((lane, region.uses, (), ()), point)
-                    if known is not None:
+                    if known is not None and region.state is self.table.state:
+                        known.layouts = region.layouts
                         _ = self.table.remember(known)  # what is forgotten for that goes when the lock is free
                         known.plan = region
                     return [], point
@@ -515,8 +516,9 @@ class DataEnvironment:
         layouts = Layouts(plan.items)
         with self.lock:
             if self.table.state is plan.state:
+                known.layouts = layouts
                 _ = self.table.remember(known)  # what is forgotten for that goes when the lock is free
-                known.layouts, known.plan = layouts, plan
+                known.plan = plan
 
     # -- entries of replica sets ---------------------------------------------------------------------
     def expose(self, item: MapItem, lane: Lane) -> None:

@@ -64,7 +64,9 @@ class Plan:
     enqueuers: Sequence[Callable[[Any], object]] | None = None
 
     # -- of a region, which other launches carry out again likewise ------------------------------------
-    # The slots of host arrays, these with the dtype and shape that they had, and the body's device arrays.
+    # The `Layouts` of its items when it began, and the slots of host arrays, these with the dtype and shape that they
+    # had, and the body's device arrays; None and empty where the plan is not to be remembered.
+    layouts: Any = None
     views: Sequence[tuple[Any, Any, Any, Any, Any]] = ()
 
     # -- of the primary, where the construct is on several devices -----------------------------------

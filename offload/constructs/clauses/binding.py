@@ -72,7 +72,7 @@ class Binding:
         self.objects: dict[int, Expansion] = {}
         self.passed: list[tuple[Slot, Any]] = []  # (slot, value) of the arguments that are no scalars
         self.others: list[tuple[Slot, Any]] = []  # those of ``passed`` that are no plain host arrays
-        # under which the binding is to be remembered; None if it is remembered, or not to be
+        # under which the work is to be remembered; None if it is not
         self.key: tuple[Any, ...] | None = None
         self.changed: list[int] | None = None  # the numbers of the items that the body writes to; None means all
         # the other results for such arguments, of a construct that remembers them with the binding
