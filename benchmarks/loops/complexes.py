@@ -82,8 +82,11 @@ def roots() -> np.ndarray[Any, Any]:
     return u
 
 
-def cases(scale: float) -> dict[str, tuple[str, tuple[Any, ...], int]]:
-    """Return the columns: the loop, its arguments of the host, and the number of the one that is compared."""
+def cases(scale: float, side: int = 512) -> dict[str, tuple[str, tuple[Any, ...], int]]:
+    """Return the columns: the loop, its arguments of the host, and the number of the one that is compared.
+
+    ``side`` is that of the Mandelbrot set, in points.
+    """
     rng = np.random.default_rng(1)
 
     def numbers(*shape: int) -> np.ndarray[Any, Any]:
@@ -95,7 +98,7 @@ def cases(scale: float) -> dict[str, tuple[str, tuple[Any, ...], int]]:
         found[f"fftz2, step {step}"] = "fftz2", (1, step, _M, roots(), x, np.zeros_like(x)), 5
     n = max(64, int((1 << 23) * scale))
     found["evolve"] = "evolve", (numbers(n), np.zeros(n, complex), np.exp(-rng.random(n) / 1e6)), 1
-    side = max(16, int(512 * scale**0.5))
+    side = max(16, int(side * scale**0.5))
     found["Mandelbrot"] = "mandelbrot", (np.zeros((side, side), np.int32), _LIMIT), 0
     return found
 
@@ -183,7 +186,7 @@ def _on_cuda(repeat: int, scale: float, peers: ModuleType) -> Section:
     import cupy
 
     table, ratios, shapes = Table("Loops of complex numbers on a CUDA device, ms a call"), {}, []
-    for label, (name, host, compared) in cases(4 * scale).items():
+    for label, (name, host, compared) in cases(4 * scale, side=2048).items():
         arguments = tuple(cupy.asarray(one) if isinstance(one, np.ndarray) else one for one in host)
         shape, by_hand = peers.best(getattr(peers, name)(), arguments)
         shapes.append(f"{label}: {shape}")
