@@ -60,6 +60,10 @@ _MAPPED = frozenset({ndarray, *SCALARS})
 """The classes of arguments that do not decide where a region runs."""
 
 
+_UNMAPPED = {counter: object() for counter in Counter}
+"""The keys of all functions without ``map``: of those that count alike, calls with the same arrays share a work."""
+
+
 class TargetClauses(Clauses):
     """The values of the clauses of a target region."""
 
@@ -71,13 +75,14 @@ class TargetClauses(Clauses):
     """What clauses say of arguments besides ``map``."""
     whole: WholeParameters | None
     """What finds the list items of ``map``, where all of them are whole parameters."""
-    key: object | None
+    maps: bool
+    """Whether there is a ``map`` clause."""
+    key: object
     """The key of a call begins with it, by which `PresentTable.remembered` has its work; None without ``map``."""
     unmapped: list[TargetWork | None]
     """The work of all calls that map nothing: without device arrays among the arguments, and with them."""
     is_default: bool
     """Whether no clause says where a region runs."""
-    counter: Counter
     defaults: Defaults | None
     function: Callable[..., Any]
     is_queued: bool
@@ -133,12 +138,13 @@ class TargetFunction(DirectiveFunction):
         clauses.device, clauses.if_ = words.get("device"), words.get("if_", True)
         clauses.rules = self._rules_of(words, names) if names is not None and has_rules(words) else None
         clauses.whole = WholeParameters.of(words.get("map", ()), names) if names is not None else None
-        clauses.key = object() if "map" in words else None
+        clauses.maps = "map" in words
+        clauses.key = object() if clauses.maps else _UNMAPPED[self._counter]
         clauses.items, clauses.unmapped = None, [None, None]
         clauses.is_default = clauses.device is None and clauses.if_.__class__ in SCALARS and bool(clauses.if_)
         clauses.is_queued, clauses.is_spread = self._is_queued, self._is_spread
         clauses.runs_function, clauses.function = self._runs_function, self._function
-        clauses.defaults, clauses.counter = self._defaults, self._counter
+        clauses.defaults = self._defaults
         clauses.is_short = clauses.rules is None and (names is None or clauses.whole is not None)
         if names is not None:
             for item, word in worded_items(words.get("map", ())):
@@ -237,7 +243,7 @@ class TargetFunction(DirectiveFunction):
         said = self._clauses
         body = said.function if said.runs_function else self._short_body(args, is_given=not arrays)
         work: Any = None
-        if not arrays and said.key is None:  # neither an argument nor a clause maps anything
+        if not (arrays or said.maps):  # neither an argument nor a clause maps anything
             if places is None:
                 work = said.unmapped[takes_arrays]
             if work is None:
@@ -270,7 +276,7 @@ class TargetFunction(DirectiveFunction):
         said = self._clauses
         # Arrays stand in the key by identity, which holds as long as the memo keeps them in a binding.
         held = map(id, arrays.values())
-        key: tuple[Any, ...] = said.key, said.counter, places, takes_arrays, len(args), *arrays, *held
+        key: tuple[Any, ...] = said.key, places, takes_arrays, len(args), *arrays, *held
         if arrays and not said.runs_function:
             key += self._deciding(args)
         known: Any = place.table.remembered.get(key)
@@ -424,7 +430,7 @@ class TargetFunction(DirectiveFunction):
         said = self._clauses
         if said.whole is not None:
             return said.whole.items(args)  # type: ignore[no-any-return]  # a `WholeParameters`
-        if said.key is None:
+        if not said.maps:
             return []
         items = self._ready_items()
         return None if items is None else items.copy()

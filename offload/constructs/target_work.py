@@ -80,21 +80,14 @@ class TargetWork(Work):
             touch(launch.gate, place, lane, given, given)
         if not self.has_end:
             return None
+        items = self.items
         before, views = self._entry(launch.args)
         own = []  # for each private argument its slot, its clause and its memory
         try:
             if binding.privates:  # before the maps: a failure here has changed nothing
                 for slot, private in binding.privates.items():
                     own.append((slot, private, place.device.alloc(private.host.shape, private.host.dtype, lane.stream)))
-            plan: Any = place.enter(
-                binding.items,
-                lane,
-                staged,
-                self.counter,
-                before=before,
-                changed=binding.may_change,
-                is_region=True,
-            )
+            plan: Any = place.enter(items, lane, staged, self.counter, before, binding.may_change, True)  # a region
         except BaseException:
             own.clear()  # the traceback refers to this frame, and would keep their memory
             raise
@@ -206,17 +199,10 @@ class TargetWork(Work):
                 if item.map_type is _FROM:
                     unwritten = self._unwritten(plan, place)
                     break
-        elif plan.layouts is not None:
+        elif plan is not self.plan and plan.layouts is not None:
             known = self
-        launch.held, launch.point = place.exit(
-            plan.items if None not in plan.entries else present_items(plan),
-            lane,
-            staged,
-            self.counter,
-            region=plan,
-            ends_region=True,
-            known=known,
-        )
+        items = plan.items if None not in plan.entries else present_items(plan)
+        launch.held, launch.point = place.exit(items, lane, staged, self.counter, plan, True, known)  # of a region
         launch.plan = None  # an abort after this has nothing to undo
         if not binding.privates:  # else the task keeps their memory by what the body was given
             # Arrays that nobody has may be used again on the lane; device arrays of the program stay.

@@ -98,11 +98,11 @@ class DataEnvironment:
         lane: Lane,
         staged: list[Any],
         counter: Counter = Counter.DYNAMIC,
-        *,
         before: Plan | None = None,
-        states: Sequence[object] | None = None,
         changed: Callable[[], Sequence[int]] | None = None,
         is_region: bool = False,
+        *,
+        states: Sequence[object] | None = None,
     ) -> Plan | None:
         """Map the items of one construct and enqueue their copies-in. Staged copies go to ``staged``, empty yet.
 
@@ -167,12 +167,12 @@ class DataEnvironment:
         lane: Lane,
         staged: list[Any],
         counter: Counter = Counter.DYNAMIC,
-        *,
         region: Plan | None = None,
         ends_region: bool = False,
+        known: KnownWork | None = None,
+        *,
         finalizes: bool = False,
         may_be_put_off: bool = False,
-        known: KnownWork | None = None,
     ) -> tuple[list[object], Point | None]:
         """Unmap the items of one construct and enqueue their copies-out.
 

@@ -83,8 +83,7 @@ class DeviceRecipe(Recipe):
         task.place = place
         task.launches_inline = body is None or not place.device.bodies_block
         task.work = work
-        queue = self.queue
-        task.queue = queue if queue is not None and queue.place is not None else None
+        task.queue = self.queue
         task.lane = task.point = task.after = task.held = task.plan = None
         if self.label is not None:
             task.label = self.label
