@@ -221,7 +221,7 @@ class TargetFunction(DirectiveFunction):
             others: list[Any] = [(slot, value) for slot, value in passed if value.__class__ not in _MAPPED]
             device = device_of(runtime, others, self._directive) if others else None
         places = self._places(runtime, region, device) if self._is_spread and is_offloaded else None
-        if places is not None:
+        if places:  # else the runtime has no devices
             return places[0], places[0].device.number, places
         place = known
         if place is None and device is None and is_offloaded:

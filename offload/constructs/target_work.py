@@ -110,9 +110,7 @@ class TargetWork(Work):
         except BaseException:
             _undo(plan, place, lane, [array for *_, array in own])
             raise
-        if plan.only_counts and self.key is not None and self.plan is None:  # for later launches; by position, all
-            plan.layouts = Layouts(self.items)
-            plan.views = [(slot, host, host.dtype, host.shape, args[slot]) for slot, host, _, _ in binding.arrays]  # type: ignore[index]
+        self._note(plan, args)
         launch.plan, launch.args, launch.kwargs = plan, args, kwargs
         return None if own else plan.point  # private copies have been put behind that
 
@@ -130,6 +128,13 @@ class TargetWork(Work):
                 return None, None
             given[slot] = array
         return plan, given
+
+    def _note(self, plan: Plan, args: Sequence[Any]) -> None:
+        """Note what later launches need to repeat a plan that only counts; with a key, all arrays are by position."""
+        if plan.only_counts and self.key is not None and self.plan is None:
+            plan.layouts = Layouts(self.items)
+            hosts: Any = [(slot, host) for slot, host, _, _ in self.binding.arrays]
+            plan.views = [(slot, host, host.dtype, host.shape, args[slot]) for slot, host in hosts]
 
     def settle(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
         place.settle(lane)

@@ -108,6 +108,7 @@ class SetWork(TargetWork):
         args, kwargs = list(launch.args), dict(launch.kwargs or {})
         for slot, host, address, number in binding.arrays:
             put(args, kwargs, slot, self._view(plan, place, lane, number, host, address))
+        self._note(plan, args)
         launch.plan, launch.args, launch.kwargs = plan, args, kwargs
         return True
 

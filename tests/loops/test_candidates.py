@@ -325,3 +325,49 @@ def test_text_outside_the_subset(text, words, tmp_path):
     assert verdicts(found) == ["outside the subset", "parallel"]
     assert words in found.loops[0].why
     assert not found.loops[0].write
+
+
+def test_whole_uses_aliases_globals_and_loop_variables():
+    """The report knows uses of whole arrays, objects that hold an argument, and loop variables that are read later."""
+
+    def whole(a, y, n):
+        t = np.zeros(3)
+        for i in range(n):
+            for k in range(3):
+                t[k] = a[i] * k
+            y[i] = t[0] + t[1] + t[2]
+        y[:3] += t
+        for i in range(n):
+            y[i] += 1
+
+    assert omp.profile_dependences(whole, (np.arange(5.0), np.zeros(5), 5)).loops[0].private == ()
+
+    def held(a, holder, n):
+        b = holder[0]
+        for i in range(1, n):
+            a[i] = b[i - 1]
+        for i in range(1, n):
+            a[i] = 1
+
+    a = np.zeros(5)
+    assert verdicts(omp.profile_dependences(held, (a, [a], 5)))[0] == "sequential"
+
+    def later(a, b, n):
+        i = -1
+        for i in range(n):
+            a[i] = 1
+        for j in range(n):
+            b[j] = i
+
+    found = omp.profile_dependences(later, (np.zeros(3), np.zeros(3), 3)).loops[0]
+    assert found.verdict == "outside the subset"
+    assert "i is read after the loop" in found.why
+
+    def update(h, k, n):
+        for i in range(n):
+            h[k[i]] = h[k[i]] + 2
+        for i in range(n):
+            h[i] += 1
+
+    found = omp.profile_dependences(update, (np.zeros(3), np.array([0, 1, 1]), 3)).loops[0]
+    assert (found.verdict, found.atomic) == ("sequential", ())

@@ -570,8 +570,8 @@ def test_a_settled_call_is_an_ordinary_one(monkeypatch, is_acc):
     loop = (acc.parallel_loop if is_acc else omp.target_loop)(halo.python, devices="all", filter="never", **clauses)
     a, b, entered, right = np.arange(24.0) % 7, np.zeros(24), [], DevicePlace.enter
 
-    def enter(self, *args, before=None, **kwargs):
-        plan = right(self, *args, before=before, **kwargs)
+    def enter(self, items, lane, staged, counter, before=None, *args, **kwargs):
+        plan = right(self, items, lane, staged, counter, before, *args, **kwargs)
         if before is not None:
             entered.append(plan is before)
         return plan

@@ -426,3 +426,20 @@ def test_a_scan_in_a_recorded_region():
         x[:] = X + step
         region()
         assert np.array_equal(y, x.cumsum())
+
+
+def test_a_start_that_the_scalar_does_not_hold_is_refused():
+    """CPython would keep the number as it is: -1 is below all elements of uint8, and 255 is not."""
+
+    @omp.parallel_loop
+    def highest(x, y):
+        s = -1
+        for i in range(x.size):
+            s = max(s, x[i])
+            y[i] = s
+
+    y = np.zeros(3, int)
+    with pytest.raises(omp.LoopError, match="-1 does not fit s, which is uint8"):
+        highest(np.arange(3, dtype=np.uint8), y)
+    highest(np.arange(3), y)
+    assert y.tolist() == [0, 1, 2]

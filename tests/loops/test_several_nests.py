@@ -450,3 +450,26 @@ def test_a_strategy_that_becomes_quicker_is_taken():
         seconds = {"each": 2.0 if number < 20 else 0.5, "host": 1.0}[strategy]
         known = known.after(strategy, seconds)
     assert known.next(["each", "host"]) == "each"
+
+
+def test_no_nest_runs_after_one_that_has_failed():
+    """Whatever strategy earlier calls have chosen, the arrays of later nests stay as they are."""
+
+    def three(a, b, q):
+        for j in range(q.size):
+            b[q[j]] = j
+        for k in range(4):
+            a[q[k]] = k
+        for i in range(a.size):
+            b[i] = 3 * i
+
+    loop = acc.kernels_loop(speculate=True)(three)
+    with checked("sim:1"):
+        for turn in range(12):
+            a, b, q = np.full(6, -1.0), np.zeros(6), np.array([0, 1, 1, 2, 3, 4])
+            loop(a, b, q)
+            if turn >= 3:
+                q[5], a[:] = 99, -1
+                with pytest.raises(IndexError):
+                    loop(a, b, q)
+                assert (a == -1).all()

@@ -12,6 +12,7 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from offload.errors import LoopError
 from offload.loops.front.source import FunctionSource, keep_text
 from offload.loops.tree.updates import updated_only
 
@@ -91,6 +92,7 @@ def blocks_of(node: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 def outline(source: FunctionSource, site: LoopSite, outside: dict[str, Any]) -> Outline:
     """Return a loop as a function; ``outside`` has the values of names from outside of the program's function."""
+    _check_names(source, site)
     node = copy.deepcopy(site.node)
     counted = _range_in(node.iter)
     if counted is not None:
@@ -128,6 +130,26 @@ def outline(source: FunctionSource, site: LoopSite, outside: dict[str, Any]) -> 
     function: FunctionType = made[definition.name]
     keep_text(function, definition, source.text, source.file)
     return Outline(function, given, last)
+
+
+def _check_names(source: FunctionSource, site: LoopSite) -> None:
+    """Raise `LoopError` for a loop that is no function of its own because of the names in it."""
+    names = _names(site.node, ast.Load) | _names(site.node, ast.Store)
+    for node in ast.walk(source.definition):
+        if isinstance(node, (ast.Global, ast.Nonlocal)) and not names.isdisjoint(node.names):
+            raise LoopError(
+                f"{min(names & {*node.names})} is a variable of outside; pass it as an argument", rule="name"
+            )
+    if taken := names & {*BOUNDS}:
+        raise LoopError(f"{min(taken)} is a name that the report uses itself; rename the variable", rule="name")
+    for loop in ast.walk(site.node):
+        for name in _names(loop.target, ast.Store) if isinstance(loop, ast.For) else ():
+            if is_live_after(source.definition, site, name):
+                raise LoopError(
+                    f"{name} is read after the loop, and a loop function does not return its variable; assign it to "
+                    "another variable in the loop",
+                    rule="name",
+                )
 
 
 def _range_in(iterator: ast.expr) -> ast.Call | None:
@@ -190,6 +212,23 @@ def is_live_after(definition: ast.FunctionDef, site: LoopSite, name: str) -> boo
             return first == "read"
         if node is not None:
             inner = node
+    return False
+
+
+def is_used_whole(definition: ast.FunctionDef, site: LoopSite, name: str) -> bool:
+    """Tell whether an array may be read after a loop otherwise than by single elements, which a trace sees."""
+    inside = {id(node) for node in ast.walk(site.node)}
+    elements = {
+        id(node.value)
+        for node in ast.walk(definition)
+        if isinstance(node, ast.Subscript) and not any(isinstance(part, ast.Slice) for part in ast.walk(node.slice))
+    }
+    again = [node for node in site.around if isinstance(node, _LOOPS)]
+    for node in ast.walk(definition):
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load) and id(node) not in inside:
+            is_later = bool(again) or node.lineno > (site.node.end_lineno or site.node.lineno)
+            if is_later and id(node) not in elements:
+                return True
     return False
 
 

@@ -89,6 +89,18 @@ def convert(expression: Expression, to: Type, *, exact: bool = False) -> Express
     return ir.Convert(place=expression.place, type=to, to=to, operand=expression)
 
 
+def check_fits(constant: ir.Constant, kind: Type, name: str) -> None:
+    """Refuse a number of Python's for a scalar whose type does not hold it: CPython would keep it as it is."""
+    value = constant.value
+    if isinstance(value, int) and not isinstance(value, bool) and kind.dtype != "bool" and not holds(kind.dtype, value):
+        raise refusal(
+            constant.place,
+            "types",
+            f"{value} does not fit {name}, which is {kind} by its other assignments; write np.int64({value}), or "
+            "another number",
+        )
+
+
 class Expressions:
     """Gives types to expressions."""
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from offload.errors import LoopError
-from offload.loops.front.typed_expressions import Expressions, UnknownTypeError, convert
+from offload.loops.front.typed_expressions import Expressions, UnknownTypeError, check_fits, convert
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import names_in, type_of, walk
 from offload.loops.tree.promotion import (
@@ -246,7 +246,10 @@ class _Statements:
         if node.name in self._expressions.arrays:
             raise refusal(node.place, "types", f"{text_of(node)}: {node.name} is an array; write to its elements")
         value = self._expressions.typed(node.value)
-        return replace(node, value=convert(value, self._expressions.scalars[node.name]))
+        kind = self._expressions.scalars[node.name]
+        if isinstance(value, ir.Constant) and type_of(value).is_weak and not kind.is_weak:
+            check_fits(value, kind, node.name)
+        return replace(node, value=convert(value, kind))
 
     def _for(self, node: ir.For) -> Statement:
         e = self._expressions

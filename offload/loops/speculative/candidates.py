@@ -20,7 +20,7 @@ import numpy as np
 
 from offload.arrays.items import label
 from offload.errors import ClauseError, LoopError, UsageError
-from offload.loops.front.outlines import BOUNDS, outline, sites_of
+from offload.loops.front.outlines import BOUNDS, is_used_whole, outline, sites_of
 from offload.loops.front.source import FunctionSource
 from offload.loops.proofs.dependences import DependenceExample, ProfiledDependence
 from offload.loops.proofs.reports import carried_text, is_updated, proved_text
@@ -100,9 +100,12 @@ def _copied(arguments: Mapping[str, Any]) -> dict[str, Any]:
     made: dict[str, np.ndarray[Any, Any]] = {}
     for names in groups_of(views):
         made |= arrays_like(names, views, arrays)
+    # Objects that hold an array of the arguments hold its copy.
+    held: dict[int, Any] = {}
     for name, array in arrays.items():
         made[name][...] = array
-    return {name: made[name] if name in made else copy.deepcopy(value) for name, value in arguments.items()}
+        held[id(array)] = made[name]
+    return {name: made[name] if name in made else copy.deepcopy(value, held) for name, value in arguments.items()}
 
 
 class _Loop:
@@ -123,6 +126,7 @@ class _Loop:
         self.private: tuple[str, ...] = ()
         self.last: tuple[str, ...] = ()  # arrays in `lastprivate`
         self._arguments = {parameter.arg for parameter in source.parameters}  # whose arrays the caller sees
+        self._definition = source.definition
         try:
             self._outline = outline(source, site, outside)
             words = LoopWords(several=True, speculate=True, lastprivate=self._outline.lastprivate)
@@ -192,12 +196,20 @@ class _Loop:
             kinds.setdefault(one.sink.array, set()).add(one.kind)
         self.atomic = tuple([array for array in kinds if is_updated(nest, array)])
         own = [array for array, of in kinds.items() if "flow" not in of and array not in found.exposed]
-        used = {array for array in own if array in self._arguments or array in found.read_after}
+        used = {
+            array
+            for array in own
+            if array in self._arguments
+            or array in found.read_after
+            or is_used_whole(self._definition, self.site, array)
+        }
         # Afterwards an array that is used has to hold what the last iteration has left.
         own = [array for array in own if array not in self.atomic and not (array in used and array in found.partial)]
         self.private = tuple([array for array in own if array not in used])
         self.last = tuple([array for array in own if array in used])
         obstacles = [array for array in kinds if array not in (*self.atomic, *own)]
+        if not obstacles and not self._is_accepted():
+            obstacles = [*self.atomic, *own]
         if obstacles:
             self.verdict, self.why = "sequential", self._obstacle(obstacles[0], proved)
             self.atomic = self.private = self.last = ()
@@ -211,9 +223,24 @@ class _Loop:
             self.verdict, self.why = "reduction", f"{', '.join(items)}; {rest}"
         elif own:
             names = ", ".join(own)
-            self.verdict, self.why = "probably parallel", f"if each iteration has its own {names}; otherwise {rest}"
+            self.why = f"if each iteration has its own {names}, which no call checks; otherwise {rest}"
+            self.verdict = "probably parallel"
         else:
             self.verdict, self.why = ("parallel", rest) if is_proved else ("probably parallel", rest)
+
+    def _is_accepted(self) -> bool:
+        """Tell whether the loop may have the clauses that it needs."""
+        made = self._outline
+        clauses = {"atomic": self.atomic, "private": self.private, "lastprivate": self._lastprivate}
+        if made is None or not any(clauses.values()):
+            return True
+        given: dict[str, Any] = {word: list(names) for word, names in clauses.items() if names}
+        try:
+            words = LoopWords.of("profile_dependences", given, made.function.__code__.co_varnames)
+            LoopProgram(made.function, words._replace(several=True), "profile_dependences")
+        except (ClauseError, LoopError):
+            return False
+        return True
 
     def _obstacle(self, array: str, proved: Sequence[LoopDependence]) -> str:
         """Return the dependence by an array as text."""

@@ -272,8 +272,9 @@ class SeveralCall:
         task, values = self._task, self._values
         self._finish()
         if self._strategy == "device":
-            self._launch(self._spec.of_nests(first, end, frozenset(range(first, end))), self._plans[first:end])
-            self._finish()
+            for number in range(first, end):
+                self._launch(self._spec.of_nests(number, number + 1, frozenset({number})), (self._plans[number],))
+                self._finish()  # else a nest would run after one that has failed
             return
         spec = self._spec.of_nests(first, end)
         self.results |= on_host(task, spec, values, lambda arrays: run_in_order(spec, {**values, **arrays}))
