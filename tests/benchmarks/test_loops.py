@@ -113,8 +113,8 @@ def test_programs_that_are_probably_parallel_are_checked_and_told_as_they_come(c
 def test_functions_with_several_nests_are_measured(capsys):
     """Each function has a figure for each choice, and the best single choice is compared with ours."""
     assert main(["loops", "--section", "nests", "--scale", "0.00001", "--repeat", "1", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["sections"]["nests"]
-    rows = found["tables"]["nests"]["rows"]
+    found = json.loads(capsys.readouterr().out)
+    rows = found["sections"]["nests"]["tables"]["nests"]["rows"]
     assert {len(of) for of in rows.values()} == {10, 4}
     assert len(rows[nests.OURS]) == 10
     assert found["targets"][0]["figure"] > 0

@@ -45,7 +45,7 @@ def carried(seed: int, *, is_recurrence: bool = False) -> Carried:
         case 1:
             lines = [f"for j in range({rng.choice(['2', 'i % 3'])}):", *[f"    {line}" for line in lines]]
     body += [*lines, "y[i] = s"]
-    if rng.random() < 0.3:
+    if rng.random() < 0.3 and "w[i] = s" not in body:  # two iterations would write one element
         body += ["if x[i] > 1:", "    w[k] = x[i]", "    k += 1"]
     if not is_recurrence and "t" in update.replace("else", ""):
         body.append("t = t + x[i]")

@@ -370,4 +370,5 @@ def test_whole_uses_aliases_globals_and_loop_variables():
             h[i] += 1
 
     found = omp.profile_dependences(update, (np.zeros(3), np.array([0, 1, 1]), 3)).loops[0]
-    assert (found.verdict, found.atomic) == ("sequential", ())
+    assert (found.verdict, found.atomic, found.write) == ("reduction", ("h",), "")
+    assert "write each update as `h[…] += value`" in found.why

@@ -125,6 +125,7 @@ class _Loop:
         self.atomic: tuple[str, ...] = ()
         self.private: tuple[str, ...] = ()
         self.last: tuple[str, ...] = ()  # arrays in `lastprivate`
+        self._takes_atomic = True  # whether the text has the form of updates that the clause takes
         self._arguments = {parameter.arg for parameter in source.parameters}  # whose arrays the caller sees
         self._definition = source.definition
         try:
@@ -208,8 +209,8 @@ class _Loop:
         self.private = tuple([array for array in own if array not in used])
         self.last = tuple([array for array in own if array in used])
         obstacles = [array for array in kinds if array not in (*self.atomic, *own)]
-        if not obstacles and not self._is_accepted():
-            obstacles = [*self.atomic, *own]
+        if not obstacles and not self._is_accepted((*self.private, *self.last)):
+            obstacles = own
         if obstacles:
             self.verdict, self.why = "sequential", self._obstacle(obstacles[0], proved)
             self.atomic = self.private = self.last = ()
@@ -219,6 +220,9 @@ class _Loop:
         rest = "proved independent" if is_proved else f"no dependence in {found.iterations:,} iterations{times}"
         items = [f"{operator} of {name}" for operator, name in self.reductions]
         items += [f"updates of {name}" for name in self.atomic]
+        self._takes_atomic = not self.atomic or self._is_accepted(self.atomic)
+        if not self._takes_atomic:
+            rest = f"{rest}; write each update as `{self.atomic[0]}[…] += value`"
         if items:
             self.verdict, self.why = "reduction", f"{', '.join(items)}; {rest}"
         elif own:
@@ -228,13 +232,14 @@ class _Loop:
         else:
             self.verdict, self.why = ("parallel", rest) if is_proved else ("probably parallel", rest)
 
-    def _is_accepted(self) -> bool:
-        """Tell whether the loop may have the clauses that it needs."""
+    def _is_accepted(self, named: Sequence[str]) -> bool:
+        """Tell whether the loop may have clauses that name these arrays."""
         made = self._outline
-        clauses = {"atomic": self.atomic, "private": self.private, "lastprivate": self._lastprivate}
-        if made is None or not any(clauses.values()):
+        clauses = {"atomic": self.atomic, "private": self.private, "lastprivate": self.last}
+        given: dict[str, Any] = {word: [one for one in names if one in named] for word, names in clauses.items()}
+        given = {word: names for word, names in given.items() if names}
+        if made is None or not given:
             return True
-        given: dict[str, Any] = {word: list(names) for word, names in clauses.items() if names}
         try:
             words = LoopWords.of("profile_dependences", given, made.function.__code__.co_varnames)
             LoopProgram(made.function, words._replace(several=True), "profile_dependences")
@@ -317,6 +322,8 @@ class _Loop:
         return () if self._nest is None else (*self._nest.last, *self.last)
 
     def _line(self, loops: Sequence[_Loop]) -> str:
+        if not self._takes_atomic:
+            return ""
         clauses = [f"reduction={self._reduction_text()}"] if self.reductions else []
         is_inner = any(loops[number].is_parallel for number in self.site.enclosing)
         if is_inner:
