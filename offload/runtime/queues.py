@@ -38,7 +38,7 @@ from offload.devices.streams import Lane
 from offload.tasks.callbacks import run_callbacks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from offload.runtime.place import DevicePlace
     from offload.tasks.depend import Tracker
@@ -263,9 +263,10 @@ class Mark:
             task.add_done_callback(callback)
 
 
-def _alive(references: Iterable[ref[Task]]) -> list[Task]:
+def _alive(references: deque[ref[Task]] | list[ref[Task]]) -> list[Task]:
     """Return the tasks that there are still; other threads may append to ``references`` meanwhile."""
-    return [task for reference in tuple(references) if (task := reference()) is not None]
+    # A copy is one step. A tuple that grows may call the collector, which lets another thread append.
+    return [task for reference in references.copy() if (task := reference()) is not None]
 
 
 class Queues(dict[tuple["DevicePlace | None", int], Queue]):
