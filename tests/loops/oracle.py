@@ -92,7 +92,9 @@ def compare(got: np.ndarray, expected: np.ndarray, name: str, *, exact: bool, ul
     if expected.dtype.kind == "c":
         assert got.dtype.kind == "c", f"{name}: {got.dtype}"
         compare(got.real, expected.real, f"{name}.real", exact=exact, ulps=8)
-        compare(got.imag, expected.imag, f"{name}.imag", exact=exact, ulps=8)
+        # C leaves the sign of an infinity open next to a NaN, as in the root of -inf + nan i: it is that of the NaN.
+        is_open = np.isnan(got.real) & np.isnan(expected.real) & np.isinf(got.imag) & np.isinf(expected.imag)
+        compare(np.where(is_open, expected.imag, got.imag), expected.imag, f"{name}.imag", exact=exact, ulps=8)
         return
     if expected.dtype.kind != "f":
         assert np.array_equal(got, expected), f"{name}: {got.tolist()} instead of {expected.tolist()}"
