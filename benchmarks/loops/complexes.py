@@ -17,6 +17,7 @@ import numpy as np
 import offload as omp
 from benchmarks.harness.measuring import Section, Table, alternate, expect, pairwise, promise
 from benchmarks.harness.programs import load_peer
+from benchmarks.loops.device import timed_s
 from offload.errors import DeviceUnavailableError, UnsupportedError
 from offload.loops.running.build import builder
 
@@ -196,9 +197,9 @@ def _on_cuda(repeat: int, scale: float, peers: ModuleType) -> Section:
         calls = {OURS: ours, PEER: by_hand}
         _check(label, calls, arguments, compared)
         synchronize = cupy.cuda.Device().synchronize
-        times = max(3, round(_TURN_S / _several_s(synchronize, by_hand, arguments, 3)))
+        times = max(3, round(_TURN_S / timed_s(synchronize, by_hand, arguments, 3)))
         runs = alternate(
-            {who: partial(_several_s, synchronize, call, arguments, times) for who, call in calls.items()}, repeat
+            {who: partial(timed_s, synchronize, call, arguments, times) for who, call in calls.items()}, repeat
         )
         for who, samples in runs.items():
             table.rows.setdefault(who, {})[label] = [one * 1e3 for one in samples]
@@ -206,16 +207,3 @@ def _on_cuda(repeat: int, scale: float, peers: ModuleType) -> Section:
     table.rows["by hand / the loop"] = ratios
     table.note = "The best by hand is " + "; ".join(shapes) + "."
     return Section({"complex_cuda": table}, [promise("RawKernel / loops", ratios, _AT_LEAST, at_least=True)])
-
-
-def _several_s(
-    synchronize: Callable[[], object], call: Callable[..., object], arguments: tuple[Any, ...], times: int
-) -> float:
-    """Return what one call takes of several that follow each other."""
-    synchronize()
-    began_s = time.perf_counter()
-    for _ in range(times):
-        call(*arguments)
-    omp.taskwait()
-    synchronize()
-    return (time.perf_counter() - began_s) / times

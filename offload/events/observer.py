@@ -18,7 +18,7 @@ class Observer(Protocol):
         """Tell of a body, or a graph, that a device task launches; ``queue`` is an async queue's number or None."""
 
     def kernel(self, name: str, location: str, device_num: int, queue: Any, configuration: str) -> None:
-        """Tell of a loop that a body has launched on a device, with its configuration as words."""
+        """Report the launch of a loop's kernel on a device, and its configuration."""
 
     def copy(self, dst: Any, src: Any, device_num: int, queue: int | None, text: object) -> None:
         """Tell of a copy that a device has been given; ``text`` is the name of its list item."""

@@ -38,7 +38,7 @@ class Notifier:
         _write(f"launch {directive} {name}{_at(location)}{_on(device_num, () if queue is None else (queue,))}")
 
     def kernel(self, name: str, location: str, device_num: int, queue: int | None, configuration: str) -> None:
-        """Tell of a loop that a body has launched on a device, with its configuration as words."""
+        """Report the launch of a loop's kernel on a device, and its configuration."""
         _write(f"kernel {name}{_at(location)}{_on(device_num, () if queue is None else (queue,))} {configuration}")
 
     def copy(self, dst: Any, src: Any, device_num: int, queue: int | None, text: object) -> None:

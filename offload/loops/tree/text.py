@@ -111,7 +111,7 @@ def element_text(array: str, indices: tuple[ir.Expression, ...]) -> str:
 
 
 def row_remedy(array: str, places: Sequence[ir.Expression | None]) -> str:
-    """Return the part of a message about a row where a number is needed: what it is, and what to write."""
+    """Return the part of a message that names a row and says how to write the loop instead."""
     shown = ", ".join([":" if place is None else text_of(written_index(place)) for place in places])
     text = f"{array}[{shown}]" if places else array
     axis = places.index(None) if None in places else len(places)
