@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.acc.clauses import host_arrays, names_of, presence
-from offload.arrays.items import Label, array_section, is_device_array, label
+from offload.arrays.items import Label, array_section, as_host, is_device_array, label
 from offload.constructs import pointers
 from offload.constructs.associations import associate, target_disassociate_ptr
 from offload.constructs.clauses.mapping import map_items
@@ -366,6 +366,7 @@ def _named(array: Any) -> str:
 
 def here_for(what: str, a: Any, device: int | None) -> tuple[Scope, Region, DevicePlace | None]:
     """Return the caller's scope and region, and the device that it means, for a host array."""
+    a = as_host(a)
     if not isinstance(a, np.ndarray):
         raise ClauseError(f"{what}: {type(a).__name__} {a!r:.60} is not a host array; pass a NumPy array")
     array_section(a)  # refuses Python objects

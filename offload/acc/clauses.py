@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from offload.arrays.items import Label, array_section, is_device_array, label
+from offload.arrays.items import Label, array_section, host_items, is_device_array, label
 from offload.constructs.clauses.dependences import Dependence
 from offload.constructs.clauses.maps import MapClause, as_tuple
 from offload.data.maptypes import MapConstruct, MapType, keeps_type
@@ -169,7 +169,8 @@ def data_clause(word: str, items: Sequence[Any], names: Names, *, zeroes: bool =
     meaning = MEANINGS.get(word)
     map_type, present, if_present = meaning if meaning is not None else (UPDATES[word], True, False)
     clause = MapClause(map_type, tuple(items), present=present, word=word, if_present=if_present, zeroes=zeroes)
-    clause.names = {id(item): name for item in items if (name := names.of(item))}
+    named = [(item, names.of(given)) for item, given in zip(clause.items, items, strict=True)]
+    clause.names = {id(item): name for item, name in named if name}
     return clause
 
 
@@ -459,7 +460,7 @@ def host_arrays(clause: str, value: Any) -> Iterator[np.ndarray[Any, Any]]:
     ClauseError
         One of them is none.
     """
-    for item in as_tuple(value):
+    for item in host_items(as_tuple(value)):
         if not isinstance(item, np.ndarray):
             raise ClauseError(f"{clause}: {type(item).__name__} {item!r:.60} is not a host array; pass NumPy arrays")
         array_section(item)  # refuses Python objects

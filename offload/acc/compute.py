@@ -28,7 +28,7 @@ from offload.acc.clauses import (
     queues_of,
 )
 from offload.acc.operations import NOTHING
-from offload.arrays.items import array_section, is_device_array
+from offload.arrays.items import array_section, as_host, is_device_array
 from offload.constructs.call import decorate
 from offload.constructs.clauses.dependences import check_depend
 from offload.constructs.clauses.maps import check_count, check_device, check_name
@@ -443,8 +443,12 @@ def _name_or_id(item: Any) -> Any:
     """Return a key that is equal for two list items that name one variable."""
     if isinstance(item, str):
         return parse_item(item).name
+    item = as_host(item)
     return array_section(item) if isinstance(item, np.ndarray) else id(item)  # over the same memory equal
 
 
 def _is_storage(value: Any, item: Any) -> bool:
-    return value is item or (isinstance(value, np.ndarray) and array_section(value) == array_section(item))
+    if value is item:
+        return True
+    value = as_host(value)
+    return isinstance(value, np.ndarray) and array_section(value) == array_section(item)

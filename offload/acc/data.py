@@ -19,7 +19,7 @@ from offload.acc.clauses import (
     excuse_empty,
 )
 from offload.acc.operations import QueueOperation
-from offload.arrays.items import label
+from offload.arrays.items import host_items, label
 from offload.arrays.sections import overlaps
 from offload.constructs.clauses.mapping import map_item, map_items
 from offload.constructs.clauses.maps import MapClause, as_tuple, check_device, symbolic
@@ -491,7 +491,8 @@ def _check_device_arrays(construct: str, deviceptr: Any, device: Any, devices: A
     scope, frame = encounter(construct)
     _, place = choose(scope.runtime, frame, construct, check_devices(devices), check_device(device), if_=True)
     if place is None:
-        items = tuple([item for item in items if not isinstance(item, np.ndarray)])  # on the host, device arrays alone
+        # On the host, any array will do.
+        items = tuple([item for item in host_items(items) if not isinstance(item, np.ndarray)])
     for item in device_arrays(f"{construct} deviceptr", items):
         if place is not None and place.device.as_array(item) is None:  # an array of any library will do
             raise MapError(

@@ -8,7 +8,7 @@ import numpy as np
 
 from offload.acc.addresses import corresponding, here_for
 from offload.acc.operations import QueueOperation
-from offload.arrays.items import label
+from offload.arrays.items import host_items, label
 from offload.constructs.copying import byte_ranges, copy_recipe, number_of_bytes
 from offload.constructs.memory import release, target_alloc
 from offload.errors import ClauseError, MapError, NotPresentError
@@ -289,6 +289,7 @@ def _memcpy(what: str, dst: Any, src: Any, nbytes: Any, async_: Any) -> Task | N
     scope = here()
     runtime = scope.runtime
     number = None  # of the one device of both
+    dst, src = host_items((dst, src))
     for array, is_on_device, side in zip((dst, src), _SIDES[what], ("dst", "src"), strict=True):
         # Without a device, all arrays are the host's, and each side may be one.
         if runtime.places and is_on_device != (not isinstance(array, np.ndarray)):

@@ -12,7 +12,7 @@ import numpy as np
 from offload.acc.addresses import deviceptr
 from offload.acc.clauses import data_clause, excuse_empty, names_of
 from offload.acc.operations import QueueOperation
-from offload.arrays.items import mapper_of
+from offload.arrays.items import as_host, mapper_of
 from offload.constructs.clauses.mapping import map_items
 from offload.data.maptypes import MapConstruct
 from offload.errors import ClauseError
@@ -374,7 +374,7 @@ def update_self_async(a: Any, async_: Async = True, *, device: int | None = None
 def _enter(word: str, a: Any, device: int | None) -> Any:
     _move(f"acc {word}", EnterDataWork, word, a, None, device)
     # An object with a mapper has no one device array.
-    return deviceptr(a, device=device) if isinstance(a, np.ndarray) else None
+    return deviceptr(a, device=device) if isinstance(as_host(a), np.ndarray) else None
 
 
 @for_finalizers
@@ -382,7 +382,7 @@ def _move(
     name: str, kind: Any, word: str, a: Any, async_: Any, device: int | None, *, finalizes: bool = False
 ) -> Task | None:
     """Generate the operation that a data construct with one list item is."""
-    if not isinstance(a, np.ndarray) and mapper_of(a) is None:
+    if not isinstance(as_host(a), np.ndarray) and mapper_of(a) is None:
         raise ClauseError(
             f"{name}: {type(a).__name__} {a!r:.60} is not a host array; pass a NumPy array, or an object with a mapper"
         )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from offload.arrays.foreign import DLPACK_HOST, host_view, is_tensor, tensor_place
 from offload.arrays.sections import HOST, Section, section_of
 from offload.errors import ClauseError
 
@@ -46,12 +47,41 @@ class Token(NamedTuple):
     value: Hashable
 
 
+def as_host(item: Any) -> Any:
+    """Return the NumPy array over the host memory that an object of another library exposes; else the object itself.
+
+    A mapper of the object's class comes first. Raise `ClauseError` if the memory cannot be used.
+    """
+    if MAPPERS and mapper_of(item) is not None:
+        return item
+    return host_view(item)
+
+
+def layout_of(array: np.ndarray[Any, Any]) -> tuple[Any, ...]:
+    """Return everything that two arrays over the same host memory, taken alike, have in common."""
+    return address_of(array), array.shape, array.strides, array.dtype, array.flags.writeable
+
+
+def host_items(items: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return list items with a NumPy array for each object of another library that exposes host memory."""
+    for item in items:
+        if item.__class__ not in _PLAIN:
+            return tuple([item if item.__class__ in _PLAIN else as_host(item) for item in items])
+    return items
+
+
+_PLAIN = (np.ndarray, str)
+
+
 def is_device_array(item: object) -> bool:
     """Tell whether ``item`` is an array in the memory of some device."""
-    return hasattr(item, "__offload_section__") or hasattr(item, "__cuda_array_interface__")
+    if hasattr(item, "__offload_section__"):
+        return True
+    try:
+        return hasattr(item, "__cuda_array_interface__")
+    except Exception:  # noqa: BLE001  # whatever a library has against exporting the array
+        return is_tensor(item) and tensor_place(item)[0] == "cuda"
 
-
-_DLPACK_HOST = (1, 3)  # DLPack's device types whose arrays are the host's: kDLCPU and kDLCUDAHost
 
 _DLPACK_NAMES = {2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 13: "cuda", 14: "oneapi"}
 
@@ -59,7 +89,12 @@ _DLPACK_NAMES = {2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 13
 def is_foreign(item: object) -> bool:
     """Tell whether ``item``, not a NumPy array, is another library's array in the memory of a device, by DLPack."""
     described = getattr(item, "__dlpack_device__", None)
-    return described is not None and not isinstance(item, type) and int(described()[0]) not in _DLPACK_HOST
+    if described is None or isinstance(item, type):
+        return False
+    try:
+        return int(described()[0]) not in DLPACK_HOST
+    except Exception:  # noqa: BLE001  # a tensor without memory, for example
+        return False
 
 
 def holder(array: Any) -> str:
@@ -148,25 +183,43 @@ def array_section(array: Any) -> Section:
     if own is not None:
         section: Section = own()
         return section
-    described = getattr(array, "__cuda_array_interface__", None)
-    if described is not None:
-        itemsize = np.dtype(described["typestr"]).itemsize
-        space = ("cuda", int(getattr(getattr(array, "device", None), "id", 0)))
-        return section_of(space, described["data"][0], described["shape"], described.get("strides"), itemsize)
+    if is_device_array(array):
+        return _device_section(array)
+    host = as_host(array)
+    if host is not array:
+        return array_section(host)
     raise ClauseError(
         f"{type(array).__name__} {array!r:.60} is not a list item; use an array, a view of one, section(…) or a string"
+    )
+
+
+def _device_section(array: Any) -> Section:
+    """Return the storage of another library's array in the memory of a CUDA device."""
+    if is_tensor(array):  # which does not describe itself if it requires grad
+        itemsize = array.element_size()
+        strides = [stride * itemsize for stride in array.stride()]
+        return section_of(tensor_place(array), array.data_ptr(), tuple(array.shape), strides, itemsize)
+    described = array.__cuda_array_interface__
+    itemsize = np.dtype(described["typestr"]).itemsize
+    index = getattr(getattr(array, "device", None), "id", None)
+    if index is None:
+        index = array.__dlpack_device__()[1] if hasattr(array, "__dlpack_device__") else 0
+    return section_of(
+        ("cuda", int(index)), described["data"][0], described["shape"], described.get("strides"), itemsize
     )
 
 
 def locator(item: Any) -> Section | Token:
     """Return the location of a ``depend`` item: the storage of an array, or a location of its own.
 
-    Raise `ClauseError` if the item is neither an array nor hashable, is an iterator, or is an array of another library
-    in host memory.
+    Raise `ClauseError` if the item is neither an array nor hashable, or is an iterator.
     """
     if item.__class__ not in VALUES:
         if isinstance(item, np.ndarray) or is_device_array(item):
             return array_section(item)
+        host = as_host(item)
+        if host is not item:
+            return array_section(host)
         _refuse_unordered(item)
     try:
         hash(item)
@@ -189,24 +242,6 @@ def _refuse_unordered(item: Any) -> None:
             f"depend: {kind} {item!r:.60} is an iterator, not the items that it yields; name each of them, for example "
             "in_(*tiles)"
         )
-    if _exposes_memory(item):
-        raise ClauseError(
-            f"depend: {kind} {item!r:.60} is another library's array, and offload cannot find its storage; pass a "
-            "NumPy array of the same memory: np.asarray(…), or np.frombuffer(…) for a buffer"
-        )
-
-
-def _exposes_memory(item: Any) -> bool:
-    """Tell whether an object is an array to other libraries: by NumPy's or DLPack's protocol, or as a buffer."""
-    if isinstance(item, (type, bytes)):
-        return False
-    if hasattr(item, "__array_interface__") or hasattr(item, "__dlpack__"):
-        return True
-    try:
-        memoryview(item).release()
-    except (TypeError, BufferError, ValueError):
-        return False
-    return True
 
 
 def label(item: Any) -> str:
@@ -283,8 +318,9 @@ def section(a: Any, *dims: tuple[int | None, ...]) -> Any:
     array([0, 2, 4])
     """
     whole = getattr(a, "__offload_whole__", None)  # a part of an attribute, in a body, counts on the host's array
-    whole = a if whole is None else whole
-    if not isinstance(whole, np.ndarray) and not is_device_array(whole):
+    if whole is None:
+        whole = a = a if is_tensor(a) else as_host(a)  # a tensor's views are tensors
+    if not (isinstance(whole, np.ndarray) or is_tensor(whole) or is_device_array(whole)):
         raise ClauseError(f"section: {type(a).__name__} {a!r:.60} is not an array")
     if len(dims) > whole.ndim:
         raise ClauseError(f"section has {len(dims)} dimensions, but the array has {whole.ndim}; give at most that many")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from offload.arrays.items import is_device_array, is_foreign
+from offload.constructs.clauses.binding import is_at
 from offload.constructs.clauses.dependences import Dependence
 from offload.errors import ClauseError, UsageError
 from offload.runtime.current import here
@@ -50,7 +51,7 @@ def _place_of(runtime: Runtime, value: Any) -> DevicePlace | None:
     place = runtime.place_of(value)
     if place is not None or not (is_device_array(value) or is_foreign(value)):
         return place
-    return next((place for place in runtime.places if place.device.as_array(value) is not None), None)
+    return next((place for place in runtime.places if is_at(place, value)), None)
 
 
 def dependence_on(values: Values) -> Dependence:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from offload.arrays.items import array_section, is_device_array, label
+from offload.arrays.items import array_section, as_host, is_device_array, label
 from offload.arrays.sections import covers, overlaps
 from offload.constructs.clauses.mapping import map_item
 from offload.constructs.clauses.maps import check_device
@@ -175,7 +175,8 @@ def declare_target(array: Any, link: bool = False, device_type: str = "any") -> 
     what = "declare_target"
     if device_type not in _DEVICE_TYPES:
         raise ClauseError(f"{what}: device_type={device_type!r} is not allowed; use one of {', '.join(_DEVICE_TYPES)}")
-    item = _host_item(what, array, may_be_empty=True)
+    host = as_host(array)
+    item = _host_item(what, host, may_be_empty=True)
     if link or device_type == "host" or not item.section.run_nbytes:
         return
     if not item.section.is_nested:
@@ -188,7 +189,7 @@ def declare_target(array: Any, link: bool = False, device_type: str = "any") -> 
                 f"{what}: {item.label} partly overlaps an array that is already declared; declare an array that "
                 "contains both"
             )
-    declarations.add(array)
+    declarations.add(host, keep=host is not array)
 
 
 def _device_place(what: str, device: int | None) -> DevicePlace:
@@ -200,6 +201,7 @@ def _device_place(what: str, device: int | None) -> DevicePlace:
 
 
 def _host_item(what: str, array: Any, *, may_be_empty: bool = False) -> MapItem:
+    array = as_host(array)
     if not isinstance(array, np.ndarray):
         raise ClauseError(f"{what}: {type(array).__name__} {array!r:.60} is not a host array; give a NumPy array")
     section = array_section(array)  # refuses Python objects

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from offload.arrays.boxes import resolve_rect
+from offload.arrays.foreign import read_only_reason
 from offload.arrays.hostcopies import copyto
-from offload.arrays.items import array_section, label
+from offload.arrays.items import array_section, as_host, is_device_array, label
 from offload.arrays.sections import Section, overlaps
 from offload.constructs.clauses.dependences import Dependence, check_depend_now
 from offload.constructs.clauses.maps import check_device
@@ -173,6 +174,8 @@ def check_side(runtime: Runtime, array: Any, number: Any, argument: str, what: s
     """
     is_plain = array.__class__ is np.ndarray  # of no subclass, such as a matrix
     place = None if is_plain else runtime.place_of(array)
+    if place is None and not is_plain:
+        array, place = _of_library(runtime, array)
     if place is None and (not is_plain or array.dtype.hasobject):
         place = place_of(runtime, array, what)
     if number is not None:
@@ -188,6 +191,17 @@ def check_side(runtime: Runtime, array: Any, number: Any, argument: str, what: s
     elif not is_plain:  # a matrix cannot even be made flat
         array = array.view(np.ndarray)
     return array, place
+
+
+def _of_library(runtime: Runtime, array: Any) -> tuple[Any, DevicePlace | None]:
+    """Return an array of another library as NumPy's or the device's array of the same memory, and its place."""
+    host = as_host(array)
+    if host is array and is_device_array(array):
+        for place in runtime.places:
+            native = place.device.as_array(array)
+            if native is not None:
+                return native, place
+    return host, None
 
 
 def byte_range(array: Any, offset: Any, side: str, what: str) -> tuple[int, int]:
@@ -379,4 +393,4 @@ def section_at(place: DevicePlace | None, array: Any) -> Section:
 def check_writeable(flags: Any, dst: Any, what: str) -> None:
     """Raise `ClauseError` if a destination with these flags is read-only."""
     if not getattr(flags, "writeable", True):  # CuPy's arrays always are
-        raise ClauseError(f"{what}: the destination {label(dst)} is read-only")
+        raise ClauseError(f"{what}: the destination {label(dst)} cannot be written: {read_only_reason(dst)}")

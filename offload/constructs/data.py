@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
-from offload.arrays.items import Token
+from offload.arrays.items import Token, host_items
 from offload.constructs.clauses.dependences import Dependence, check_depend_now, inout
 from offload.constructs.clauses.mapping import map_items
 from offload.constructs.clauses.maps import check_clauses, check_device, check_map, symbolic
@@ -140,7 +140,8 @@ class _DataConstruct:
             return arrays
         if self.deferred:
             entry.result()  # blocks, and raises its failure
-        found = [corresponding(self.scope, place, array) if isinstance(array, np.ndarray) else None for array in arrays]
+        hosts = host_items(arrays)
+        found = [corresponding(self.scope, place, host) if isinstance(host, np.ndarray) else None for host in hosts]
         return tuple([array if device is None else device for array, device in zip(arrays, found, strict=True)])
 
 

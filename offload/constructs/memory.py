@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from offload.arrays.items import array_section, is_device_array, label
+from offload.arrays.items import array_section, as_host, is_device_array, label
 from offload.constructs.clauses.maps import check_device
 from offload.constructs.copying import MAX_DIMENSIONS, boxes, byte_ranges, copy_recipe, encounter_copy
 from offload.constructs.extents import check_nbytes, extent
@@ -662,6 +662,7 @@ def _host_array(a: Any, what: str) -> np.ndarray[Any, Any] | None:
     """Return a host array as it is; None for a device array, and for None."""
     if a is None or is_device_array(a):
         return None
+    a = as_host(a)
     if not isinstance(a, np.ndarray):
         raise ClauseError(f"{what}: {type(a).__name__} {a!r:.60} is not an array; pass a NumPy array or a view of one")
     array_section(a)  # refuses Python objects

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from offload.arrays.items import Label, array_section, is_device_array
+from offload.arrays.items import Label, array_section, host_items, is_device_array
 from offload.constructs.clauses.mapping import map_item
 from offload.constructs.clauses.maps import as_tuple
 from offload.data.maptypes import MapType
@@ -40,7 +40,7 @@ def corresponding(scope: Scope, place: DevicePlace, host: Any) -> Any:
 def used_items(clause: str, value: Any) -> tuple[Any, ...]:
     """Return the list items of a ``use_device_*`` clause: arrays, of which a device array stands for itself."""
     items = as_tuple(value)
-    for item in items:
+    for item in host_items(items):
         if isinstance(item, str):
             raise ClauseError(f"{clause}: strings are allowed as list items only in decorators; pass the array itself")
         if not (isinstance(item, np.ndarray) or is_device_array(item)):

@@ -11,11 +11,13 @@ name such an argument.
 from __future__ import annotations
 
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from offload.arrays.items import label, mapper_of
+from offload.arrays.foreign import TensorForm, check_numbers, is_tensor, with_forms
+from offload.arrays.items import SCALARS, as_host, label, mapper_of
 from offload.constructs.clauses.binding import Binding
 from offload.constructs.clauses.mapping import map_items
 from offload.constructs.clauses.maps import MapClause
@@ -197,9 +199,11 @@ class ReceivingWork(Work):
 
     __slots__ = ("_known", "_make", "takes_device_arrays")
 
-    def __init__(self, known: TargetWork, make: Callable[[list[Any]], TargetWork]) -> None:
+    def __init__(
+        self, known: TargetWork, make: Callable[[list[Any]], tuple[TargetWork, dict[Slot, TensorForm]]]
+    ) -> None:
         self._known = known  # has None in the place of each value, and is never begun
-        self._make = make  # the work for the values
+        self._make = make  # the work for the values, and the forms in which the body receives tensors
         self.takes_device_arrays = known.takes_device_arrays
 
     @property
@@ -215,7 +219,9 @@ class ReceivingWork(Work):
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         values = launch.received
         assert values is not None, "made with them"
-        work = self._make(values.found())  # its errors are the region's failure
+        work, forms = self._make(values.found())  # its errors are the region's failure
+        if forms:
+            launch.body = partial(with_forms, launch.body, forms)
         if work.takes_device_arrays and not all(task and task.waits_in_stream_order for task in values.tasks):
             # A host task's array may be the work of its thread's current stream, which is mostly everybody's.
             event = place.device.caller_event()
@@ -247,19 +253,28 @@ def receiving_work(
     def work_of(whole: Binding) -> TargetWork:
         return TargetWork(whole.complete(place), counter)
 
-    def make(found: list[Any]) -> TargetWork:
+    def make(received: list[Any]) -> tuple[TargetWork, dict[Slot, TensorForm]]:
+        found = [value if value.__class__ in SCALARS else as_host(value) for value in received]
+        forms = {}
+        for slot, value, host in zip(values.slots, received, found, strict=True):
+            if host is not value and not binding.keeps_tensors:
+                check_numbers(value, host, f"argument {slot}")
+            elif host is not value and is_tensor(value):
+                forms[slot] = TensorForm(value, host)
         check(values, found)
         # A graph that runs again makes it again, for the values of that run.
         known = binding.with_arguments(*values.put(found, binding.args, binding.kwargs))
         known.items += late_items(late, dict(zip(values.slots, found, strict=True)), known.objects)
-        return work_of(known)
+        return work_of(known), forms
 
     return ReceivingWork(work_of(binding.with_arguments(binding.args, binding.kwargs)), make)
 
 
 def rebuilt_on_host(found: list[Any]) -> Sequence[Any]:
     """Return the forms of values in a region that runs on the host."""
-    return Binding(tuple(found), {}, []).on_host()[0]
+    # A tensor is passed as it is.
+    hosts = [value if value.__class__ in SCALARS or is_tensor(value) else as_host(value) for value in found]
+    return Binding(tuple(hosts), {}, []).on_host()[0]
 
 
 def refuse_host_arrays(directive: str, values: Values, found: Sequence[Any]) -> None:

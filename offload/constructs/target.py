@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 from numpy import ndarray
 
-from offload.arrays.items import SCALARS
+from offload.arrays.foreign import TensorForm, check_numbers, is_tensor, with_forms, with_tensors
+from offload.arrays.items import SCALARS, as_host, layout_of
 from offload.constructs.arguments import dependence_on, device_of
 from offload.constructs.call import Clauses, DirectiveFunction, decorate
 from offload.constructs.clauses.binding import Binding
@@ -14,6 +16,7 @@ from offload.constructs.clauses.defaults import Defaults
 from offload.constructs.clauses.dependences import check_depend
 from offload.constructs.clauses.mapping import check_writeable, map_items
 from offload.constructs.clauses.maps import (
+    check_arrays,
     check_device,
     check_map,
     check_name,
@@ -38,7 +41,7 @@ from offload.runtime.recipe import DeviceRecipe
 from offload.tasks.values import Values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Literal, Unpack
 
     from offload.arrays.sections import Section
@@ -91,6 +94,8 @@ class TargetClauses(Clauses):
     """These are as the function has them, where to look one up costs three times as much."""
     items: tuple[list[MapItem], Layouts] | None
     """The evaluated list items, where all of them are arrays; found by the first call."""
+    arrays: str | None
+    """The library whose arrays the body gets: "cupy", or "torch"; None for those that were passed."""
     is_short: bool
     """Whether a call by position of arrays and scalars gets along without names: its clauses name whole parameters or
     arrays, and nothing else is said of arguments."""
@@ -123,6 +128,7 @@ class TargetFunction(DirectiveFunction):
         "defaultmap": check_defaultmap,
         "priority": check_priority,
         "name": check_name,
+        "arrays": check_arrays,
     }
 
     __slots__ = ()
@@ -141,6 +147,7 @@ class TargetFunction(DirectiveFunction):
         clauses.maps = "map" in words
         clauses.key = object() if clauses.maps else _UNMAPPED[self._counter]
         clauses.items, clauses.unmapped = None, [None, None]
+        clauses.arrays = words.get("arrays")
         clauses.is_default = clauses.device is None and clauses.if_.__class__ in SCALARS and bool(clauses.if_)
         clauses.is_queued, clauses.is_spread = self._is_queued, self._is_spread
         clauses.runs_function, clauses.function = self._runs_function, self._function
@@ -166,14 +173,26 @@ class TargetFunction(DirectiveFunction):
         # device arrays, objects or tasks.
         arrays: dict[Slot, Any] = {}
         takes_others, are_native = False, place is not None
+        foreign: dict[Slot, Any] = {}  # the arguments that are arrays of other libraries in host memory
         for slot, value in enumerate(args):
             kind = value.__class__
             if kind is ndarray:
                 arrays[slot] = value
             elif kind not in SCALARS:
-                takes_others = True
-                if are_native and (not place.device.is_array(value) or place.device.retired(value) is not None):
+                if not (are_native and place.device.is_array(value) and place.device.retired(value) is None):
+                    host = as_host(value)
+                    if host is not value:
+                        arrays[slot], foreign[slot] = host, value
+                        continue
                     are_native = False
+                takes_others = True
+        if foreign:
+            args = tuple([arrays.get(slot, value) for slot, value in enumerate(args)])
+        if kwargs:
+            kwargs = _on_host(kwargs, foreign)
+        if foreign and not said.runs_function:  # a loop computes with the elements
+            for slot, value in foreign.items():
+                check_numbers(value, args[slot] if isinstance(slot, int) else kwargs[slot], self._directive)
         # Arguments by position, on a device, and nothing recorded or changed around the call: no names are needed.
         is_short = said.is_short and not region.mode
         places, device = None, None
@@ -188,11 +207,13 @@ class TargetFunction(DirectiveFunction):
         late: Any = depend  # strings in it name arguments of this call
         recipe: Any = None
         if is_short and (late.__class__ is tuple or late.are_parameters):
-            recipe = self._short_recipe(runtime, place, places, args, arrays, takes_others)
+            recipe = self._short_recipe(runtime, place, places, args, arrays, takes_others, foreign)
         if recipe is None:
             recipe, late = self._named_recipe(runtime, region, place, places, args, kwargs)
         elif late.__class__ is not tuple:
             late = late.at(late.names.at_call(args, kwargs, only_parameters=True))
+        if said.runs_function and (foreign or said.arrays is not None):
+            recipe.body = _in_form(recipe.body, said.arrays, foreign, args, kwargs)
         wait, order = said.waits, None
         if said.is_queued:
             wait, order = self._ordering(scope, region, place, device, recipe)
@@ -238,6 +259,7 @@ class TargetFunction(DirectiveFunction):
         args: tuple[Any, ...],
         arrays: dict[Slot, Any],
         takes_arrays: bool,
+        foreign: Mapping[Slot, Any],
     ) -> DeviceRecipe | None:
         """Return the recipe of a call that gets along without names; None if its list items need them."""
         said = self._clauses
@@ -251,7 +273,7 @@ class TargetFunction(DirectiveFunction):
                 if places is None:
                     said.unmapped[takes_arrays] = work
         else:
-            work = self._present_work(place, places, args, arrays, takes_arrays, body)
+            work = self._present_work(place, places, args, arrays, takes_arrays, body, foreign)
             if work is None:
                 return None
         site = self._site
@@ -268,6 +290,7 @@ class TargetFunction(DirectiveFunction):
         arrays: dict[Slot, Any],
         takes_arrays: bool,
         body: Any,
+        foreign: Mapping[Slot, Any],
     ) -> TargetWork | None:
         """Return the work for arrays by position; None if the list items of clauses need names.
 
@@ -275,7 +298,9 @@ class TargetFunction(DirectiveFunction):
         """
         said = self._clauses
         # Arrays stand in the key by identity, which holds as long as the memo keeps them in a binding.
-        held = map(id, arrays.values())
+        held: Iterable[Any] = map(id, arrays.values())
+        if foreign:  # each call has a view of its own
+            held = [layout_of(array) if slot in foreign else id(array) for slot, array in arrays.items()]
         key: tuple[Any, ...] = said.key, places, takes_arrays, len(args), *arrays, *held
         if arrays and not said.runs_function:
             key += self._deciding(args)
@@ -311,6 +336,7 @@ class TargetFunction(DirectiveFunction):
         depend: Any = self._depend
         # Values of tasks come first, then list items, then the rules for arguments in no clause.
         binding = Binding.of(args, kwargs)
+        keeps_tensors = said.runs_function and said.arrays != "cupy"
         values = Values.in_slots(binding.others)  # arguments that are tasks; None where there are none
         is_short = said.is_short and not kwargs and not binding.others and depend.__class__ is tuple
         visible = self._names_of_clauses
@@ -325,6 +351,7 @@ class TargetFunction(DirectiveFunction):
             depend = (*depend, dependence_on(values))
             # None stands for each value until the region gets its turn.
             binding = Binding.of(*values.without(args, kwargs))
+        binding.keeps_tensors = keeps_tensors
         body = self._body(names, binding.args, binding.kwargs)
         items = self._known_items(args) if is_short else None  # spares evaluating strings
         binding.items = self._items(names, binding.objects, given) if items is None else items
@@ -459,6 +486,36 @@ class TargetFunction(DirectiveFunction):
         return list(items)
 
 
+def _on_host(kwargs: Mapping[str, Any], foreign: dict[Slot, Any]) -> dict[str, Any]:
+    """Return arguments with a NumPy array for each array of another library in host memory; note those."""
+    found = {}
+    for name, value in kwargs.items():
+        found[name] = value if value.__class__ in _MAPPED else as_host(value)
+        if found[name] is not value:
+            foreign[name] = value
+    return found
+
+
+def _in_form(
+    body: Callable[..., Any],
+    arrays: str | None,
+    foreign: Mapping[Slot, Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> Callable[..., Any]:
+    """Return a body that gets tensors where tensors were passed, or as ``arrays`` says."""
+    if arrays == "cupy":
+        return body
+    if arrays is not None:
+        return partial(with_tensors, body)
+    forms = {
+        slot: TensorForm(value, args[slot] if isinstance(slot, int) else kwargs[slot])
+        for slot, value in foreign.items()
+        if is_tensor(value)
+    }
+    return partial(with_forms, body, forms) if forms else body
+
+
 @overload
 def target(
     function: Callable[P, R], /, *, nowait: Literal[True], **clauses: Unpack[TargetKeywords]
@@ -511,6 +568,9 @@ def target(function: Callable[..., Any] | None = None, /, **clauses: Unpack[Targ
         A device number. None is the device of the device arrays among the arguments, or else the default device.
     if_ : bool
         False: the region runs with the host as its device.
+    arrays : str
+        The arrays that the body receives: "cupy" for CuPy arrays (on the simulated device, its arrays), "torch" for
+        tensors of PyTorch. By default, the body receives a tensor for a tensor, and a CuPy array for any other array.
     priority, name
         The clauses of `task`.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from offload.arrays.containers import leaves_of
@@ -22,7 +23,7 @@ from offload.errors import DeviceLostError, InternalError, MapError
 from offload.runtime.works import Work, present_items
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy as np
 
@@ -106,7 +107,7 @@ class TargetWork(Work):
                     place.copy(array, private.host, lane, staged)
                 put(args, kwargs, slot, array)
             if binding.copies:
-                self._put_objects(plan, place, lane, args, kwargs)
+                self._put_objects(launch, plan, place, lane, args, kwargs)
         except BaseException:
             _undo(plan, place, lane, [array for *_, array in own])
             raise
@@ -153,13 +154,17 @@ class TargetWork(Work):
             return host
         return place.device.alloc(host.shape, host.dtype, lane.stream)
 
-    def _put_objects(self, plan: Plan, place: DevicePlace, lane: Lane, args: list[Any], kwargs: dict[str, Any]) -> None:
+    def _put_objects(
+        self, launch: Launch, plan: Plan, place: DevicePlace, lane: Lane, args: list[Any], kwargs: dict[str, Any]
+    ) -> None:
         """Give the body copies of objects, whose attributes are the device's; one that is passed twice is one there."""
         copies: dict[int, Any] = {}  # by the `id` of the expansion
         for slot, expansion in self.binding.copies:
             if id(expansion) not in copies:
                 copies[id(expansion)] = expansion.rebuilt(lambda host: self._corresponding(plan, place, lane, host))
             put(args, kwargs, slot, copies[id(expansion)])
+        if place.device.bodies_block and any(expansion.holds_tensors() for _, expansion in self.binding.copies):
+            launch.body = partial(_once_copied, place.device.settle, launch.body)
 
     def _corresponding(self, plan: Plan, place: DevicePlace, lane: Lane, host: np.ndarray[Any, Any]) -> Any:
         """Return the device array of an array that a mapper maps, or of a view of it."""
@@ -253,6 +258,12 @@ def _undo(plan: Plan, place: DevicePlace, lane: Lane, own: list[Any]) -> None:
     with suppress(DeviceLostError):
         place.settle(lane)
     place.keep(lane, own)
+
+
+def _once_copied(settle: Callable[[], None], body: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call a body when its stream is idle: unlike a device's own arrays, tensors do not wait for it."""
+    settle()
+    return body(*args, **kwargs)
 
 
 def put(args: list[Any], kwargs: dict[str, Any], slot: Slot, value: Any) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.arrays.containers import attributes_of
-from offload.arrays.items import SCALARS, array_section, is_device_array, is_foreign, mapper_of
+from offload.arrays.items import SCALARS, array_section, as_host, is_device_array, is_foreign, layout_of, mapper_of
 from offload.constructs.taskgraph_reach import GraphReach, TooMuchError, mapped_by
 from offload.interrupts.shields import pass_on
 
@@ -205,6 +205,8 @@ def _signed(value: Any, alone: Container[int] = ()) -> Any:
     if isinstance(value, np.ndarray):
         address = value.__array_interface__["data"][0]
         return type(value), address, value.shape, value.strides, value.dtype, value.flags.writeable
+    if value.__class__ not in SCALARS and (host := as_host(value)) is not value:
+        return type(value), *layout_of(host)
     if is_device_array(value) and not isinstance(value, type):
         return type(value), array_section(value), value.shape, value.strides, value.dtype
     mapper = mapper_of(value)
@@ -259,6 +261,7 @@ class _Copies:
             or hasattr(kind, "__del__")
             or is_device_array(value)
             or is_foreign(value)
+            or as_host(value) is not value
         ):
             return value
         made = self._made.get(id(value))

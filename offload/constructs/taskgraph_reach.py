@@ -29,7 +29,7 @@ from weakref import ref
 import numpy as np
 
 from offload.arrays.containers import MOST_PARTS, attributes_of
-from offload.arrays.items import SCALARS, address_of, array_section, is_device_array, mapper_of
+from offload.arrays.items import SCALARS, address_of, array_section, as_host, is_device_array, layout_of, mapper_of
 from offload.constructs.clauses.maps import MapClause
 from offload.interrupts.shields import pass_on
 
@@ -61,7 +61,7 @@ _CLOSED = sys.stdlib_module_names - _OPEN  # Libraries into whose objects nobody
 _NO_CLASSES = sys.stdlib_module_names | {"numpy", "offload"}  # Libraries whose classes hold no arrays of the program
 
 # Attributes of arrays that are not NumPy's.
-_SAYINGS = ("__offload_section__", "__cuda_array_interface__", "__dlpack__")
+_SAYINGS = ("__offload_section__", "__cuda_array_interface__", "__array_interface__", "__dlpack__")
 
 _NUMBERS_AS_ONE = 64  # Numbers in a list that are passed over in the time that one object takes
 
@@ -195,11 +195,8 @@ def _foreign_storage_of(value: Any) -> Any:
         return None
     if is_device_array(value):
         return kind, array_section(value), value.shape, value.strides, value.dtype
-    return (id(value), _tried(_host_address, value)) if hasattr(value, "__dlpack__") else None
-
-
-def _host_address(value: Any) -> int:
-    return address_of(np.from_dlpack(value))
+    host = as_host(value)
+    return None if host is value else (kind, *layout_of(host))
 
 
 def _buffer_of(value: Any) -> Any:
@@ -268,7 +265,7 @@ def _of_class(kind: type) -> list[_Part]:
 
 def mapped_by(mapper: Callable[[Any], Any], value: Any) -> list[Any]:
     """Return the list items that a mapper yields for an object."""
-    given = mapper(value)
+    given = as_host(mapper(value))
     clauses = (given,) if isinstance(given, (MapClause, np.ndarray)) else tuple(given)
     return [item for clause in clauses for item in (clause.items if isinstance(clause, MapClause) else (clause,))]
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from offload.arrays.items import is_device_array, label
+from offload.arrays.foreign import is_tensor
+from offload.arrays.items import SCALARS, as_host, is_device_array, label
 from offload.constructs.call import Clauses, DirectiveFunction
 from offload.constructs.clauses.dependences import mutexinoutset
 from offload.constructs.clauses.maps import check_clauses, check_count, check_name, check_priority
@@ -193,7 +194,8 @@ class TaskloopFunction(DirectiveFunction):
     def _is_passed(self, written: Any, item: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Tell whether an item is among the arguments, or is written as a section of one."""
         wanted = identity_of(item)
-        if any(isinstance(value, np.ndarray) and identity_of(value) == wanted for value in (*args, *kwargs.values())):
+        passed = [value if value.__class__ in SCALARS else as_host(value) for value in (*args, *kwargs.values())]
+        if any(isinstance(value, np.ndarray) and identity_of(value) == wanted for value in passed):
             return True
         if not isinstance(written, str) or self._clauses.names is None:
             return False
@@ -251,7 +253,7 @@ def split(iterable: Any, *, grainsize: int | None, num_tasks: int | None, is_str
     """
     whole = iterable
     try:
-        if isinstance(whole, (Sequence, np.ndarray)) or is_device_array(whole):
+        if isinstance(whole, (Sequence, np.ndarray)) or is_tensor(whole) or is_device_array(whole):
             # Raises where the object has no slices.
             whole[0:0]
         else:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from offload.arrays.items import Label, is_device_array, label, mapper_of
+from offload.arrays.foreign import read_only_reason
+from offload.arrays.items import Label, as_host, is_device_array, label, mapper_of
 from offload.arrays.sections import overlaps
 from offload.constructs.clauses.dependences import check_depend_now
 from offload.constructs.clauses.mappers import expand
@@ -171,11 +172,12 @@ def _evaluated(given: Iterable[Any], map_type: MapType, *, present: bool) -> lis
 
 def _item(array: Any, map_type: MapType, *, present: bool) -> MapItem:
     if array.__class__ is not np.ndarray:
+        array = as_host(array)
         _check_array(array, map_type)
     item = map_item(array, MapType.TO, Label(array), present=present)
     if map_type.copies_out and not array.flags.writeable:
         raise MapError(
-            f"target_update(from: {label(array):.60}): the array is read-only, so nothing can be copied to it"
+            f"target_update(from: {label(array):.60}): {read_only_reason(array)}, so nothing can be copied to it"
         )
     item.map_type = map_type
     return item

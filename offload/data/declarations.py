@@ -29,16 +29,19 @@ class _View:
 class Declarations:
     """The declared arrays whose memory is alive."""
 
-    __slots__ = ("_views", "version")
+    __slots__ = ("_kept", "_views", "version")
 
     def __init__(self) -> None:
         # Differs after each `add`.
         self.version = 0
+        self._kept: list[Any] = []  # views of other libraries' memory, of which the program has no array
         # How each declared view lies in its owner, by a weak reference to that.
         self._views: dict[weakref.ref[Any], dict[str, Any]] = {}
 
-    def add(self, array: np.ndarray[Any, Any]) -> None:
-        """Declare a host array."""
+    def add(self, array: np.ndarray[Any, Any], *, keep: bool = False) -> None:
+        """Declare a host array; with ``keep`` the declaration lasts until the end of the process."""
+        if keep:
+            self._kept.append(array)
         owner: Any = array
         while isinstance(owner.base, np.ndarray):
             owner = owner.base

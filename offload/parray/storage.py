@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.arrays.items import address_of as host_address
-from offload.arrays.items import label
+from offload.arrays.items import as_host, label
 from offload.constructs.copying import MAX_DIMENSIONS, check_writeable, place_of
 from offload.errors import ClauseError, LayoutError
 from offload.parray.dimensions import abridged
@@ -83,6 +83,8 @@ def check(side: ArrayType, x: Any, role: str, what: str = COPY, *, is_written: b
     storage of a device array has been freed. Messages call the array ``role``.
     """
     place = None
+    if x.__class__ is not np.ndarray and not isinstance(x, _REFUSED):
+        x = as_host(x)
     if x.__class__ is np.ndarray and not x.dtype.hasobject:
         address = host_address(x)
     elif isinstance(x, _REFUSED):

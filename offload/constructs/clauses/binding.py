@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from offload.arrays.containers import MOST_PARTS, leaves_of, parts_of
+from offload.arrays.foreign import is_model, is_tensor, tensor_place
 from offload.arrays.items import MAPPERS, SCALARS, holder, is_device_array, is_foreign, label, mapper_of
 from offload.arrays.sections import covers
 from offload.constructs.clauses.mapping import expansion_of, implicit_item, object_items
@@ -54,8 +55,8 @@ class Binding:
     """
 
     __slots__ = (
-        "args", "arrays", "changed", "copies", "held", "items", "key", "known", "kwargs", "objects", "others",
-        "passed", "privates", "sections", "settled", "takes_device_arrays",
+        "args", "arrays", "changed", "copies", "held", "items", "keeps_tensors", "key", "known", "kwargs", "objects",
+        "others", "passed", "privates", "sections", "settled", "takes_device_arrays",
     )  # fmt: skip
 
     def __init__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], items: list[MapItem]) -> None:
@@ -78,6 +79,7 @@ class Binding:
         # the other results for such arguments, of a construct that remembers them with the binding
         self.known: Any = None
         self.settled: Any = None  # the results of the works of calls that share the binding; None at first
+        self.keeps_tensors = False  # whether the body gets tensors on the device as they are, not as arrays of CuPy
         self.held: list[object] = []  # device arrays in containers, which the program may empty meanwhile
         self.takes_device_arrays = False  # whether there are device arrays among the arguments, or in containers
 
@@ -106,7 +108,7 @@ class Binding:
         """Return the binding of a call with other arguments, of which clauses say the same."""
         other = self.of(args, kwargs)
         other.items, other.objects = self.items.copy(), self.objects.copy()
-        other.privates, other.sections = self.privates, self.sections
+        other.privates, other.sections, other.keeps_tensors = self.privates, self.sections, self.keeps_tensors
         return other
 
     def may_change(self) -> list[int]:
@@ -146,7 +148,7 @@ class Binding:
                 self.add_array(slot, sections.get(slot, value) if sections else value)
             elif is_device_array(value) or is_foreign(value):
                 self.takes_device_arrays = True
-                native = native_array(sections.get(slot, value), place)
+                native = native_array(sections.get(slot, value), place, keeps_tensors=self.keeps_tensors)
                 if native is not value:
                     self._replace(slot, native)
             elif MAPPERS and self._add_object(slot, value):
@@ -157,6 +159,8 @@ class Binding:
                     "would compute on the host; pass the result of its .compute()",
                     DirectiveWarning,
                 )
+            elif is_model(value):
+                self.takes_device_arrays = True  # its parameters
             elif parts_of(value) is not None:
                 self._look_into(slot, value, is_named=slot in sections)
         return self
@@ -256,12 +260,22 @@ class Binding:
         )
 
 
-def native_array(value: Any, place: DevicePlace) -> Any:
+def is_at(place: DevicePlace, value: Any) -> bool:
+    """Tell whether a device array, of another library's too, is on the device of a place."""
+    if is_tensor(value):
+        return place.device.space == tensor_place(value)
+    return place.device.as_array(value) is not None
+
+
+def native_array(value: Any, place: DevicePlace, *, keeps_tensors: bool = False) -> Any:
     """Return a device array as the array of the place's device: itself, or a view of another library's.
 
-    Raise `MapError` if it is on another device, and `RegionClosedError` if its storage has been freed.
+    A tensor is returned as it is with ``keeps_tensors``. Raise `MapError` if the array is on another device, and
+    `RegionClosedError` if its storage has been freed.
     """
     device = place.device
+    if keeps_tensors and is_tensor(value) and is_at(place, value):
+        return value
     array = device.as_array(value)
     if array is None:
         where = holder(value)

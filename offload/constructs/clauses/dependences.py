@@ -15,7 +15,17 @@ from weakref import getweakrefcount
 import numpy as np
 
 from offload.arrays.containers import attributes_of, leaves_of
-from offload.arrays.items import SCALARS, VALUES, Token, all_memory, array_section, label, locator, mapper_of
+from offload.arrays.items import (
+    SCALARS,
+    VALUES,
+    Token,
+    all_memory,
+    array_section,
+    as_host,
+    label,
+    locator,
+    mapper_of,
+)
 from offload.arrays.sections import Section
 from offload.constructs.clauses.following import FollowedItem, keys_of
 from offload.constructs.clauses.maps import as_tuple
@@ -66,6 +76,10 @@ class Dependence:
             elif isinstance(item, (Task, Event)) or mapper_of(item) is not None:
                 self.is_late = True
                 continue
+            elif not isinstance(item, (np.ndarray, *VALUES)) and (host := as_host(item)) is not item:
+                key = array_section(host)
+                self.items = tuple([host if other is item else other for other in self.items])
+                item = host  # noqa: PLW2901  # which keeps the memory of the object
             else:
                 key = _key_of(item)
             if key.__class__ is Section:
@@ -200,7 +214,7 @@ def in_(*items: Any) -> Dependence:
     Parameters
     ----------
     *items
-        * Arrays, views and sections.
+        * Arrays, views and sections; tensors, buffers and other objects that expose memory.
         * Strings, in a decorator. A string that names a ``*`` or ``**`` parameter means each array, object with a
           mapper, task and event that the call passes there.
         * An object whose class has a mapper; it means the storage that the mapper maps.
@@ -213,8 +227,8 @@ def in_(*items: Any) -> Dependence:
     DependError
         There is no item.
     ClauseError
-        An item is neither an array, a section, a string nor hashable; or it is an iterator, another library's array in
-        host memory, or a temporary array that owns its data, such as ``a + 1`` or ``a[mask]``.
+        An item is neither an array, a section, a string nor hashable; or it is an iterator, or a temporary array that
+        owns its data, such as ``a + 1`` or ``a[mask]``.
     UnsupportedError
         At a construct in a `taskgraph`, or at a construct that is only recorded: an item is a task or event outside of
         the graph.

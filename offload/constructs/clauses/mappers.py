@@ -15,10 +15,21 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from offload.arrays.containers import attributes_of
-from offload.arrays.items import MAPPERS, address_of, array_section, is_device_array, label, mapper_of
+from offload.arrays.foreign import TensorForm, is_tensor
+from offload.arrays.items import (
+    MAPPERS,
+    SCALARS,
+    address_of,
+    array_section,
+    as_host,
+    host_items,
+    is_device_array,
+    label,
+    mapper_of,
+)
 from offload.arrays.sections import covers
 from offload.constructs.clauses.maps import MapClause
-from offload.constructs.clauses.views import PartialView, Parts, partial_array
+from offload.constructs.clauses.views import PartialArray, PartialView, Parts, partial_array
 from offload.data.maptypes import DECAY, MapConstruct, MapType, types_of
 from offload.errors import ClauseError, MapError
 from offload.interrupts.shields import pass_on
@@ -156,7 +167,7 @@ def expand_object(
         united = modifiers
         if inner is not None:
             united |= Modifiers(inner.always, inner.present, inner.close)
-        for part in inner.items if inner is not None else (clause,):
+        for part in inner.items if inner is not None else host_items((clause,)):
             if isinstance(part, np.ndarray):
                 array_section(part)  # refuses Python objects
                 expansion.own.append(Leaf(part, effective, united))
@@ -170,7 +181,7 @@ def expand_object(
 
 def _given(function: Callable[[Any], Any], item: Any) -> Iterable[Any]:
     """Return a mapper's result for an object: clauses and list items."""
-    given = function(item)
+    given = as_host(function(item))
     if isinstance(given, (MapClause, np.ndarray)):
         return (given,)
     try:
@@ -190,11 +201,12 @@ def _no_item(part: Any, item: Any) -> str:
 class Expansion:
     """The result of a mapper for one object."""
 
-    __slots__ = ("functions", "item", "kept", "own", "parts", "places")
+    __slots__ = ("functions", "has_tensors", "item", "kept", "own", "parts", "places")
 
     def __init__(self, item: Any, function: Callable[[Any], Any]) -> None:
         self.item = item  # the object
         self.functions = [function]  # the mappers that have named ``own``, in the same order
+        self.has_tensors = False  # whether an attribute that is mapped is a tensor
         self.kept: Any = None  # a copy of the object as it was at `keep`
         # by the attributes' names, those that are, or hold, mapped arrays; None before `keep`
         self.places: dict[str, _Place] | None = None
@@ -216,6 +228,10 @@ class Expansion:
         yield from self.own
         for part in self.parts.values():
             yield from part.leaves()
+
+    def holds_tensors(self) -> bool:
+        """Tell whether mapped attributes, of nested objects too, are tensors; known after `keep`."""
+        return self.has_tensors or any(part.holds_tensors() for part in self.parts.values())
 
     def keep(self) -> Expansion:
         """Have `rebuilt` copy the present object, even if the program changes it later; return this.
@@ -250,7 +266,7 @@ class Expansion:
                 part
                 for function in self.functions
                 for clause in _given(function, body)
-                for part in (clause.items if isinstance(clause, MapClause) else (clause,))
+                for part in (clause.items if isinstance(clause, MapClause) else host_items((clause,)))
                 if isinstance(part, np.ndarray)
             ]
         except Exception as error:  # noqa: BLE001  # whatever it is, the expression does not give the part in the body
@@ -305,6 +321,20 @@ class _MappedArray:
         return corresponding(self._host)
 
 
+class _TensorPlace:
+    """The place of a tensor that was mapped, which is a tensor in the copy, too."""
+
+    __slots__ = ("_form", "_place")
+
+    def __init__(self, place: _Place, tensor: Any, host: Host) -> None:
+        self._place = place
+        self._form = TensorForm(tensor, host)
+
+    def made(self, corresponding: Callable[[Host], Any], copies: dict[int, Any]) -> Any:
+        array = self._place.made(corresponding, copies)
+        return array if isinstance(array, (_Corresponding, PartialArray, PartialView)) else self._form(array)
+
+
 class _PartialPlace:
     """The place of an array of which parts were mapped: of a `PartialArray` if ``is_array``, else a `PartialView`."""
 
@@ -344,7 +374,7 @@ class _Container:
         return copies[id(self)]
 
 
-_Place: TypeAlias = "_MappedArray | _PartialPlace | _Container | Expansion"
+_Place: TypeAlias = "_MappedArray | _TensorPlace | _PartialPlace | _Container | Expansion"
 
 
 class _Corresponding(np.ndarray[Any, Any]):
@@ -413,6 +443,13 @@ class _Finder:
         part = self._expansion.parts.get(id(value))
         if part is not None:
             return part if part.places is not None else part.keep()
+        host = _host_of(value)
+        if host is not value:
+            place = self._find_array(host, name)
+            if place is not None and is_tensor(value):
+                self._expansion.has_tensors = True
+                return _TensorPlace(place, value, host)
+            return place
         if type(value) in (list, tuple):
             return self._look_into(value, enumerate(value), name)
         if type(value) is dict:
@@ -457,6 +494,11 @@ class _Finder:
         return _MappedArray(unnamed[0]) if unnamed else None  # None: another attribute is the part
 
 
+def _host_of(value: Any) -> Any:
+    """Return an attribute as `as_host` does, which leaves values that are passed by value as they are."""
+    return value if value.__class__ in SCALARS else as_host(value)
+
+
 def _lies_in(part: Section, view: Host, section: Section, array: Host) -> bool:
     """Tell whether a mapped part lies in an array; one without elements does if it is a view of the same memory."""
     return covers(section, part) if part.run_nbytes else _owner(view) is _owner(array)
@@ -473,7 +515,7 @@ def _holds(outer: Section, inner: Section) -> bool:
 def _arrays(values: list[Any], seen: set[int] | None = None) -> Iterator[np.ndarray[Any, Any]]:
     """Yield the arrays among values, and in the lists, tuples and dictionaries among them, each of those once."""
     seen = set() if seen is None else seen
-    for value in values:
+    for value in map(_host_of, values):
         if isinstance(value, np.ndarray) or type(value) in (list, tuple, dict):
             if id(value) in seen:
                 continue

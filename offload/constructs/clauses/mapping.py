@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from offload.arrays.foreign import read_only_reason
 from offload.arrays.items import Label, address_of, array_section, is_device_array, mapper_of
 from offload.constructs.clauses.maps import MapClause
 from offload.constructs.clauses.names import parse_item
@@ -49,7 +50,8 @@ def check_writeable(items: Iterable[MapItem]) -> None:
     for item in items:
         if item.map_type.copies_out and not item.host.flags.writeable:  # type: ignore[attr-defined]  # an array
             instead = "make it writeable, or use copyin" if item.clause else "map it `to`"
-            raise MapError(f"{item.text()}: the array is read-only, so nothing can be copied back to it; {instead}")
+            why = read_only_reason(item.host)  # type: ignore[arg-type]  # an array
+            raise MapError(f"{item.text()}: {why}, so nothing can be copied back to it; {instead}")
 
 
 def map_items(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from offload.arrays.items import is_device_array, label, mapper_of
+from offload.arrays.items import host_items, is_device_array, label, mapper_of
 from offload.constructs.clauses.names import parse_item
 from offload.data.maptypes import MapType
-from offload.errors import ClauseError
+from offload.errors import ClauseError, UsageError
 from offload.runtime.keywords import takes_clauses, unknown_clause
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class MapClause:
             raise ClauseError(
                 f"map({name}): mapper={mapper!r:.60} is not a name given to declare_mapper; write a string"
             )
+        if mapper is None:
+            items = host_items(items)
         # Only the items themselves are checked here. The arrays that strings name are known at a call.
         for item in items:
             if isinstance(item, str):
@@ -246,7 +249,7 @@ def as_tuple(value: Any) -> tuple[Any, ...]:
 
 def check_map(value: Any) -> tuple[Any, ...]:
     """Return the items of a ``map=`` argument: clauses, and bare arrays or strings for the construct's default type."""
-    clauses = as_tuple(value)
+    clauses = host_items(as_tuple(value))
     for clause in clauses:
         if isinstance(clause, str):
             parse_item(clause)
@@ -262,6 +265,15 @@ def check_device(value: Any) -> int | None:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise ClauseError(f"device: {value!r} is not a device number; use an int, or None for the default device")
     return int(value)
+
+
+def check_arrays(value: Any) -> str | None:
+    """Return the library whose arrays a body receives; None for those that were passed."""
+    if value not in (None, "cupy", "torch"):
+        raise ClauseError(f'arrays: {value!r:.40} is not allowed; use "cupy", "torch", or None for what is passed')
+    if value == "torch" and "torch" not in sys.modules:
+        raise UsageError('arrays: "torch" needs PyTorch, which the program has not imported; import torch before')
+    return value  # type: ignore[no-any-return]  # one of these
 
 
 def check_priority(value: Any) -> int:

@@ -10,6 +10,8 @@ from functools import lru_cache
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from offload.errors import ClauseError
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-from offload.arrays.items import SCALARS, _slice_of
+from offload.arrays.items import SCALARS, _slice_of, as_host
 from offload.interrupts.shields import pass_on
 from offload.runtime.keywords import meant
 
@@ -55,7 +57,7 @@ class SymbolicItem(NamedTuple):
         while steps:
             if isinstance(steps[0], str):
                 value, steps = self._member(value, steps[0]), steps[1:]
-            elif hasattr(value, "shape"):
+            elif hasattr(value := _host(value), "shape"):
                 n_dims = next((at for at, step in enumerate(steps) if isinstance(step, str)), len(steps))
                 value, steps = self._section(value, steps[:n_dims], names), steps[n_dims:]
             else:
@@ -65,7 +67,7 @@ class SymbolicItem(NamedTuple):
                 f"list item {self.text!r}: it is {type(value).__name__} {value!r:.60}, a value without storage; name "
                 "an array, or pass a value of your own, such as a tuple, with .options(…)"
             )
-        return value
+        return _host(value)
 
     def _member(self, value: Any, name: str) -> Any:
         try:
@@ -126,6 +128,11 @@ class SymbolicItem(NamedTuple):
             raise ClauseError(
                 f"list item {self.text!r}: {error}; an index is an integer expression of parameters and visible names"
             ) from error
+
+
+def _host(value: Any) -> Any:
+    """Return the NumPy array over memory that a value exposes, as `as_host` does; else the value."""
+    return value if value.__class__ is np.ndarray or value.__class__ in SCALARS else as_host(value)
 
 
 def unseen(name: str, names: Iterable[str] = ()) -> str:

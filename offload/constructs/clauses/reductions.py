@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from offload.arrays.items import array_section, label
+from offload.arrays.foreign import check_numbers, in_kind_of
+from offload.arrays.items import SCALARS, array_section, as_host, host_items, label
 from offload.arrays.sections import overlaps
 from offload.constructs.clauses.maps import as_tuple
 from offload.constructs.clauses.names import parse_item
@@ -56,10 +57,11 @@ def check_reduction(clause: str, value: Any) -> tuple[ReductionItem, ...]:
         items = as_tuple(given)
         if not items:
             raise ClauseError(f"{clause}: operator {name!r} names no list item; name at least one array")
-        for item in items:
+        for given_item, item in zip(items, host_items(items), strict=True):
             if isinstance(item, str):
                 parse_item(item)
             else:
+                check_numbers(given_item, item, clause)
                 check_item(clause, operator, item)
             found.append(ReductionItem(name, item))
     return tuple(found)
@@ -284,6 +286,7 @@ def parts_of(
 
 
 def _is_one_of(value: Any, identities: set[Any]) -> bool:
+    value = value if value.__class__ in SCALARS else as_host(value)
     return isinstance(value, np.ndarray) and identity_of(value) in identities
 
 
@@ -342,9 +345,9 @@ class ReducingBody:
                 private = reduction.take()
                 self._taken.append((reduction, private, reduction.is_open))
                 for at in positions:
-                    replaced[at] = private
+                    replaced[at] = in_kind_of(replaced[at], private)
                 for name in keywords:
-                    kwargs[name] = private
+                    kwargs[name] = in_kind_of(kwargs[name], private)
             value = self._function(*replaced, **kwargs)
         except BaseException:
             self._give_back(is_good=False)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from offload.arrays.items import array_section, is_device_array, is_foreign, label, mapper_of
+from offload.arrays.items import array_section, host_items, is_device_array, is_foreign, label, mapper_of
 from offload.arrays.sections import covers
 from offload.constructs.clauses.binding import Private
 from offload.constructs.clauses.mapping import expansion_of, implicit_item, object_items
@@ -248,7 +248,7 @@ def has_rules(clauses: Mapping[str, Any]) -> bool:
 
 def check_sharing(value: Any) -> tuple[Any, ...]:
     """Return the list items of a data-sharing clause: strings and arrays."""
-    items = as_tuple(value)
+    items = host_items(as_tuple(value))
     for item in items:
         if isinstance(item, str):
             parse_item(item)

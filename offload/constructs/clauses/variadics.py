@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from offload.arrays.items import is_device_array, is_foreign, mapper_of
+from offload.arrays.items import SCALARS, as_host, is_device_array, is_foreign, mapper_of
 from offload.constructs.clauses.names import STARRED
 
 if TYPE_CHECKING:
@@ -50,7 +50,9 @@ def arrays_among(found: list[Named]) -> list[Named]:
 
 def is_listable(value: Any) -> bool:
     """Tell whether a value is an array of the host or of a device, or has a mapper."""
-    return isinstance(value, np.ndarray) or is_device_array(value) or mapper_of(value) is not None or is_foreign(value)
+    if isinstance(value, np.ndarray) or is_device_array(value) or mapper_of(value) is not None or is_foreign(value):
+        return True
+    return value.__class__ not in SCALARS and as_host(value) is not value
 
 
 def named_by(

@@ -1,0 +1,298 @@
+"""Arrays of other libraries in host memory, as NumPy arrays of the same memory, and tensors for a body.
+
+An object exposes host memory by NumPy's ``__array_interface__``, by DLPack, or as a buffer. `host_view` returns a NumPy
+array over that memory, which keeps the object's storage alive. No library is imported here: a tensor can only come from
+a program that has imported PyTorch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from offload.errors import ClauseError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Host = np.ndarray[Any, Any]
+    Reader = Callable[[Any], Any]
+
+DLPACK_HOST: Final = (1, 3)
+"""DLPack's device types of host memory: kDLCPU and kDLCUDAHost."""
+
+_UNSIGNED = 1  # kDLUInt
+
+_OWN = (np.ndarray, np.generic, str, bytes, int, float, complex, type(None))
+"""Classes that need no view: arrays, and values that are passed by value although some expose memory."""
+
+_readers: dict[type, Reader | None] = {}
+"""By class, the function that returns the view of an object; None if no object of the class exposes host memory."""
+
+_MOST_CLASSES = 512  # Programs may make classes without end
+
+
+def host_view(item: Any) -> Any:
+    """Return a NumPy array over the host memory that an object exposes; an object that exposes none is returned.
+
+    Raise `ClauseError` if the memory cannot be used, for example for a sparse tensor or a released buffer.
+    """
+    try:
+        read = _readers[item.__class__]
+    except KeyError:
+        read = _reader_of(item)
+    return item if read is None else read(item)
+
+
+def _reader_of(item: Any) -> Reader | None:
+    """Find, and remember, the reader for an object's class."""
+    if len(_readers) >= _MOST_CLASSES:
+        _readers.clear()
+    read: Reader | None = None
+    if item.__class__ is bytes:  # but no subclass, whose objects are names
+        read = _of_buffer
+    elif not isinstance(item, (type, *_OWN)) and not hasattr(item, "__offload_section__"):
+        kind = type(item)
+        if is_tensor(item):
+            read = _of_tensor
+        elif hasattr(kind, "__array_interface__"):
+            read = _of_interface
+        elif hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__"):
+            read = _of_dlpack
+        elif _is_buffer(item):
+            read = _of_buffer
+        elif hasattr(item, "__dict__"):
+            read = _of_attributes
+    _readers[item.__class__] = read
+    return read
+
+
+def _is_buffer(item: Any) -> bool:
+    """Tell whether objects of a class are buffers of elements: of ctypes, only the arrays are."""
+    if isinstance(item, _CTYPES) and not isinstance(item, ctypes.Array):
+        return False  # a function of C exposes its pointer
+    try:
+        memoryview(item).release()
+    except TypeError:
+        return False
+    except (BufferError, ValueError):
+        return True  # a buffer that is closed or released
+    return True
+
+
+_CTYPES = ctypes.c_int.__mro__[-2]  # the base of all values of ctypes, which has no public name
+
+
+def _of_attributes(item: Any) -> Any:
+    return _of_interface(item) if "__array_interface__" in item.__dict__ else item
+
+
+def _of_interface(item: Any) -> Any:
+    # Some classes return a copy of their contents here, as bytes. They expose no memory.
+    described = item.__array_interface__
+    if not isinstance(described.get("data"), tuple):
+        return item
+    try:
+        view = np.asarray(item)
+    except Exception as error:
+        raise _unusable(item, error) from error
+    for size, stride in zip(view.shape, view.strides, strict=True):
+        if size > 1 and 0 < abs(stride) < view.itemsize:
+            raise _unusable(item, f"its stride of {stride} bytes is below an element's {view.itemsize}")
+    return view
+
+
+def _of_buffer(item: Any) -> Host:
+    try:
+        # NumPy takes bytes for a text.
+        return np.frombuffer(item, np.uint8) if isinstance(item, bytes) else np.asarray(memoryview(item))
+    except Exception as error:
+        raise _unusable(item, error) from error
+
+
+def _unusable(item: Any, why: object) -> ClauseError:
+    return ClauseError(f"the memory of this {type(item).__name__} cannot be a list item: {why}")
+
+
+# -- DLPack ----------------------------------------------------------------------------------------
+
+
+def _of_dlpack(item: Any) -> Any:
+    try:
+        if int(item.__dlpack_device__()[0]) not in DLPACK_HOST:
+            return item
+        dtype = getattr(item, "dtype", None)
+        if isinstance(dtype, np.dtype) and dtype.isbuiltin != 1:  # of ml_dtypes, which NumPy does not read
+            return np.from_dlpack(_Bytes(item)).view(dtype)
+        return np.from_dlpack(item)
+    except Exception as error:
+        raise _unusable(item, error) from error
+
+
+class _Tensor(ctypes.Structure):
+    """``DLTensor``, with which an unversioned capsule begins."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int32 * 2),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+    )
+
+
+class _Bytes:
+    """An array of a dtype that NumPy does not read from DLPack, as unsigned integers of the same width."""
+
+    __slots__ = ("_item",)
+
+    def __init__(self, item: Any) -> None:
+        self._item = item
+
+    def __dlpack_device__(self) -> Any:
+        return self._item.__dlpack_device__()
+
+    def __dlpack__(self, **_: Any) -> Any:
+        capsule = self._item.__dlpack__()
+        found = _pointer_of(capsule, b"dltensor")
+        _Tensor.from_address(found).code = _UNSIGNED  # of this capsule's own description
+        return capsule
+
+
+_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+
+
+# -- tensors of PyTorch ----------------------------------------------------------------------------
+
+_INTEGERS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}  # tensors of types that NumPy lacks, by element size
+
+
+class _OfGradient(np.ndarray[Any, Any]):
+    """The memory of a tensor that requires grad: views of it are read-only, and have it as their base."""
+
+
+def is_tensor(item: object) -> bool:
+    """Tell whether an object is a tensor of PyTorch, on whichever device."""
+    torch: Any = sys.modules.get("torch")
+    tensors = getattr(torch, "Tensor", None)
+    return tensors is not None and isinstance(item, tensors)
+
+
+def is_model(item: object) -> bool:
+    """Tell whether an object is a module of PyTorch, whose parameters may be device arrays."""
+    modules: Any = sys.modules.get("torch.nn")
+    kind = getattr(modules, "Module", None)
+    return kind is not None and isinstance(item, kind)
+
+
+def tensor_place(tensor: Any) -> tuple[str, int]:
+    """Return the device of a tensor, as a section of device memory names it."""
+    return tensor.device.type, tensor.device.index or 0
+
+
+def _of_tensor(tensor: Any) -> Any:
+    torch = sys.modules["torch"]
+    if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized or tensor.is_meta:
+        kind = "nested" if tensor.is_nested else "quantized" if tensor.is_quantized else ""
+        kind = kind or ("meta" if tensor.is_meta else str(tensor.layout).rpartition(".")[2])
+        raise _unusable(tensor, f"it is {kind}, but a list item is dense memory; use a dense tensor")
+    if not tensor.is_cpu:
+        return tensor
+    requires_grad = tensor.requires_grad
+    plain = tensor.detach() if requires_grad else tensor
+    try:
+        try:
+            view = plain.numpy()
+        except TypeError:
+            view = plain.view(getattr(torch, _INTEGERS[tensor.itemsize])).numpy()
+    except Exception as error:
+        raise _unusable(tensor, error) from error
+    if requires_grad:
+        view = view.view(_OfGradient).view(np.ndarray)
+        view.flags.writeable = False
+    return view
+
+
+def read_only_reason(array: Host) -> str:
+    """Return why an array is read-only, for messages about a write to it."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        if isinstance(base, _OfGradient):
+            return "the tensor requires grad; pass its .detach()"
+        base = base.base
+    return "the array is read-only"
+
+
+class TensorForm:
+    """How a body receives an array: as a tensor of PyTorch over the same memory."""
+
+    __slots__ = ("_dtype", "_host", "_tensor")
+
+    def __init__(self, tensor: Any = None, host: Host | None = None) -> None:
+        self._tensor = tensor  # the argument; None for an array that was passed as another library's
+        self._host = host  # its view, for a region that runs on the host
+        # the tensor's type where the storage has elements of another type, which has only its width
+        self._dtype = tensor.dtype if tensor is not None and host is not None and _has_own_type(tensor, host) else None
+
+    def __call__(self, array: Any) -> Any:
+        """Return the tensor for a host array, or for an array of a device."""
+        if array is self._host:
+            return self._tensor.detach()
+        torch: Any = sys.modules["torch"]
+        storage = array if isinstance(array, np.ndarray) else getattr(array, "unwrap", None)
+        try:
+            if storage is None:
+                tensor = torch.as_tensor(array, device=f"cuda:{array.device.id}")
+            else:
+                tensor = torch.from_numpy(storage if storage is array else storage())
+        except (TypeError, ValueError) as error:
+            raise ClauseError(
+                f"PyTorch has no tensors over {array.dtype}[{', '.join(map(str, array.shape))}]: {error}; "
+                'use arrays="cupy"'
+            ) from error
+        return tensor if self._dtype is None else tensor.view(self._dtype)
+
+
+def _has_own_type(tensor: Any, host: Host) -> bool:
+    """Tell whether a view of a tensor has integers for a type that NumPy lacks."""
+    return str(tensor.dtype) != f"torch.{host.dtype.name}"
+
+
+def check_numbers(item: Any, host: Host, what: str) -> None:
+    """Raise `UnsupportedError` if offload would compute with a view whose integers are other numbers of a tensor."""
+    if item is not host and is_tensor(item) and _has_own_type(item, host):
+        raise UnsupportedError(
+            f"{what}: offload cannot compute with tensors of {item.dtype}; convert it, for example with .float()"
+        )
+
+
+def in_kind_of(item: Any, array: Host) -> Any:
+    """Return an array as a tensor if ``item`` is one, else as it is."""
+    return TensorForm()(array) if is_tensor(item) else array
+
+
+def with_forms(function: Callable[..., Any], forms: dict[int | str, TensorForm], *args: Any, **kwargs: Any) -> Any:
+    """Call a body with some of its arguments in these forms."""
+    given = list(args)
+    for slot, form in forms.items():
+        into: Any = given if slot.__class__ is int else kwargs
+        into[slot] = form(into[slot])
+    return function(*given, **kwargs)
+
+
+def with_tensors(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a body with a tensor for each array among its arguments."""
+    form = TensorForm()
+
+    def formed(value: Any) -> Any:
+        is_array = isinstance(value, np.ndarray) or hasattr(value, "__offload_section__")
+        return (
+            form(value) if is_array or (hasattr(value, "__cuda_array_interface__") and not is_tensor(value)) else value
+        )
+
+    return function(*map(formed, args), **{name: formed(value) for name, value in kwargs.items()})
