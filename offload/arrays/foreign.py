@@ -172,8 +172,16 @@ _pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, 
 _INTEGERS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}  # tensors of types that NumPy lacks, by element size
 
 
-class _OfGradient(np.ndarray[Any, Any]):
-    """The memory of a tensor that requires grad: views of it are read-only, and have it as their base."""
+class _OfGradient:
+    """The memory of a tensor that requires grad, which is the base of all views of it."""
+
+    __slots__ = ("__array_interface__", "_view")
+
+    def __init__(self, view: Host) -> None:
+        described = dict(view.__array_interface__)
+        described["data"] = described["data"][0], True  # read-only
+        self.__array_interface__ = described
+        self._view = view  # keeps the memory
 
 
 def is_tensor(item: object) -> bool:
@@ -212,20 +220,17 @@ def _of_tensor(tensor: Any) -> Any:
             view = plain.view(getattr(torch, _INTEGERS[tensor.itemsize])).numpy()
     except Exception as error:
         raise _unusable(tensor, error) from error
-    if requires_grad:
-        view = view.view(_OfGradient).view(np.ndarray)
-        view.flags.writeable = False
-    return view
+    return np.asarray(_OfGradient(view)) if requires_grad else view
 
 
 def read_only_reason(array: Host) -> str:
     """Return why an array is read-only, for messages about a write to it."""
     base: Any = array
     while isinstance(base, np.ndarray):
-        if isinstance(base, _OfGradient):
-            return "the tensor requires grad; pass its .detach()"
         base = base.base
-    return "the array is read-only"
+    return (
+        "the tensor requires grad (pass its .detach())" if isinstance(base, _OfGradient) else "the array is read-only"
+    )
 
 
 class TensorForm:
