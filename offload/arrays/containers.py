@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from offload.arrays.foreign import is_tensor
 from offload.arrays.items import SCALARS, is_device_array, is_foreign, mapper_of
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def leaves_of(value: Any, most: int | None = None) -> Iterator[Any]:
             continue
         if isinstance(part, type):
             continue
-        if is_device_array(part) or mapper_of(part) is not None:
+        if is_device_array(part) or is_tensor(part) or mapper_of(part) is not None:
             yield part
             continue
         held = parts_of(part)

@@ -249,12 +249,14 @@ class TensorForm:
         if array is self._host:
             return self._tensor.detach()
         torch: Any = sys.modules["torch"]
-        storage = array if isinstance(array, np.ndarray) else getattr(array, "unwrap", None)
+        unwrap = getattr(array, "unwrap", None)  # of the simulated device's arrays
         try:
-            if storage is None:
-                tensor = torch.as_tensor(array, device=f"cuda:{array.device.id}")
+            if isinstance(array, np.ndarray):
+                tensor = torch.from_numpy(array)
+            elif unwrap is not None:
+                tensor = torch.from_numpy(unwrap())
             else:
-                tensor = torch.from_numpy(storage if storage is array else storage())
+                tensor = torch.as_tensor(array, device=f"cuda:{array.device.id}")
         except (TypeError, ValueError) as error:
             raise ClauseError(
                 f"PyTorch has no tensors over {array.dtype}[{', '.join(map(str, array.shape))}]: {error}; "

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from offload.arrays.foreign import DLPACK_HOST, host_view, is_tensor, tensor_place
+from offload.arrays.foreign import DLPACK_HOST, check_numbers, host_view, is_tensor, tensor_place
 from offload.arrays.sections import HOST, Section, section_of
 from offload.errors import ClauseError
 
@@ -55,6 +55,18 @@ def as_host(item: Any) -> Any:
     if MAPPERS and mapper_of(item) is not None:
         return item
     return host_view(item)
+
+
+def with_numbers(value: Any, what: str) -> Any:
+    """Return a value as `as_host` does, for code that computes with the elements.
+
+    Raise `UnsupportedError` for a tensor whose numbers NumPy lacks; messages call the value ``what``.
+    """
+    if value.__class__ is np.ndarray or value.__class__ in SCALARS:
+        return value
+    host = as_host(value)
+    check_numbers(value, host, what)
+    return host
 
 
 def layout_of(array: np.ndarray[Any, Any]) -> tuple[Any, ...]:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from offload.arrays.sections import Section
     from offload.constructs.clauses.binding import Slot
     from offload.constructs.clauses.mappers import Expansion
-    from offload.constructs.clauses.signatures import P, R, TargetCall, TargetKeywords, TargetRegionClauses
+    from offload.constructs.clauses.signatures import P, R, TargetBodyKeywords, TargetCall, TargetRegionClauses
     from offload.constructs.receiving import LateItem
     from offload.data.items import MapItem
     from offload.runtime.current import Scope
@@ -191,8 +191,8 @@ class TargetFunction(DirectiveFunction):
         if kwargs:
             kwargs = _on_host(kwargs, foreign)
         if foreign and not said.runs_function:  # a loop computes with the elements
-            for slot, value in foreign.items():
-                check_numbers(value, args[slot] if isinstance(slot, int) else kwargs[slot], self._directive)
+            for name, value in foreign.items():
+                check_numbers(value, args[name] if isinstance(name, int) else kwargs[name], self._directive)
         # Arguments by position, on a device, and nothing recorded or changed around the call: no names are needed.
         is_short = said.is_short and not region.mode
         places, device = None, None
@@ -518,27 +518,27 @@ def _in_form(
 
 @overload
 def target(
-    function: Callable[P, R], /, *, nowait: Literal[True], **clauses: Unpack[TargetKeywords]
+    function: Callable[P, R], /, *, nowait: Literal[True], **clauses: Unpack[TargetBodyKeywords]
 ) -> TargetCall[P, R, Task[R]]: ...
 @overload
 def target(
-    function: Callable[P, R], /, *, nowait: Literal[False] = False, **clauses: Unpack[TargetKeywords]
+    function: Callable[P, R], /, *, nowait: Literal[False] = False, **clauses: Unpack[TargetBodyKeywords]
 ) -> TargetCall[P, R, R]: ...
 @overload
 def target(
-    function: None = None, /, *, nowait: Literal[True], **clauses: Unpack[TargetKeywords]
+    function: None = None, /, *, nowait: Literal[True], **clauses: Unpack[TargetBodyKeywords]
 ) -> Callable[[Callable[P, R]], TargetCall[P, R, Task[R]]]: ...
 @overload
 def target(
-    function: None = None, /, *, nowait: Literal[False] = False, **clauses: Unpack[TargetKeywords]
+    function: None = None, /, *, nowait: Literal[False] = False, **clauses: Unpack[TargetBodyKeywords]
 ) -> Callable[[Callable[P, R]], TargetCall[P, R, R]]: ...
 @overload
 def target(
-    function: Callable[P, R], /, *, nowait: bool, **clauses: Unpack[TargetKeywords]
+    function: Callable[P, R], /, *, nowait: bool, **clauses: Unpack[TargetBodyKeywords]
 ) -> TargetCall[P, R, Any]: ...
 @overload
 def target(
-    function: None = None, /, *, nowait: bool, **clauses: Unpack[TargetKeywords]
+    function: None = None, /, *, nowait: bool, **clauses: Unpack[TargetBodyKeywords]
 ) -> Callable[[Callable[P, R]], TargetCall[P, R, Any]]: ...
 @shows_clauses("offload.constructs.clauses.signatures")
 def target(function: Callable[..., Any] | None = None, /, **clauses: Unpack[TargetRegionClauses]) -> Any:

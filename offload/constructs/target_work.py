@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from offload.arrays.containers import leaves_of
-from offload.arrays.items import address_of, array_section, is_device_array, label
+from offload.arrays.items import address_of, array_section, is_device_array, label, mapper_of
 from offload.constructs.doubts import warn_of_no_write
 from offload.data.arguments import touch
 from offload.data.entries import Counter
@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from offload.arrays.sections import Section
     from offload.constructs.clauses.binding import Binding, Slot
     from offload.data.items import MapItem
     from offload.data.plans import Plan
+    from offload.devices.base import Device
     from offload.devices.streams import Lane, Point
     from offload.runtime.place import DevicePlace
     from offload.runtime.works import Launch
@@ -164,7 +166,7 @@ class TargetWork(Work):
                 copies[id(expansion)] = expansion.rebuilt(lambda host: self._corresponding(plan, place, lane, host))
             put(args, kwargs, slot, copies[id(expansion)])
         if place.device.bodies_block and any(expansion.holds_tensors() for _, expansion in self.binding.copies):
-            launch.body = partial(_once_copied, place.device.settle, launch.body)
+            launch.body = partial(_once_copied, lane.stream.synchronize, launch.body)
 
     def _corresponding(self, plan: Plan, place: DevicePlace, lane: Lane, host: np.ndarray[Any, Any]) -> Any:
         """Return the device array of an array that a mapper maps, or of a view of it."""
@@ -185,9 +187,10 @@ class TargetWork(Work):
         if value is None or plan is None or not plan.counted:
             return
         for part in leaves_of(value):
-            if not (is_device_array(part) and part.size):
+            section = self._storage_of(part, launch.place.device)
+            if section is None or not section.run_nbytes:
                 continue
-            entry = entry_at(plan, array_section(part), array_section)
+            entry = entry_at(plan, section, array_section)
             if entry is None:
                 continue
             if entry in plan.created:
@@ -196,6 +199,15 @@ class TargetWork(Work):
                     "a copy, or map the array in an enclosing target_data"
                 )
             entry.is_exposed = True  # the program has an array over it from now on
+
+    def _storage_of(self, part: Any, device: Device) -> Section | None:
+        """Return the storage of an array that a body returns; None for an array of the host."""
+        if is_device_array(part):
+            return array_section(part)
+        if not device.bodies_block or mapper_of(part) is not None:
+            return None
+        # The simulated device's memory is the host's, over which a body may have tensors.
+        return array_section(part)._replace(space=device.space)
 
     def end(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         plan = launch.plan
@@ -260,9 +272,9 @@ def _undo(plan: Plan, place: DevicePlace, lane: Lane, own: list[Any]) -> None:
     place.keep(lane, own)
 
 
-def _once_copied(settle: Callable[[], None], body: Any, *args: Any, **kwargs: Any) -> Any:
+def _once_copied(synchronize: Callable[[], None], body: Any, *args: Any, **kwargs: Any) -> Any:
     """Call a body when its stream is idle: unlike a device's own arrays, tensors do not wait for it."""
-    settle()
+    synchronize()
     return body(*args, **kwargs)
 
 

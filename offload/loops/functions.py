@@ -186,7 +186,10 @@ class TargetLoop(DeviceLoop):
     """A loop function under ``target_loop``. `target_loop` makes it."""
 
     _directive = "target_loop"
-    _checks = {**TargetFunction._checks, **DEVICE_CHECKS}  # noqa: RUF012, SLF001  # a table; its own base
+    _checks = {  # noqa: RUF012  # a table, never changed
+        **{word: check for word, check in TargetFunction._checks.items() if word != "arrays"},  # noqa: SLF001  # its own base
+        **DEVICE_CHECKS,
+    }
 
     __slots__ = ()
 

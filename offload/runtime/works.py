@@ -49,6 +49,8 @@ class Launch(Protocol):
         `Released` first, if there is one.
     other_after : event or None
         An event after the work that the calling thread's own stream held on the work's ``second`` device.
+    place : DevicePlace
+        The device on which it is launched.
     plan : Plan or None
         The plan of the mappings of `Work.begin`, on one device or on several.
     point : Point or None
@@ -69,6 +71,7 @@ class Launch(Protocol):
     findings: list[Callable[[Any], Any]] | None
     held: list[Any] | None
     other_after: Any
+    place: DevicePlace
     plan: Any
     point: Point | None
     received: Values | None

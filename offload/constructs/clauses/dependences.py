@@ -76,7 +76,7 @@ class Dependence:
             elif isinstance(item, (Task, Event)) or mapper_of(item) is not None:
                 self.is_late = True
                 continue
-            elif not isinstance(item, (np.ndarray, *VALUES)) and (host := as_host(item)) is not item:
+            elif not isinstance(item, _NO_FOREIGN) and (host := as_host(item)) is not item:
                 key = array_section(host)
                 self.items = tuple([host if other is item else other for other in self.items])
                 item = host  # noqa: PLW2901  # which keeps the memory of the object
@@ -136,6 +136,9 @@ class Dependence:
 _IN, _OUT, _INOUT, _MUTEXINOUTSET, _INOUTSET = DependType
 
 _WRITERS = (_OUT, _INOUT)
+
+# Arrays, which have their own storage, and values, which have none although bytes expose memory.
+_NO_FOREIGN: Any = (np.ndarray, *VALUES)
 
 
 def _references_in_a_call(*items: Any) -> int:

@@ -128,7 +128,13 @@ class TargetKeywords(DependKeywords, total=False):
     defaultmap: Behaviour | Mapping[Category, Behaviour]
 
 
-class TargetRegionClauses(TargetKeywords, total=False):
+class TargetBodyKeywords(TargetKeywords, total=False):
+    """The clauses of `offload.target`, without ``nowait``, and with those about its body."""
+
+    arrays: Literal["cupy", "torch"] | None
+
+
+class TargetRegionClauses(TargetBodyKeywords, total=False):
     """The clauses of `offload.target`."""
 
     nowait: bool

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, ge
 
 import numpy as np
 
-from offload.arrays.items import SCALARS, array_section, is_device_array, is_foreign
+from offload.arrays.items import SCALARS, array_section, is_device_array, is_foreign, with_numbers
 from offload.constructs.clauses.names import bound_by
 from offload.errors import ClauseError, LoopError
 from offload.loops.emit.python_form import host_parts
@@ -99,10 +99,15 @@ class LoopProgram:
                 )
 
     def bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a call by the names of the parameters. Raises as `bound_by`."""
+        """Return the arguments of a call by the names of the parameters. Raises as `bound_by` and `with_numbers`."""
         if not kwargs and len(args) == self._n_positional == len(self.parameters):
-            return dict(zip(self.parameters, args, strict=True))
-        return dict(bound_by(self.function, self._signature_now(), args, kwargs).arguments)
+            values = dict(zip(self.parameters, args, strict=True))
+        else:
+            values = dict(bound_by(self.function, self._signature_now(), args, kwargs).arguments)
+        for name, value in values.items():
+            if value.__class__ is not np.ndarray:
+                values[name] = with_numbers(value, f"{self.directive} {self.name!r}: {name}")
+        return values
 
     def _signature_now(self) -> inspect.Signature:
         """Return the signature with the defaults that the function has now."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from offload.arrays.items import label
+from offload.arrays.items import label, with_numbers
 from offload.errors import ClauseError, LoopError, UsageError
 from offload.loops.front.outlines import BOUNDS, is_used_whole, outline, sites_of
 from offload.loops.front.source import FunctionSource
@@ -70,6 +70,8 @@ def candidates(function: Any, inputs: Sequence[Any]) -> CandidateReport:
             )
         bound = signature.bind(**given) if isinstance(given, dict) else signature.bind(*given)
         bound.apply_defaults()
+        what = f"profile_dependences({name})"
+        bound.arguments = {key: with_numbers(value, what) for key, value in bound.arguments.items()}
         bound.arguments = {name: trace.taken(name, value) for name, value in _copied(bound.arguments).items()}
         run(*bound.args, **bound.kwargs)
         trace.clear()
