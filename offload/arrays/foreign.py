@@ -1,8 +1,8 @@
 """Arrays of other libraries in host memory, as NumPy arrays of the same memory, and tensors for a body.
 
-An object exposes host memory by NumPy's ``__array_interface__``, by DLPack, or as a buffer. `host_view` returns a NumPy
-array over that memory, which keeps the object's storage alive. No library is imported here: a tensor can only come from
-a program that has imported PyTorch.
+An object exposes host memory by NumPy's ``__array_interface__``, by DLPack, or as a buffer. A reader returns a NumPy
+array over that memory, which keeps the object's storage alive; `offload.arrays.items.as_host` calls it. No library is
+imported here: a tensor can only come from a program that has imported PyTorch.
 """
 
 from __future__ import annotations
@@ -29,31 +29,24 @@ _UNSIGNED = 1  # kDLUInt
 _OWN = (np.ndarray, np.generic, str, bytes, int, float, complex, type(None))
 """Classes that need no view: arrays, and values that are passed by value although some expose memory."""
 
-_readers: dict[type, Reader | None] = {}
-"""By class, the function that returns the view of an object; None if no object of the class exposes host memory."""
+READERS: dict[type, Reader | None] = {}
+"""By class, once an object of it has been seen, the function that returns an object's view.
+
+None if no object of the class exposes host memory.
+"""
 
 _MOST_CLASSES = 512  # Programs may make classes without end
 
 
-def host_view(item: Any) -> Any:
-    """Return a NumPy array over the host memory that an object exposes; an object that exposes none is returned.
+def reader_of(item: Any) -> Reader | None:
+    """Find, and remember, the reader for an object's class.
 
-    Raise `ClauseError` if the memory cannot be used, for example for a sparse tensor or a released buffer.
+    A reader raises `ClauseError` if the memory cannot be used, for example of a sparse tensor or a released buffer. It
+    returns the object itself if that exposes no host memory, as a tensor on a device.
     """
-    try:
-        read = _readers[item.__class__]
-    except KeyError:
-        read = _reader_of(item)
-    return item if read is None else read(item)
-
-
-def _reader_of(item: Any) -> Reader | None:
-    """Find, and remember, the reader for an object's class."""
-    if len(_readers) >= _MOST_CLASSES:
-        _readers.clear()
     read: Reader | None = None
     if item.__class__ is bytes:  # but no subclass, whose objects are names
-        read = _of_buffer
+        read = _of_bytes
     elif not isinstance(item, (type, *_OWN)) and not hasattr(item, "__offload_section__"):
         kind = type(item)
         if is_tensor(item):
@@ -66,7 +59,8 @@ def _reader_of(item: Any) -> Reader | None:
             read = _of_buffer
         elif hasattr(item, "__dict__"):
             read = _of_attributes
-    _readers[item.__class__] = read
+    if len(READERS) < _MOST_CLASSES:
+        READERS[item.__class__] = read
     return read
 
 
@@ -105,10 +99,13 @@ def _of_interface(item: Any) -> Any:
     return view
 
 
+def _of_bytes(item: bytes) -> Host:
+    return np.frombuffer(item, np.uint8)  # `asarray` takes them for a text
+
+
 def _of_buffer(item: Any) -> Host:
     try:
-        # NumPy takes bytes for a text.
-        return np.frombuffer(item, np.uint8) if isinstance(item, bytes) else np.asarray(memoryview(item))
+        return np.asarray(item)
     except Exception as error:
         raise _unusable(item, error) from error
 
@@ -186,9 +183,10 @@ class _OfGradient:
 
 def is_tensor(item: object) -> bool:
     """Tell whether an object is a tensor of PyTorch, on whichever device."""
-    torch: Any = sys.modules.get("torch")
-    tensors = getattr(torch, "Tensor", None)
-    return tensors is not None and isinstance(item, tensors)
+    try:
+        return "torch" in sys.modules and isinstance(item, sys.modules["torch"].Tensor)
+    except AttributeError:  # PyTorch is just being imported
+        return False
 
 
 def is_model(item: object) -> bool:
@@ -241,8 +239,6 @@ class TensorForm:
     def __init__(self, tensor: Any = None, host: Host | None = None) -> None:
         self._tensor = tensor  # the argument; None for an array that was passed as another library's
         self._host = host  # its view, for a region that runs on the host
-        # the tensor's type where the storage has elements of another type, which has only its width
-        self._dtype = tensor.dtype if tensor is not None and host is not None and _has_own_type(tensor, host) else None
 
     def __call__(self, array: Any) -> Any:
         """Return the tensor for a host array, or for an array of a device."""
@@ -262,7 +258,9 @@ class TensorForm:
                 f"PyTorch has no tensors over {array.dtype}[{', '.join(map(str, array.shape))}]: {error}; "
                 'use arrays="cupy"'
             ) from error
-        return tensor if self._dtype is None else tensor.view(self._dtype)
+        # The storage of a type that NumPy lacks has integers of its width.
+        mine = tensor.dtype if self._tensor is None else self._tensor.dtype
+        return tensor if tensor.dtype is mine else tensor.view(mine)
 
 
 def _has_own_type(tensor: Any, host: Host) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from offload.arrays.foreign import DLPACK_HOST, check_numbers, host_view, is_tensor, tensor_place
+from offload.arrays.foreign import DLPACK_HOST, READERS, check_numbers, is_tensor, reader_of, tensor_place
 from offload.arrays.sections import HOST, Section, section_of
 from offload.errors import ClauseError
 
@@ -54,7 +54,8 @@ def as_host(item: Any) -> Any:
     """
     if MAPPERS and mapper_of(item) is not None:
         return item
-    return host_view(item)
+    read = READERS[item.__class__] if item.__class__ in READERS else reader_of(item)
+    return item if read is None else read(item)
 
 
 def with_numbers(value: Any, what: str) -> Any:
@@ -71,7 +72,8 @@ def with_numbers(value: Any, what: str) -> Any:
 
 def layout_of(array: np.ndarray[Any, Any]) -> tuple[Any, ...]:
     """Return everything that two arrays over the same host memory, taken alike, have in common."""
-    return address_of(array), array.shape, array.strides, array.dtype, array.flags.writeable
+    described = array.__array_interface__
+    return described["data"], array.shape, array.strides, array.dtype  # with whether it is read-only
 
 
 def host_items(items: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -80,6 +82,11 @@ def host_items(items: tuple[Any, ...]) -> tuple[Any, ...]:
         if item.__class__ not in _PLAIN:
             return tuple([item if item.__class__ in _PLAIN else as_host(item) for item in items])
     return items
+
+
+def identities_of(items: tuple[Any, ...], hosts: tuple[Any, ...]) -> list[Any]:
+    """Return keys of list items: the id of a NumPy array, and the layout of the view of another library's array."""
+    return [id(host) if host is item else layout_of(host) for item, host in zip(items, hosts, strict=True)]
 
 
 _PLAIN = (np.ndarray, str)

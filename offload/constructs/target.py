@@ -187,7 +187,10 @@ class TargetFunction(DirectiveFunction):
                     are_native = False
                 takes_others = True
         if foreign:
-            args = tuple([arrays.get(slot, value) for slot, value in enumerate(args)])
+            replaced: list[Any] = [*args]
+            for at in foreign:
+                replaced[at] = arrays[at]  # type: ignore[call-overload]  # a position
+            args = tuple(replaced)
         if kwargs:
             kwargs = _on_host(kwargs, foreign)
         if foreign and not said.runs_function:  # a loop computes with the elements
@@ -508,11 +511,11 @@ def _in_form(
         return body
     if arrays is not None:
         return partial(with_tensors, body)
-    forms = {
-        slot: TensorForm(value, args[slot] if isinstance(slot, int) else kwargs[slot])
-        for slot, value in foreign.items()
-        if is_tensor(value)
-    }
+    forms = {}
+    for slot in foreign:
+        value = foreign[slot]
+        if is_tensor(value):
+            forms[slot] = TensorForm(value, args[slot] if slot.__class__ is int else kwargs[slot])  # type: ignore[index]  # a position
     return partial(with_forms, body, forms) if forms else body
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from offload.arrays.foreign import read_only_reason
-from offload.arrays.items import Label, as_host, is_device_array, label, mapper_of
+from offload.arrays.items import Label, host_items, identities_of, is_device_array, label, mapper_of
 from offload.arrays.sections import overlaps
 from offload.constructs.clauses.dependences import check_depend_now
 from offload.constructs.clauses.mappers import expand
@@ -114,7 +114,14 @@ def target_update(
         if place is None:
             place = runtime.place(frame, check_device(device), if_=bool(if_))
     # Calls that name the same arrays share the work, and the plan of an earlier launch, until a layout differs.
-    key = "target update", bool(present), *map(id, to), None, *map(id, from_)
+    key: tuple[Any, ...]
+    for item in (*to, *from_):
+        if item.__class__ is not np.ndarray:
+            given, to, from_ = (to, from_), host_items(to), host_items(from_)
+            key = "target update", bool(present), *identities_of(given[0], to), None, *identities_of(given[1], from_)
+            break
+    else:
+        key = "target update", bool(present), *map(id, to), None, *map(id, from_)
     work: Any = place.table.remembered.get(key) if place is not None and places is None else None
     if work is None or not work.layouts.are_current():
         items = _items(to, from_, present=bool(present))
@@ -172,7 +179,6 @@ def _evaluated(given: Iterable[Any], map_type: MapType, *, present: bool) -> lis
 
 def _item(array: Any, map_type: MapType, *, present: bool) -> MapItem:
     if array.__class__ is not np.ndarray:
-        array = as_host(array)
         _check_array(array, map_type)
     item = map_item(array, MapType.TO, Label(array), present=present)
     if map_type.copies_out and not array.flags.writeable:

@@ -49,19 +49,73 @@ def test_foreign_arrays_pass_as_views(kind: Any, clauses: dict[str, Any]) -> Non
 
 
 def test_arrays_of_torch() -> None:
-    """A tensor on the device is an array there; one in host memory passes as it is."""
+    """A tensor on the device passes as it is, and one in host memory is mapped; the body gets tensors for both."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    tensor, host = torch.zeros(8, device="cuda:0"), torch.zeros(8)
+    tensor, host = torch.zeros(8, device="cuda:0"), torch.ones(8)
 
     @omp.target
     def body(x: Any, h: Any) -> None:
-        assert isinstance(x, cupy.ndarray)
-        assert h is host
-        x += 2
+        assert x is tensor
+        assert h.is_cuda
+        x += 2 * h
+        h += 1
 
     with omp.Runtime("cuda:0", check=True):
         body(tensor, host)
     assert (tensor.cpu().numpy() == 2).all()
+    assert (host == 2).all()
+
+
+def test_the_arrays_of_a_body() -> None:
+    """A body receives CuPy arrays or tensors for all of its arrays, as the clause says."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    tensor, host, array = torch.zeros(8, device="cuda:0"), torch.zeros(8), np.zeros(8)
+
+    def body(*arrays: Any) -> list[type]:
+        for x in arrays:
+            x += 1
+        return [type(x) for x in arrays]
+
+    with omp.Runtime("cuda:0", check=True):
+        assert omp.target(body, arrays="cupy")(tensor, host, array) == 3 * [cupy.ndarray]
+        assert omp.target(body, arrays="torch")(tensor, host, array, cupy.zeros(3)) == 4 * [torch.Tensor]
+        assert omp.target(body)(tensor, host, array) == [torch.Tensor, torch.Tensor, cupy.ndarray]
+    assert (tensor == 3).all()
+    assert (host == 3).all()
+    assert (array == 3).all()
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_types_that_cupy_lacks(name: str) -> None:
+    """They are moved by their bytes, and reach the body as tensors of their type."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    x = torch.arange(64).float().to(getattr(torch, name))
+    back = torch.zeros_like(x)
+
+    @omp.target(map=[omp.to("x"), omp.from_("y")])
+    def body(x: Any, y: Any) -> None:
+        assert x.dtype is y.dtype is back.dtype
+        y.copy_(x.float() * 2)
+
+    with omp.Runtime("cuda:0", check=True):
+        body(x, back)
+    assert (back.float() == (x.float() * 2).to(x.dtype).float()).all()
+
+
+def test_tensors_with_gradients_on_the_device() -> None:
+    """They pass as they are, so that a body can go backwards through them; no array of CuPy can be made of them."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    weight = torch.ones(4, device="cuda:0", requires_grad=True)
+
+    @omp.target
+    def step(w: Any, x: Any) -> None:
+        (w * x).sum().backward()
+
+    with omp.Runtime("cuda:0", check=True):
+        step(weight, torch.full((4,), 3.0))
+        omp.target(lambda x: x.sum(), arrays="cupy", nowait=True, depend=[omp.in_(weight)])(weight)
+        omp.taskwait()
+    assert (weight.grad == 3).all()
 
 
 def test_arrays_of_another_kind_of_device() -> None:

@@ -259,7 +259,6 @@ MUTABLE = {
     "list": (lambda: [1], lambda value: value.append(100)),
     "dict": (lambda: {"a": 1}, lambda value: value.update(a=100)),
     "set": (lambda: {1}, lambda value: value.add(100)),
-    "bytearray": (lambda: bytearray(b"a"), lambda value: value.extend(b"b")),
     "deque": (lambda: deque([1]), lambda value: value.append(100)),
     "defaultdict": (lambda: defaultdict(list, a=[1]), lambda value: value["a"].append(100)),
     "namespace": (lambda: types.SimpleNamespace(a=[1]), lambda value: value.a.append(100)),
