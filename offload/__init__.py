@@ -34,6 +34,7 @@ offload.errors.ClauseError: ...
 
 from offload import atomic
 from offload.arrays.items import all_memory, section
+from offload.constructs.allocators import use_allocator
 from offload.constructs.arraycopy import copy
 from offload.constructs.associations import target_associate_ptr, target_disassociate_ptr
 from offload.constructs.buffers import buffers
@@ -237,4 +238,5 @@ __all__ = [
     "taskyield",
     "to",
     "tofrom",
+    "use_allocator",
 ]

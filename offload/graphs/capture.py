@@ -8,6 +8,9 @@ A capture that fails has enqueued nothing. See docs/design/theory.md, "Capture".
 
 from __future__ import annotations
 
+import linecache
+import os
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +21,9 @@ from offload.data.environment import DataEnvironment
 from offload.devices.streams import Lane, Point, using
 from offload.errors import DeviceError
 from offload.graphs.branches import branches
-from offload.graphs.reach import reached
+from offload.graphs.reach import LIBRARIES, reached, reaches_library
 from offload.graphs.rehearsal import NotCapturableError, ShadowTable
+from offload.graphs.tensors import TensorState
 from offload.graphs.work import GraphStorage, GraphWork, section_of_entry
 from offload.interrupts.frames import calls_program
 from offload.runtime.launch import DeviceTask
@@ -63,7 +67,7 @@ class Capture:
 
     __slots__ = (
         "_before", "_changes", "_lock", "_made_of", "_n_disturbed", "_n_in_vain", "_n_launched", "_n_steady", "_noted",
-        "_places", "_site", "n_captured", "refusal", "refused_at", "work",
+        "_places", "_site", "is_told", "n_captured", "refusal", "refused_at", "work",
     )  # fmt: skip
 
     def __init__(
@@ -84,6 +88,7 @@ class Capture:
         self._noted: Sequence[GraphStorage] = ()
         self._places: list[object] = []  # has been where it is
         self._site = site  # of the region
+        self.is_told = False  # whether the program is warned of the refusal
         self.n_captured = 0  # how often the piece has been captured
         self.refusal = ""  # why the piece will never be a graph; empty while no reason is known
         self.refused_at: int | None = None  # the position in the piece of the task that is to blame, if one is
@@ -142,12 +147,13 @@ class Capture:
     def _capture(self, scope: Scope, tasks: Sequence[Task]) -> None:
         try:
             changes = None if self._changes is None else self._changes()
-            kept = [self._made_of, *(value for task in tasks for value in _reached(task, changes))]
+            reached = [value for task in tasks for value in _reached(task, changes)]
+            kept = TensorState(reached), self._made_of, reached
             self.work = _captured(scope, self._site, tasks, self._before, kept)
         except NotCapturableError as error:
             self._n_disturbed += error.is_passing
             if not error.is_passing or self._n_disturbed == _DISTURBED:
-                self.refusal = str(error)
+                self.refusal, self.is_told = str(error), error.is_told
                 self.refused_at = next((at for at, task in enumerate(tasks) if task is error.task), None)
                 error.task = None
         else:
@@ -159,7 +165,7 @@ class Capture:
 
 
 def _captured(
-    scope: Scope, site: Site, tasks: Sequence[Task], before: Sequence[Sequence[int]], kept: object
+    scope: Scope, site: Site, tasks: Sequence[Task], before: Sequence[Sequence[int]], kept: tuple[TensorState, Any, Any]
 ) -> GraphWork:
     """Carry tasks out under capture, and return the work that launches the graph."""
     launched = [task for task in tasks if isinstance(task, DeviceTask)]
@@ -269,15 +275,35 @@ def _carry_out(scope: Scope, task: DeviceTask, place: Any, lane: Lane) -> None:
     except Exception as error:  # noqa: BLE001  # whatever the body, or a library under capture, raises
         why = str(error)
         is_passing = place.device.was_disturbed(error)
+        is_told = False
         if not isinstance(error, NotCapturableError):  # what comes after a refusal tells nothing
-            why = place.device.why_not or f"it raised {type(error).__name__} under capture: {error}"
+            why = place.device.why_not or _raised(error)
+            is_told = not (place.device.why_not or is_passing) and _calls_torch(task)
     else:
         return
     finally:
         scope.task, scope.region = outer
         task.lane = None
     # not from one whose frames hold arrays
-    raise NotCapturableError(f"{task.name}: {why}", task=task, is_passing=is_passing)
+    raise NotCapturableError(f"{task.name}: {why}", task=task, is_passing=is_passing, is_told=is_told)
+
+
+def _raised(error: Exception) -> str:
+    """Say which call of the program has raised an error under capture, and which error."""
+    step, call = error.__traceback__, "it"
+    while step is not None:
+        code = step.tb_frame.f_code
+        if str(step.tb_frame.f_globals.get("__name__")).partition(".")[0] not in LIBRARIES:
+            line = linecache.getline(code.co_filename, step.tb_lineno).strip() or code.co_qualname
+            call = f"`{line:.80}` ({os.path.basename(code.co_filename)}:{step.tb_lineno})"  # noqa: PTH119  # a name
+        step = step.tb_next
+    first, _, _ = str(error).partition("\n")  # PyTorch's go on with advice about debugging
+    return f"{call} raised {type(error).__name__} under capture: {first}"
+
+
+def _calls_torch(task: DeviceTask) -> bool:
+    """Tell whether a task's body calls PyTorch."""
+    return "torch" in sys.modules and reaches_library(task.body, [*task.args, *(task.kwargs or {}).values()], "torch")
 
 
 class _CapturedDevice:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _MOST = 10_000  # Objects to look at: more than the closure of a body has, less than a replay saves in time
 
-_LIBRARIES = sys.stdlib_module_names | {"cupy", "cupy_backends", "cupyx", "numba", "numpy", "offload", "scipy"}
+LIBRARIES = sys.stdlib_module_names | {"cupy", "cupy_backends", "cupyx", "numba", "numpy", "offload", "scipy", "torch"}
 
 _KERNELS = {
     "ElementwiseKernel",
@@ -50,11 +50,24 @@ _CODE = {
 
 _PLANS = {"cupy": {"Plan1d", "PlanNd", "XtPlanNd"}}  # Likewise, whose objects have device memory that stays theirs
 
+_TENSORS = {"torch": {"Tensor"}}  # Likewise, which can be given other memory; see `offload.graphs.tensors`
+_MODULES = {"torch": {"Module"}}  # Likewise, whose attributes are looked at
+
+# Likewise, whose objects hold no array
+_CONSTANTS = {
+    "torch": {
+        *("device", "dtype", "layout", "memory_format"),
+        *("autocast", "enable_grad", "inference_mode", "no_grad", "set_grad_enabled"),
+    }
+}
+
 _VALUES = (int, float, complex, str, bytes, Enum, np.dtype, np.generic, slice, range)
 
 _MUTABLE = (bytearray, deque, dict, list, np.ndarray, set)  # what a host task may change in place
 
 _CONTAINERS = (tuple, list, set, frozenset, deque)
+
+_CONTAINERS_OF_MODULES = (dict, set)  # of which a module has a dozen, mostly empty
 
 _OF_CLASSES = (*_VALUES, *_MUTABLE, *_CONTAINERS, FunctionType, type(None))  # what is looked for in classes
 
@@ -90,13 +103,18 @@ class HostChanges(NamedTuple):
         owner, _, attribute = name.rpartition(".")
         if attribute in self.names or (owner and attribute in self.attributes):
             return True
-        if not isinstance(value, _MUTABLE) or _is_mapped(name, value):
+        if not _is_mutable(value) or _is_mapped(name, value):
             return False
         if not self.is_known or id(value) in self.objects:
             return True
         return isinstance(value, np.ndarray) and any(
             np.may_share_memory(value, other) for other in self.objects.values() if isinstance(other, np.ndarray)
         )
+
+
+def _is_mutable(value: Any) -> bool:
+    """Tell whether a host task may change an object in place."""
+    return isinstance(value, _MUTABLE) or (is_tensor(value) and value.device.type == "cpu")
 
 
 def _is_mapped(name: str, value: object) -> bool:
@@ -125,7 +143,7 @@ def changes_of(calls: Iterable[Call]) -> HostChanges:
                 read.add(name)
                 for code in _codes_run_by(value, parts):
                     _add_assigned(code, names, attributes)
-                if isinstance(value, _MUTABLE) and (is_on_host or not _is_mapped(name, value)):
+                if _is_mutable(value) and (is_on_host or not _is_mapped(name, value)):
                     objects[id(value)] = value
                 is_known = is_known and (not is_on_host or parts is not None or _is_kept(value))
         except NotCapturableError:
@@ -139,7 +157,7 @@ def _beginning(function: object, args: Iterable[object]) -> list[_Found]:
 
 
 def reached(function: object, args: Iterable[object], changes: HostChanges | None = None) -> list[object]:
-    """Return the objects that must live as long as a body's enqueued addresses: device arrays, kernels, FFT plans.
+    """Return the objects that must live as long as a body's enqueued addresses: arrays, kernels, FFT plans, modules.
 
     ``changes`` has what host tasks of the region may change; None if there are none. Raise `NotCapturableError` if an
     object may hold device arrays and cannot be looked into, or if the body reads what a host task may change.
@@ -155,7 +173,7 @@ def reached(function: object, args: Iterable[object], changes: HostChanges | Non
             raise NotCapturableError(
                 f"it assigns {assigned}, which a host task of the region may read, and a graph would assign it once"
             )
-        if _is_kept(value):
+        if _is_kept(value) or is_module(value):
             kept[id(value)] = value
         elif parts is None:
             raise NotCapturableError(
@@ -163,6 +181,18 @@ def reached(function: object, args: Iterable[object], changes: HostChanges | Non
                 "that it uses as arguments"
             )
     return list(kept.values())
+
+
+def reaches_library(function: object, args: Iterable[object], library: str) -> bool:
+    """Tell whether a body reaches a library: its modules, its functions, or objects of its classes."""
+    try:
+        return any(
+            library in (_library(value), *map(_library, type(value).__mro__))
+            or (isinstance(value, ModuleType) and value.__name__.partition(".")[0] == library)
+            for _, value, _ in _walk(_beginning(function, args))
+        )
+    except NotCapturableError:
+        return False
 
 
 def _walk(todo: list[_Found]) -> Iterator[tuple[str, Any, Iterable[_Found] | None]]:
@@ -192,7 +222,18 @@ def _is_kept(value: Any) -> bool:
         return not value.dtype.hasobject
     if isinstance(value, type):
         return False
-    return is_device_array(value) or _is_one_of(value, _CODE) or _is_one_of(value, _PLANS)
+    # in this order: PyTorch raises if a tensor that requires grad is asked for the interface of device arrays
+    return is_tensor(value) or is_device_array(value) or _is_one_of(value, _CODE) or _is_one_of(value, _PLANS)
+
+
+def is_tensor(value: Any) -> bool:
+    """Tell whether an object is a tensor of PyTorch."""
+    return _is_one_of(value, _TENSORS)
+
+
+def is_module(value: Any) -> bool:
+    """Tell whether an object is a module of PyTorch, such as a layer."""
+    return _is_one_of(value, _MODULES)
 
 
 def _is_one_of(value: Any, classes: dict[str, set[str]]) -> bool:
@@ -207,16 +248,18 @@ def _library(value: Any) -> str:
 def _parts(value: Any, mentioned: frozenset[str]) -> Iterable[_Found] | None:
     """Return the objects that can be reached through an object; None if they are not known."""
     if isinstance(value, FunctionType):
-        return [] if _library(value) in _LIBRARIES else list(_of_function(value))
+        return [] if _library(value) in LIBRARIES else list(_of_function(value))
     if isinstance(value, ModuleType):
-        if value.__name__.partition(".")[0] in _LIBRARIES:
+        if value.__name__.partition(".")[0] in LIBRARIES:
             return []
         return [(f"{value.__name__}.{name}", vars(value)[name], mentioned) for name in mentioned & vars(value).keys()]
     if isinstance(value, type):
         return list(_of_class(value, mentioned))
     parts: list[tuple[str, Any]] | None = None
-    if value is Ellipsis or isinstance(value, _VALUES):
+    if value is Ellipsis or isinstance(value, _VALUES) or _is_one_of(value, _CONSTANTS):
         parts = []
+    elif is_module(value):
+        parts = list(_of_module(value))
     elif isinstance(value, MethodType):
         mentioned = frozenset(_mentioned(value.__func__))
         parts = [("__func__", value.__func__), (f"the object of {value.__name__}", value.__self__)]
@@ -226,7 +269,7 @@ def _parts(value: Any, mentioned: frozenset[str]) -> Iterable[_Found] | None:
         owner = getattr(value, "__self__", None)
         if owner is not None and not isinstance(owner, ModuleType):
             parts = [(f"the object of {value.__name__}", owner)]
-        elif _library(value) in _LIBRARIES:
+        elif _library(value) in LIBRARIES:
             parts = []
     elif _library(type(value)) == "offload" and hasattr(value, "__wrapped__"):  # under a directive; a loop's launcher
         parts = [("__wrapped__", value.__wrapped__)]
@@ -239,6 +282,19 @@ def _parts(value: Any, mentioned: frozenset[str]) -> Iterable[_Found] | None:
     return None if parts is None else [(name, item, mentioned) for name, item in parts]
 
 
+def _of_module(module: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the attributes of a module of PyTorch, its parameters and submodules among them, and its own methods."""
+    for name, value in vars(module).items():
+        if value.__class__ not in SCALARS and not (isinstance(value, _CONTAINERS_OF_MODULES) and not value):
+            yield f"{type(module).__name__}.{name}", value
+    for cls in type(module).__mro__:
+        if _library(cls) not in LIBRARIES:
+            for name, item in vars(cls).items():
+                found = getattr(item, "__func__", getattr(item, "fget", item))  # of static methods and properties
+                if name != "__init__" and (isinstance(found, _OF_CLASSES) or is_tensor(found)):
+                    yield f"{cls.__name__}.{name}", found
+
+
 def _of_class(cls: type, mentioned: frozenset[str]) -> Iterator[_Found]:
     """Yield the functions and the data of a class that code mentions; other attributes hold no arrays."""
     for name in mentioned:
@@ -247,7 +303,7 @@ def _of_class(cls: type, mentioned: frozenset[str]) -> Iterator[_Found]:
             yield cls.__name__, cls, frozenset(_mentioned(item.__func__))
         if isinstance(item, (classmethod, staticmethod)):
             item = item.__func__
-        if isinstance(item, _OF_CLASSES) or is_device_array(item):
+        if isinstance(item, _OF_CLASSES) or is_tensor(item) or is_device_array(item):
             yield f"{cls.__name__}.{name}", item, mentioned
 
 
@@ -284,7 +340,7 @@ def _codes_run_by(value: Any, parts: object) -> Iterator[CodeType]:
     """Yield the code of a function, or that of the methods of an object of which nothing else is known."""
     found = [value] if parts is not None else [item for cls in type(value).__mro__ for item in vars(cls).values()]
     for function in found:
-        if isinstance(function, FunctionType) and _library(function) not in _LIBRARIES:
+        if isinstance(function, FunctionType) and _library(function) not in LIBRARIES:
             yield from _codes(function.__code__)
 
 

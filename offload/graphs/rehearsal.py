@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 class NotCapturableError(Exception):
     """The reason why a region cannot be captured; shown to users, never raised to them."""
 
-    def __init__(self, message: str, *, task: object = None, is_passing: bool = False) -> None:
+    def __init__(self, message: str, *, task: object = None, is_passing: bool = False, is_told: bool = False) -> None:
         super().__init__(message)
         self.task = task  # the one that cannot be captured, if it is known
         self.is_passing = is_passing  # whether another try is worth it
+        self.is_told = is_told  # whether the program is warned of it
 
 
 @dataclass(slots=True, eq=False)

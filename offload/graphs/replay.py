@@ -15,9 +15,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from offload.errors import RuntimeClosedError, UsageError
+from offload.errors import PerformanceWarning, RuntimeClosedError, UsageError
 from offload.graphs.pieces import Cut, obstacles
 from offload.graphs.plan import ReplayPlan, ReplayRun, UnitMaker, Wiring
+from offload.interrupts.frames import warn
 from offload.interrupts.shields import Shield
 from offload.runtime.generate import begin
 from offload.runtime.launch import DeviceTask
@@ -66,6 +67,7 @@ class Replay:
         self._name = name
         self._queues = dict.fromkeys(queue for unit in plan.units for queue in unit.queues)
         self._n_cuts = self._n_captured_before = 0  # the second: of pieces that are none any more
+        self._has_warned = False  # that PyTorch has refused a capture
         self.cut = Cut(plan.units, obstacles(plan.units), site, name)
 
     @property
@@ -213,6 +215,13 @@ class Replay:
                 self._n_captured_before = self.n_captured
                 others = cut.without(part, capture, wholly=self._n_cuts > _MOST_CUTS)
                 self.cut = Cut(self._units, others, self._site, self._name)
+        if capture.is_told and not self._has_warned:
+            self._has_warned = True
+            warn(
+                f"{self._site.directive} {self._site.name!r} is not replayed as one CUDA graph: {capture.refusal}; "
+                "replace the call by one that PyTorch can capture, or move it out of the body",
+                PerformanceWarning,
+            )
 
     def _throttle(self, scope: Scope, frame: Region) -> None:
         """Let tasks get on while very many are live, as long as any does: who waits for nothing may replay for ever."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from offload.devices.base import Device, DeviceGraph
     from offload.devices.streams import Lane, Point
     from offload.graphs.rehearsal import Noted
+    from offload.graphs.tensors import TensorState
     from offload.runtime.launch import DeviceTask
     from offload.runtime.place import DevicePlace
     from offload.runtime.works import Launch
@@ -110,7 +111,7 @@ class GraphWork(Work):
         graph: DeviceGraph,
         site: Site,
         storage: Sequence[GraphStorage],
-        kept: object,
+        kept: tuple[TensorState, Any, Any],
         findings: Sequence[Callable[[Any], Any]] = (),
         *,
         takes_device_arrays: bool,
@@ -120,7 +121,7 @@ class GraphWork(Work):
         self.place = storage[0].place
         self.others = tuple(one.place for one in storage[1:])
         self.storage = storage  # at each place
-        self._kept = kept  # arrays and kernels whose addresses are in the graph
+        self._kept = kept  # arrays and kernels whose addresses are in the graph, after the state of PyTorch's
         self._findings = findings  # of its tasks; they keep what its kernels write to
         self.takes_device_arrays = takes_device_arrays
         self.second = _Others([place.device for place in self.others]) if self.others else None
@@ -131,10 +132,12 @@ class GraphWork(Work):
 
     def is_unchanged(self) -> bool:
         """Tell whether nothing has been mapped or removed since the last launch; needs no lock."""
-        return all(storage.is_unchanged for storage in self.storage)
+        return all(storage.is_unchanged for storage in self.storage) and self._kept[0].holds()
 
     def is_current(self) -> bool:
         """Tell whether all that the graph uses is where it was."""
+        if not self._kept[0].holds():
+            return False
         for storage in self.storage:
             with storage.place.lock:
                 if not storage.find():

@@ -19,10 +19,11 @@ from cupy.cuda import runtime as cuda
 from offload.arrays.foreign import is_tensor, tensor_place
 from offload.arrays.sections import Section, section_of
 from offload.devices.cuda.copies import Copies, is_pinned
-from offload.devices.cuda.events import CallerEvents, EventPool
+from offload.devices.cuda.events import CallerEvents, EventPool, together
 from offload.devices.cuda.forks import check_fork, error_of_fork
 from offload.devices.cuda.graphs import CudaGraphCapture
 from offload.devices.cuda.kernels import CudaKernels
+from offload.devices.cuda.libraries import Libraries, device_index, n_imported, warn_of_late_import
 from offload.devices.cuda.memory import CudaBlock, DeviceMemory, block_of, is_alone
 from offload.errors import DeviceLostError, DeviceMemoryError, EventError, UnsupportedError, UsageError
 from offload.interrupts.finalizers import catch_up
@@ -62,9 +63,9 @@ def device_count() -> int:
         return 0
 
 
-def _captures(stream: Any, name: str) -> UsageError:
+def _captures(stream: str, name: str) -> UsageError:
     return UsageError(
-        f"the current stream of this thread, {stream!r:.60} of {name}, is capturing a CUDA graph, or waits for a "
+        f"the current stream of this thread, {stream} of {name}, is capturing a CUDA graph, or waits for a "
         "stream that is, so no task can be ordered after it; end the capture before the construct, or let taskgraph "
         "capture the tasks"
     )
@@ -93,6 +94,7 @@ class CudaDevice:
         self._memory = DeviceMemory(index)
         self._copies = Copies(index, self.name, self._events, self._memory.reaches)
         self._dtypes: set[np.dtype[Any]] = set()  # those that CuPy is known to have arrays of
+        self._libraries = Libraries(index)
         launch = ctypes.CDLL("libcuda.so.1").cuLaunchHostFunc
         launch.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
         self._launch_host_func = launch
@@ -119,7 +121,7 @@ class CudaDevice:
             version, handle = described()
         except Exception:  # noqa: BLE001  # whatever another library's object does, it is no stream
             return False
-        return type(version) is int and type(handle) is int and getattr(stream, "device_id", self.index) == self.index
+        return type(version) is int and type(handle) is int and device_index(stream) in (None, self.index)
 
     def adopt(self, stream: Any) -> Any:
         """Return CuPy's view of a stream of this device; raise `EventError` while it captures a CUDA graph."""
@@ -190,46 +192,70 @@ class CudaDevice:
         if status:
             raise DeviceLostError(f"{self.name}: cuLaunchHostFunc failed with CUDA error {status}")
 
-    def use(self, stream: Any) -> tuple[Any, int]:
-        """Make ``stream`` and its device those that CuPy's operations of this thread go to; return those before."""
+    def use(self, stream: Any) -> tuple[Any, int, Any, int]:
+        """Make ``stream`` and its device those of the calling thread, in CuPy and in the libraries that are imported.
+
+        Return what `restore` takes.
+        """
         device, index = cuda.getDevice(), self.index
         if device != index:
             cuda.setDevice(index)
+        imported = n_imported()
+        others = self._libraries.enter(stream.ptr) if imported else None
         outer = cupy.cuda.get_current_stream(index)
         stream.__enter__()  # on CuPy's stack, where a block in a body finds the stream that it ends on
-        return outer, device
+        return outer, device, others, imported
 
-    def restore(self, outer: tuple[Any, int]) -> None:
-        """Make the stream and the device before so again."""
-        stream, device = outer
+    def restore(self, outer: tuple[Any, int, Any, int]) -> None:
+        """Make the streams and the device before so again."""
+        stream, device, others, imported = outer
         index = self.index
         if cuda.getDevice() != index:
             cuda.setDevice(index)
         stream.__exit__()  # whichever is on top
         stream.use()  # which may not be the one below
+        if others:
+            self._libraries.leave(others)
         if device != index:
             cuda.setDevice(device)
+        if n_imported() != imported:
+            warn_of_late_import()
 
     def caller_event(self) -> Any:
-        """Record an event on the calling thread's current stream of this device, unless that stream is idle.
+        """Record an event on the calling thread's current streams of this device; None if they are idle.
 
-        If another device is current, ask its stream too: CuPy enqueues an operation there, wherever the arrays are.
-        Raise `UsageError` if a stream captures a CUDA graph, because no task can follow that; the question breaks the
-        capture.
+        These are the streams of CuPy, and of PyTorch and Warp where they are imported. If another device is current,
+        ask CuPy's stream there too: CuPy enqueues an operation there, wherever the arrays are. Raise `UsageError` if a
+        stream captures a CUDA graph, because no task can follow that; the question breaks the capture.
         """
         current = cuda.getDevice()
         if current != self.index:
             there = self._event_elsewhere(current)
             with self._on():
-                here = self.caller_event()
-            return CallerEvents(there, here) if there is not None and here is not None else there or here
+                return together(there, self.caller_event())
         stream = cupy.cuda.get_current_stream(current)
-        status = cuda.streamQuery(stream.ptr)  # as `eventQuery`: returned
+        ptr = stream.ptr
+        status = cuda.streamQuery(ptr)  # as `eventQuery`: returned
+        if status in _CAPTURE_ERRORS:
+            raise _captures(f"{stream!r:.60}", self.name)
+        event = None if status == 0 else self.record(stream)
+        if n_imported():
+            for label, other in self._libraries.currents():
+                if other != ptr:
+                    event = together(event, self._event_of(label, other))
+        return event
+
+    def _event_of(self, label: str, ptr: int) -> Any:
+        """Record an event on a library's current stream of this device, which is current, unless it is idle."""
+        status = cuda.streamQuery(ptr)
         if status == 0:
             return None
         if status in _CAPTURE_ERRORS:
-            raise _captures(stream, self.name)
-        return self.record(stream)
+            raise _captures(f"stream {ptr:#x} of {label}", self.name)
+        try:
+            return self._events.record(ptr)
+        except cuda.CUDARuntimeError as error:
+            raise self._lost(error) from error
 
     def _event_elsewhere(self, current: int) -> Any:
         """Record an event on the calling thread's current stream of the current device, unless it is idle."""
@@ -238,7 +264,7 @@ class CudaDevice:
         if status == 0:
             return None
         if status in _CAPTURE_ERRORS:
-            raise _captures(stream, f"cuda:{current}")
+            raise _captures(f"{stream!r:.60}", f"cuda:{current}")
         pool = self._events_elsewhere.get(current) or self._events_elsewhere.setdefault(current, EventPool(current))
         try:
             return pool.record(stream.ptr)

@@ -96,17 +96,26 @@ class PooledEvent:
 
 
 class CallerEvents:
-    """Points in streams of two devices; `offload.devices.cuda.device.CudaDevice.wait_event` waits for each."""
+    """Points in several streams; `offload.devices.cuda.device.CudaDevice.wait_event` waits for each."""
 
     __slots__ = ("events",)
 
-    def __init__(self, *events: PooledEvent) -> None:
+    def __init__(self, *events: PooledEvent | CallerEvents) -> None:
         self.events = events
 
     def synchronize(self) -> None:
-        """Block until both streams have passed theirs."""
+        """Block until each stream has passed its point."""
         for event in self.events:
             event.synchronize()
+
+
+def together(
+    one: PooledEvent | CallerEvents | None, other: PooledEvent | CallerEvents | None
+) -> PooledEvent | CallerEvents | None:
+    """Return an event that has passed when both have; None stands for one that has passed."""
+    if one is None or other is None:
+        return one or other
+    return CallerEvents(one, other)
 
 
 def _destroy(ptr: int) -> None:

@@ -18,6 +18,7 @@ from cupy.cuda import MemoryPointer, UnownedMemory
 from cupy.cuda import runtime as cuda
 
 from offload.devices.base import Device
+from offload.devices.cuda.libraries import graph_memory, pool_nbytes
 from offload.devices.streams import using
 from offload.errors import DeviceError, DeviceLostError
 
@@ -42,6 +43,7 @@ class CudaGraphCapture:
     def __init__(self, device: CapturedDevice) -> None:
         self._device = device
         self._memory: dict[int, _GraphMemory] = {}  # by ordinal
+        self._pools: list[Any] = []  # of PyTorch's
         self._streams: list[tuple[Any, Any]] = []  # each with its device
         self._entered = ExitStack()  # locks, caches and the allocator, until the end
 
@@ -52,6 +54,7 @@ class CudaGraphCapture:
             self._entered.enter_context(by_index[index].capturing)
         self._memory = {index: _GraphMemory(device) for index, device in by_index.items()}
         with self._errors():
+            self._pools = self._entered.enter_context(graph_memory(by_index))
             self._streams = [(device, device.new_stream()) for device in devices]
             (_, origin), *others = self._streams
             with using(self._device, origin):
@@ -97,7 +100,7 @@ class CudaGraphCapture:
             with cupy.cuda.Device(index):
                 plans += [node.plan for _, node in cupy.fft.config.get_plan_cache()]
         self._entered.close()
-        return CudaGraph(self._device, executable, [*self._memory.values()], plans)
+        return CudaGraph(self._device, executable, [*self._memory.values()], plans, self._pools)
 
     def cancel(self) -> None:
         """End the capture, whatever state it is in, and forget what was captured."""
@@ -138,13 +141,21 @@ def _all_plans_cached(index: int) -> Iterator[None]:
 class CudaGraph:
     """A CUDA graph, ready to be launched, with what it uses; see `offload.devices.base.DeviceGraph`."""
 
-    __slots__ = ("_device", "_executable", "_memory", "_plans")
+    __slots__ = ("_device", "_executable", "_memory", "_plans", "_pools")
 
-    def __init__(self, device: CapturedDevice, executable: int, memory: list[_GraphMemory], plans: list[Any]) -> None:
+    def __init__(
+        self,
+        device: CapturedDevice,
+        executable: int,
+        memory: list[_GraphMemory],
+        plans: list[Any],
+        pools: list[Any],
+    ) -> None:
         self._device = device
         self._executable = executable
         self._memory = memory  # the arrays in it are the graph's
         self._plans = plans  # FFT plans whose work areas the graph uses
+        self._pools = pools  # PyTorch's, whose memory is the graph's
 
     def __del__(self, is_finalizing: Any = sys.is_finalizing) -> None:
         if not is_finalizing():  # else the driver may be gone
@@ -154,7 +165,7 @@ class CudaGraph:
     @property
     def nbytes(self) -> int:
         """The size of the graph's own memory."""
-        return sum(memory.nbytes for memory in self._memory)
+        return sum(memory.nbytes for memory in self._memory) + pool_nbytes(self._pools)
 
     def launch(self, stream: Any) -> None:
         """Enqueue the graph; CUDA orders its launches among each other."""

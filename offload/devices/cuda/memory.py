@@ -1,4 +1,4 @@
-"""Device memory of one GPU: blocks of a pool of the driver's, which never wait for the device.
+"""Device memory of one GPU: by default blocks of a pool of the driver's, which never wait for the device.
 
 The runtime gives a block back only when no work uses it any more. So one stream, with nothing else on it, carries all
 allocations and frees, and any stream may use a block at once. Small blocks are kept here for the next mapping of their
@@ -19,10 +19,13 @@ import cupy
 from cupy.cuda import MemoryPointer, UnownedMemory
 from cupy.cuda import runtime as cuda
 
+from offload.devices.cuda import allocators
+from offload.devices.cuda.library_pools import LIBRARY_POOLS
 from offload.devices.retirement import REFERENCES_ALONE
 from offload.errors import DeviceUnavailableError
 
 if TYPE_CHECKING:
+    from offload.devices.cuda.library_pools import LibraryPool
     from offload.devices.retirement import Retired
 
 _NO_MEMORY = 2  # cudaErrorMemoryAllocation
@@ -44,16 +47,17 @@ _SIZES = 32  # Sizes of which blocks are kept; one more, and all go
 class DeviceMemory:
     """The allocations of one `CudaDevice`.
 
-    Raise `DeviceUnavailableError` if the driver has no memory pools for this GPU.
+    Raise `DeviceUnavailableError` if the driver has no memory pools for this GPU, and `UsageError` if the program has
+    chosen the allocator of a library that it has not imported.
     """
 
-    __slots__ = ("_is_closed", "_live", "_pool", "index")
+    __slots__ = ("__weakref__", "_live", "_pool", "index")
 
     def __init__(self, index: int) -> None:
         self.index = index
-        self._is_closed = False
-        self._pool = _pool_of(index)
-        self._live: dict[int, int] = {}  # bytes by address; a single store or removal needs no lock
+        # bytes and pool by address; a single store or removal needs no lock
+        self._live: dict[int, tuple[int, DriverPool | LibraryPool]] = {}
+        self._pool: DriverPool | LibraryPool = allocators.enter(self)  # of new blocks
 
     def alloc(self, nbytes: int) -> MemoryPointer:
         """Return memory for any stream, which goes back when the last reference does. No device need be current.
@@ -62,40 +66,43 @@ class DeviceMemory:
         """
         if not nbytes:
             return MemoryPointer(UnownedMemory(0, 0, None, self.index), 0)
-        address = self._pool.take(nbytes)
-        self._live[address] = nbytes
+        pool = self._pool
+        address = pool.take(nbytes)
+        self._live[address] = nbytes, pool
         return MemoryPointer(UnownedMemory(address, nbytes, CudaBlock(self, address), self.index), 0)
 
     def give_back(self, address: int) -> None:
         """Take back a block that no work uses any more."""
-        pool = self._pool  # another thread may give back the last block meanwhile
-        nbytes = self._live.pop(address)  # before another thread may be given the address
+        nbytes, pool = self._live.pop(address)  # before another thread may be given the address
         pool.give_back(address, nbytes)
-        if self._is_closed and not self._live:
-            self._let_go()
 
     def live_nbytes(self) -> int:
         """Return the bytes allocated and not yet given back."""
-        return sum(list(self._live.values()))
+        return sum(nbytes for nbytes, _ in list(self._live.values()))
 
     def info(self) -> tuple[int, int]:
-        """Return (free, total) bytes, as `DriverPool.info` has them."""
+        """Return (free, total) bytes, as the pool of new blocks has them."""
         return self._pool.info()
 
     def reaches(self, index: int) -> bool:
         """Tell whether kernels here may use the memory of the GPU of another device of the process."""
         return index in self._pool.reaches
 
-    def close(self) -> None:
-        """Give unused memory back to the driver, and drop the pool when the last array is gone. Idempotent."""
-        if not self._is_closed:
-            self._pool.trim()
-            self._is_closed = True
-            if not self._live:
-                self._let_go()
+    def make_pool(self, name: str) -> DriverPool | LibraryPool:
+        """Return the pool of an allocator for this GPU; raises as `__init__`."""
+        return _pool_of(name, self.index)
 
-    def _let_go(self) -> None:
-        with suppress(AttributeError):  # another thread was quicker
+    def take_from(self, pool: DriverPool | LibraryPool) -> None:
+        """Take new blocks from another pool. Those of the pool before go back to it, and keep it."""
+        before, self._pool = self._pool, pool
+        if before is not pool:
+            before.trim()
+
+    def close(self) -> None:
+        """Give unused memory back to the driver, and drop the pool, which the arrays that are left keep. Idempotent."""
+        allocators.leave(self)
+        if hasattr(self, "_pool"):
+            self._pool.trim()
             del self._pool
 
 
@@ -129,7 +136,7 @@ def is_alone(buffer: Any) -> bool:
 
 
 class DriverPool:
-    """The pool of one GPU for all runtimes of the process; it ends with the last of them and of their arrays."""
+    """The default pool of one GPU for all runtimes of the process; it ends with the last of them and their arrays."""
 
     # larger blocks are not kept: copying one takes ten times as long as allocating it
     small_nbytes: ClassVar[int] = 1 << 20
@@ -278,20 +285,22 @@ class DriverPool:
 
 # -- the GPUs of the process -----------------------------------------------------------------------------
 
-_pools: WeakValueDictionary[int, DriverPool] = WeakValueDictionary()
+_pools: WeakValueDictionary[tuple[str, int], DriverPool | LibraryPool] = WeakValueDictionary()  # by name and ordinal
 _pools_lock = threading.Lock()
 
 
-def _pool_of(index: int) -> DriverPool:
-    """Return the pool of a GPU; a new one and those before it are made to reach each other."""
+def _pool_of(name: str, index: int) -> DriverPool | LibraryPool:
+    """Return the pool of an allocator for a GPU; a driver's pool and those before it are made to reach each other."""
     with _pools_lock:
-        pool = _pools.get(index)
+        pool = _pools.get((name, index))
         if pool is None:
-            pool = DriverPool(index)
-            for other in list(_pools.values()):
-                _open(pool, other)
-                _open(other, pool)
-            _pools[index] = pool
+            pool = DriverPool(index) if name == allocators.OWN else LIBRARY_POOLS[name](allocators.library(name), index)
+            if isinstance(pool, DriverPool):
+                for other in list(_pools.values()):
+                    if isinstance(other, DriverPool):
+                        _open(pool, other)
+                        _open(other, pool)
+            _pools[name, index] = pool
         return pool
 
 

@@ -1,0 +1,305 @@
+"""Bodies that reach PyTorch's tensors and modules: what a graph keeps of them, and when it is captured again.
+
+PyTorch need not be installed: the tests run with classes that have its names and the attributes in question. Where
+PyTorch is installed, they run with its own, too.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+
+import offload as omp
+from offload import alloc, tofrom
+from offload.graphs.reach import HostChanges, is_module, is_tensor, reached, reaches_library
+from offload.graphs.rehearsal import NotCapturableError
+from offload.graphs.tensors import TensorState
+from tests.graphs.test_capture import GraphDevice
+
+
+class Tensor:
+    """A tensor as far as a graph looks at it."""
+
+    __module__ = "torch"
+
+    def __init__(self, n=3, *, requires_grad=False, device="cpu"):
+        self.storage = np.zeros(n)
+        self.shape = (n,)
+        self.requires_grad = requires_grad
+        self.is_leaf = True
+        self.grad = None
+        self.device = SimpleNamespace(type=device)
+
+    @property
+    def __cuda_array_interface__(self):
+        if self.requires_grad:
+            raise RuntimeError("Can't get __cuda_array_interface__ on Variable that requires grad")
+        raise AttributeError
+
+    def data_ptr(self):
+        return self.storage.ctypes.data
+
+    def detach(self):
+        alias = Tensor()
+        alias.storage = self.storage
+        return alias
+
+    def replace(self, other):
+        """Do as ``self.data = other``."""
+        self.storage, self.shape = other.storage, other.shape
+
+
+class Module:
+    """A module as far as a graph looks at it."""
+
+    __module__ = "torch.nn.modules.module"
+
+    def __init__(self, **parameters):
+        self.training = True
+        self._parameters = parameters
+        self._buffers = {}
+        self._modules = {}
+        self._forward_hooks = {}
+
+
+def fakes():
+    def layer():
+        return Module(weight=Tensor(4, requires_grad=True), bias=Tensor(2, requires_grad=True))
+
+    def model(*layers):
+        made = Module()
+        made._modules.update(enumerate(layers))
+        return made
+
+    return SimpleNamespace(tensor=Tensor, layer=layer, model=model, replace=Tensor.replace, Module=Module)
+
+
+def of_torch():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+    def replace(tensor, other):
+        tensor.data = other
+
+    return SimpleNamespace(
+        tensor=lambda n=3, requires_grad=False: torch.zeros(n, requires_grad=requires_grad),
+        layer=lambda: torch.nn.Linear(2, 2),
+        model=torch.nn.Sequential,
+        replace=replace,
+        Module=torch.nn.Module,
+    )
+
+
+@pytest.fixture(params=[fakes, of_torch])
+def made(request):
+    """Functions that make tensors and modules."""
+    return request.param()
+
+
+def parameters(module):
+    return list(module._parameters.values())
+
+
+def test_tensors_and_modules_are_kept(made):
+    """What a body reaches of them is kept: a tensor that requires grad, a module, and all parts of the module."""
+    tensor = made.tensor(5, requires_grad=True)
+    layers = [made.layer() for _ in range(3)]
+    model = made.model(*layers)
+
+    def body(y):
+        return tensor, model
+
+    kept = reached(body, [])
+    assert is_tensor(tensor)
+    assert is_module(model)
+    for value in (tensor, model, *layers, *(part for layer in layers for part in parameters(layer))):
+        assert any(value is one for one in kept), value
+    assert reaches_library(body, [], "torch")
+    assert not reaches_library(lambda y: y, [np.zeros(3)], "torch")
+
+
+def test_a_module_of_the_program(made):
+    """Attributes and methods of a module are looked at: an array in a global is found, an unknown object refused."""
+    layer = made.layer()
+    kind = type("Mine", (made.Module,), {"__module__": "mine", "forward": lambda self, x: scale(x)})
+    model = kind()
+    model._modules["layer"] = layer
+    weights = made.tensor(4)
+
+    def scale(x):
+        return weights
+
+    assert any(one is weights for one in reached(lambda y: model(y), []))  # noqa: PLW0108  # a body
+
+    class Cache:
+        def __init__(self):
+            self.rows = {}
+
+    model.cache = Cache()
+    with pytest.raises(NotCapturableError, match=r"Mine\.cache, a Cache"):
+        reached(lambda y: model(y), [])  # noqa: PLW0108  # a body
+
+
+def test_a_tensor_of_the_host_that_host_tasks_change(made):
+    """A body that reaches a host tensor which a host task may change is refused, as it is for an array."""
+    flag = made.tensor(1)
+    changes = HostChanges(frozenset(), frozenset(), {id(flag): flag}, True, frozenset())
+    with pytest.raises(NotCapturableError, match="which a host task of the region may change"):
+        reached(lambda y: flag, [], changes)
+    other = made.tensor(1)
+    assert reached(lambda y: other, [], changes)
+
+
+def test_the_state_holds_while_nothing_changes(made):
+    """Contents may change; data that is elsewhere, another shape, a gradient, the mode and other parts may not."""
+    layer, other = made.layer(), made.layer()
+    model = made.model(layer, other)
+    plain = made.tensor(6)
+    values = [plain, model, layer, other, *parameters(layer), *parameters(other)]
+    weight = parameters(layer)[0]
+
+    def swap():
+        layer._parameters["weight"] = parameters(made.layer())[0]
+
+    def drop():
+        model._modules.popitem()
+
+    def buffer():
+        other._buffers["mean"] = made.tensor(3)
+
+    def grad():
+        weight.grad = type(plain)() if isinstance(plain, Tensor) else weight.detach().clone()
+
+    changes = {
+        "data": lambda: made.replace(weight, type(weight)(9) if isinstance(weight, Tensor) else weight.data.clone()),
+        "mode": lambda: setattr(layer, "training", False),
+        "parameter": swap,
+        "submodule": drop,
+        "buffer": buffer,
+        "gradient": grad,
+    }
+    for name, change in changes.items():
+        state = TensorState(values)
+        assert state.holds()
+        assert state.holds()
+        change()
+        assert not state.holds(), name
+        assert not state.holds(), name
+    assert TensorState([]).holds()
+
+
+def test_memory_stays_when_a_tensor_gets_other_data(made):
+    """The memory that a tensor had at the capture is kept, though the tensor has other data now."""
+    tensor = made.tensor(7)
+    ptr = tensor.data_ptr()
+    state = TensorState([tensor])
+    made.replace(tensor, made.tensor(7))
+    assert tensor.data_ptr() != ptr
+    assert [one.data_ptr() for one in state._kept] == [ptr]
+
+
+def test_a_tensor_without_memory_is_refused(made):
+    """A tensor that has no address cannot be in a graph."""
+
+    def refuse():
+        raise RuntimeError("no storage")
+
+    tensor = made.tensor(3)
+    tensor.data_ptr = refuse
+    with pytest.raises(NotCapturableError, match="no storage"):
+        TensorState([tensor])
+
+
+# -- replays -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def device(monkeypatch):
+    """The one device of a current runtime, whose work can be captured."""
+    device = GraphDevice(0)
+    monkeypatch.setattr("offload.runtime.runtime.open_devices", lambda *_, **__: [device])
+    with omp.Runtime("null", num_threads=1, check=True):
+        yield device
+    assert not device.capturing
+
+
+def test_a_region_is_captured_again_when_a_weight_moves(device, made):
+    """A replay after the model was changed in place captures again; before and after, replays are launches."""
+    layer = made.layer()
+    region = omp.taskgraph(omp.target(nowait=True)(lambda y: layer and None))
+    y = np.zeros(3)
+    with omp.target_data(map=[tofrom(y)]):
+        for _ in range(4):
+            region(y)
+        assert region.records[0].n_captured == 1
+        made.replace(parameters(layer)[0], made.tensor(4))
+        for _ in range(3):
+            region(y)
+        assert region.records[0].n_captured == 2
+        layer.training = False
+        for _ in range(3):
+            region(y)
+        assert region.records[0].n_captured == 3
+        assert region.records[0].is_captured
+
+
+REFUSES = """
+import offload as omp
+
+def item(y):
+    if omp.current_stream().device.capturing:
+        raise RuntimeError("CUDA error: not permitted\\nCompile with TORCH_USE_CUDA_DSA to enable assertions.")
+"""
+
+
+@pytest.fixture
+def library(monkeypatch, request):
+    """A module with a function that raises under capture."""
+    library = ModuleType(request.param)
+    exec(REFUSES, library.__dict__)
+    monkeypatch.setitem(sys.modules, request.param, library)
+    return library
+
+
+@pytest.mark.parametrize("library", ["torch"], indirect=True)
+def test_a_refused_call_is_told_once(device, library):
+    """Where PyTorch refuses a call, one warning names it, the task is left out of the graphs, and results are right."""
+    torch = library
+    n_bodies = 0
+
+    @omp.target(nowait=True)
+    def body(y):
+        nonlocal n_bodies
+        n_bodies += 1
+        torch.item(y)
+
+    region = omp.taskgraph(body)
+    y = np.zeros(3)
+    omp.target_enter_data(map=[alloc(y)])
+    region(y)
+    with pytest.warns(omp.PerformanceWarning) as caught:
+        region(y)
+    (warning,) = caught
+    message = str(warning.message)
+    assert "`torch.item(y)` (test_tensors.py:" in message
+    assert ") raised RuntimeError under capture: CUDA error: not permitted;" in message
+    assert "TORCH_USE" not in message
+    assert warning.filename == __file__
+    for _ in range(3):
+        region(y)  # warnings are errors
+    assert n_bodies == 6
+    assert "not permitted" in region.records[0].why_not
+    omp.target_exit_data(map=[omp.delete(y)])
+
+
+@pytest.mark.parametrize("library", ["scipy"], indirect=True)
+def test_other_libraries_are_refused_silently(device, library):
+    """A body that does not use PyTorch is replayed task by task without a warning; the record says why."""
+    region = omp.taskgraph(omp.target(nowait=True)(lambda y: library.item(y)))  # noqa: PLW0108  # a body
+    y = np.zeros(3)
+    with omp.target_data(map=[alloc(y)]):
+        for _ in range(3):
+            region(y)
+    assert "not permitted" in region.records[0].why_not
