@@ -281,10 +281,12 @@ def in_kind_of(item: Any, array: Host) -> Any:
     return TensorForm()(array) if is_tensor(item) else array
 
 
-def with_forms(function: Callable[..., Any], forms: dict[int | str, TensorForm], *args: Any, **kwargs: Any) -> Any:
-    """Call a body with some of its arguments in these forms."""
+def with_forms(
+    function: Callable[..., Any], forms: tuple[tuple[int | str, TensorForm], ...], *args: Any, **kwargs: Any
+) -> Any:
+    """Call a body with some of its arguments, by position or name, in these forms."""
     given = list(args)
-    for slot, form in forms.items():
+    for slot, form in forms:
         into: Any = given if slot.__class__ is int else kwargs
         into[slot] = form(into[slot])
     return function(*given, **kwargs)

@@ -200,7 +200,9 @@ class ReceivingWork(Work):
     __slots__ = ("_known", "_make", "takes_device_arrays")
 
     def __init__(
-        self, known: TargetWork, make: Callable[[list[Any]], tuple[TargetWork, dict[Slot, TensorForm]]]
+        self,
+        known: TargetWork,
+        make: Callable[[list[Any]], tuple[TargetWork, tuple[tuple[Slot, TensorForm], ...]]],
     ) -> None:
         self._known = known  # has None in the place of each value, and is never begun
         self._make = make  # the work for the values, and the forms in which the body receives tensors
@@ -253,14 +255,14 @@ def receiving_work(
     def work_of(whole: Binding) -> TargetWork:
         return TargetWork(whole.complete(place), counter)
 
-    def make(received: list[Any]) -> tuple[TargetWork, dict[Slot, TensorForm]]:
+    def make(received: list[Any]) -> tuple[TargetWork, tuple[tuple[Slot, TensorForm], ...]]:
         found = [value if value.__class__ in SCALARS else as_host(value) for value in received]
-        forms = {}
+        forms: tuple[tuple[Slot, TensorForm], ...] = ()
         for slot, value, host in zip(values.slots, received, found, strict=True):
             if host is not value and not binding.keeps_tensors:
                 check_numbers(value, host, f"argument {slot}")
             elif host is not value and is_tensor(value):
-                forms[slot] = TensorForm(value, host)
+                forms += ((slot, TensorForm(value, host)),)
         check(values, found)
         # A graph that runs again makes it again, for the values of that run.
         known = binding.with_arguments(*values.put(found, binding.args, binding.kwargs))

@@ -511,11 +511,12 @@ def _in_form(
         return body
     if arrays is not None:
         return partial(with_tensors, body)
-    forms = {}
+    forms: tuple[tuple[Slot, TensorForm], ...] = ()
     for slot in foreign:
-        value = foreign[slot]
+        value: Any = foreign[slot]
         if is_tensor(value):
-            forms[slot] = TensorForm(value, args[slot] if slot.__class__ is int else kwargs[slot])  # type: ignore[index]  # a position
+            host: Any = args[slot] if isinstance(slot, int) else kwargs[slot]
+            forms += ((slot, TensorForm(value, host)),)
     return partial(with_forms, body, forms) if forms else body
 
 

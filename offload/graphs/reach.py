@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from offload.arrays.foreign import TensorForm
 from offload.arrays.items import SCALARS, is_device_array
 from offload.graphs.rehearsal import NotCapturableError
 
@@ -256,7 +257,7 @@ def _parts(value: Any, mentioned: frozenset[str]) -> Iterable[_Found] | None:
     if isinstance(value, type):
         return list(_of_class(value, mentioned))
     parts: list[tuple[str, Any]] | None = None
-    if value is Ellipsis or isinstance(value, _VALUES) or _is_one_of(value, _CONSTANTS):
+    if value is Ellipsis or isinstance(value, (*_VALUES, TensorForm)) or _is_one_of(value, _CONSTANTS):
         parts = []
     elif is_module(value):
         parts = list(_of_module(value))

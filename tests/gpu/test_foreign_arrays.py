@@ -73,7 +73,7 @@ def test_the_arrays_of_a_body() -> None:
 
     def body(*arrays: Any) -> list[type]:
         for x in arrays:
-            x += 1
+            x[:] = x + 1
         return [type(x) for x in arrays]
 
     with omp.Runtime("cuda:0", check=True):
