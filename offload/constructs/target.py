@@ -189,7 +189,7 @@ class TargetFunction(DirectiveFunction):
         if foreign:
             replaced: list[Any] = [*args]
             for at in foreign:
-                replaced[at] = arrays[at]  # type: ignore[call-overload]  # a position
+                replaced[at] = arrays[at]  # type: ignore[index]  # a position
             args = tuple(replaced)
         if kwargs:
             kwargs = _on_host(kwargs, foreign)
