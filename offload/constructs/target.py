@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from offload.arrays.sections import Section
     from offload.constructs.clauses.binding import Slot
     from offload.constructs.clauses.mappers import Expansion
-    from offload.constructs.clauses.signatures import P, R, TargetBodyKeywords, TargetCall, TargetRegionClauses
+    from offload.constructs.clauses.signatures import P, R, TargetCall, TargetKeywords, TargetRegionClauses
     from offload.constructs.receiving import LateItem
     from offload.data.items import MapItem
     from offload.runtime.current import Scope
@@ -522,27 +522,27 @@ def _in_form(
 
 @overload
 def target(
-    function: Callable[P, R], /, *, nowait: Literal[True], **clauses: Unpack[TargetBodyKeywords]
+    function: Callable[P, R], /, *, nowait: Literal[True], **clauses: Unpack[TargetKeywords]
 ) -> TargetCall[P, R, Task[R]]: ...
 @overload
 def target(
-    function: Callable[P, R], /, *, nowait: Literal[False] = False, **clauses: Unpack[TargetBodyKeywords]
+    function: Callable[P, R], /, *, nowait: Literal[False] = False, **clauses: Unpack[TargetKeywords]
 ) -> TargetCall[P, R, R]: ...
 @overload
 def target(
-    function: None = None, /, *, nowait: Literal[True], **clauses: Unpack[TargetBodyKeywords]
+    function: None = None, /, *, nowait: Literal[True], **clauses: Unpack[TargetKeywords]
 ) -> Callable[[Callable[P, R]], TargetCall[P, R, Task[R]]]: ...
 @overload
 def target(
-    function: None = None, /, *, nowait: Literal[False] = False, **clauses: Unpack[TargetBodyKeywords]
+    function: None = None, /, *, nowait: Literal[False] = False, **clauses: Unpack[TargetKeywords]
 ) -> Callable[[Callable[P, R]], TargetCall[P, R, R]]: ...
 @overload
 def target(
-    function: Callable[P, R], /, *, nowait: bool, **clauses: Unpack[TargetBodyKeywords]
+    function: Callable[P, R], /, *, nowait: bool, **clauses: Unpack[TargetKeywords]
 ) -> TargetCall[P, R, Any]: ...
 @overload
 def target(
-    function: None = None, /, *, nowait: bool, **clauses: Unpack[TargetBodyKeywords]
+    function: None = None, /, *, nowait: bool, **clauses: Unpack[TargetKeywords]
 ) -> Callable[[Callable[P, R]], TargetCall[P, R, Any]]: ...
 @shows_clauses("offload.constructs.clauses.signatures")
 def target(function: Callable[..., Any] | None = None, /, **clauses: Unpack[TargetRegionClauses]) -> Any:

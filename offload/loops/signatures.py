@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, overload
 
 from offload.constructs.clauses import signatures
-from offload.constructs.clauses.signatures import DependKeywords, Encountered, P, R_co, TargetKeywords, V_co
+from offload.constructs.clauses.signatures import DependKeywords, Encountered, P, R_co, RegionKeywords, V_co
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -122,7 +122,7 @@ class HostLoopClauses(HostLoopKeywords, total=False):
     nowait: bool
 
 
-class TargetLoopKeywords(TargetKeywords, DeviceLoopKeywords, total=False):
+class TargetLoopKeywords(RegionKeywords, DeviceLoopKeywords, total=False):
     """The clauses of `offload.target_loop`, without ``nowait``."""
 
 

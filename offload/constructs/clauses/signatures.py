@@ -73,6 +73,7 @@ DEFAULTS: dict[str, Any] = {
     "private": (),
     "is_device_ptr": (),
     "has_device_addr": (),
+    "arrays": None,
     "defaultmap": "default",
     "graph_id": None,
     "graph_reset": False,
@@ -116,8 +117,8 @@ class DependKeywords(TaskingKeywords, total=False):
     depend: Depends
 
 
-class TargetKeywords(DependKeywords, total=False):
-    """The clauses of `offload.target`, without ``nowait``."""
+class RegionKeywords(DependKeywords, total=False):
+    """The clauses that target regions and loops on a device have in common, without ``nowait``."""
 
     map: Maps
     device: Number | None
@@ -128,13 +129,13 @@ class TargetKeywords(DependKeywords, total=False):
     defaultmap: Behaviour | Mapping[Category, Behaviour]
 
 
-class TargetBodyKeywords(TargetKeywords, total=False):
-    """The clauses of `offload.target`, without ``nowait``, and with those about its body."""
+class TargetKeywords(RegionKeywords, total=False):
+    """The clauses of `offload.target`, without ``nowait``."""
 
     arrays: Literal["cupy", "torch"] | None
 
 
-class TargetRegionClauses(TargetBodyKeywords, total=False):
+class TargetRegionClauses(TargetKeywords, total=False):
     """The clauses of `offload.target`."""
 
     nowait: bool
