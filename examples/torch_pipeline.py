@@ -35,7 +35,7 @@ def infer(model, batch, result):
         result.copy_(model(batch))
 
 
-def run(model, batches, results, n_slots=3):
+def run(model, batches, results, n_slots=4):
     """Write the model's output for each batch to the result of the same index."""
     slots = [infer.options(depend=[out(("slot", slot))]) for slot in range(n_slots)]
     for number, (batch, result) in enumerate(zip(batches, results, strict=True)):

@@ -7,7 +7,7 @@ way in and the one before on its way out. `torch_pipeline.py` is the same in tas
 import torch
 
 
-def run(model, batches, results, n_slots=3):
+def run(model, batches, results, n_slots=4):
     """Write the model's output for each batch to the result of the same index; all of them are pinned tensors."""
     device = next(model.parameters()).device
     into, compute, back = (torch.cuda.Stream(device) for _ in range(3))
