@@ -1,7 +1,12 @@
-"""Every listing of Python in the documentation runs, page by page, with warnings as errors, on the simulated device."""
+"""Every listing of Python in the documentation runs, page by page, with warnings as errors, on the simulated device.
+
+A listing that names an optional library (`LIBRARIES`) runs where the library is installed, with those listings of the
+page that name none. So a page needs one library at a time. A listing that begins with `NEEDS_GPU` runs on a GPU only.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -20,6 +25,9 @@ FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
 WITH_LISTINGS = [page for page in PAGES if FENCE.search(page.read_text(encoding="utf-8"))]
 QUICK = [page for page in WITH_LISTINGS if page.stem in {"README", "tutorial", "tasks", "data", "loops", "errors"}]
+LIBRARIES = {"torch": "PyTorch", "jax": "JAX", "numba": "Numba"}
+NAMED = re.compile(rf"\b({'|'.join(LIBRARIES)})\b")
+NEEDS_GPU = "# needs a GPU\n"
 PROGRAM = """
 import linecache
 page, text = {!r}, {!r}
@@ -30,15 +38,30 @@ CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 
 
-def listings(page: Path) -> str:
-    """Return the listings of a page as one program, in the lines that they have on the page."""
+def blocks(page: Path) -> list[tuple[int, str, set[str]]]:
+    """Return the listings of a page: the number of lines before each, its text, and the libraries that it names."""
     text = page.read_text(encoding="utf-8")
-    lines = [""] * len(text.splitlines())
-    for found in FENCE.finditer(text):
-        first = text.count("\n", 0, found.start(1))
-        block = found[1].splitlines()
-        lines[first : first + len(block)] = block
+    return [
+        (text.count("\n", 0, found.start(1)), found[1], set(NAMED.findall(found[1]))) for found in FENCE.finditer(text)
+    ]
+
+
+def listings(page: Path, library: str | None = None, *, has_gpu: bool = False) -> str:
+    """Return the listings of a page as one program, in the lines that they have on the page.
+
+    The program has the listings that name no library, and those that name this one alone.
+    """
+    lines = [""] * len(page.read_text(encoding="utf-8").splitlines())
+    for first, listing, named in blocks(page):
+        if named <= {library} and (has_gpu or not listing.startswith(NEEDS_GPU)):
+            block = listing.splitlines()
+            lines[first : first + len(block)] = block
     return "\n".join(lines) + "\n"
+
+
+WITH_LIBRARIES = [
+    (page, library) for page in WITH_LISTINGS for library in sorted(set().union(*(named for *_, named in blocks(page))))
+]
 
 
 def test_there_are_listings():
@@ -47,21 +70,45 @@ def test_there_are_listings():
     assert {"README.md", "tutorial.md", "from-c-and-fortran.md", "from-openacc.md", "from-cupy-streams.md"} <= names
 
 
-@pytest.mark.parametrize("page", few(QUICK, WITH_LISTINGS), ids=lambda page: page.stem)
-def test_page(page, tmp_path):
-    """The listings of a page run in order, in one namespace; they check themselves, and leave nothing behind."""
+def check_run(program: str, page: Path, devices: str, folder: Path) -> str:
+    """Run the listings of a page; they end well and leave nothing behind. Return what they wrote to standard error."""
     done = subprocess.run(
-        [sys.executable, *STRICT, "-c", PROGRAM.format(str(page), listings(page))],
-        env={**os.environ, "OFFLOAD_DEVICES": "sim"},
-        cwd=tmp_path,
+        [sys.executable, *STRICT, "-c", PROGRAM.format(str(page), program)],
+        env={**os.environ, "OFFLOAD_DEVICES": devices, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=100,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert not list(tmp_path.iterdir())
+    assert not list(folder.iterdir())
+    return done.stderr
+
+
+@pytest.mark.parametrize("page", few(QUICK, WITH_LISTINGS), ids=lambda page: page.stem)
+def test_page(page, tmp_path):
+    """The listings of a page run in order, in one namespace; they check themselves, and leave nothing behind."""
+    assert check_run(listings(page), page, "sim", tmp_path) == ""
+
+
+@pytest.mark.parametrize("devices", ["sim:2", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize(
+    ("page", "library"), WITH_LIBRARIES, ids=[f"{page.stem}-{library}" for page, library in WITH_LIBRARIES]
+)
+def test_page_with_a_library(page, library, devices, tmp_path):
+    """The listings that name a library run where it is installed: on two simulated devices, and on the GPUs."""
+    if importlib.util.find_spec(library) is None:
+        pytest.skip(f"{LIBRARIES[library]} is not installed")
+    program = listings(page, library, has_gpu=devices == "cuda")
+    told = check_run(program, page, devices, tmp_path)
+    assert told == "" or devices == "cuda"  # where libraries may write about the GPU
+
+
+def test_every_listing_runs_somewhere():
+    """No listing needs two libraries."""
+    assert not [(page.name, first) for page in WITH_LISTINGS for first, _, named in blocks(page) if len(named) > 1]
+    assert {library for _, library in WITH_LIBRARIES} == set(LIBRARIES)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import os
 import subprocess
 import sys
@@ -18,7 +19,9 @@ from tests.profiles import few
 from tests.strict import IS_COMPILED, STRICT
 
 FOUND = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
-EXAMPLES = [path for path in FOUND if "__main__" in path.read_text(encoding="utf-8")]  # others are a part of one
+OF_TORCH = Path(__file__).parents[1] / "examples" / "torch_pipeline.py"
+EXAMPLES = [path for path in FOUND if "__main__" in path.read_text(encoding="utf-8") and path != OF_TORCH]
+"""All but PyTorch's; files without a main program are a part of another one."""
 SMALL = {"loops_bodies": ["48"], "loops_devices": ["24"], "loops_heat": ["24"], "loops_histogram": ["20000"]}
 """The sizes that loops are run with as Python."""
 OF_PARRAY = [path for path in EXAMPLES if path.stem.startswith("parray_")]
@@ -83,6 +86,29 @@ def test_example_on_all_devices(path, tmp_path):
 def test_example_of_typed_copies(path, devices, tmp_path):
     """An example of typed copies does so on several devices, and on a real one."""
     check_run(path, devices, tmp_path)
+
+
+@pytest.fixture
+def torch():
+    """PyTorch, where it is installed."""
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed")
+    return importlib.import_module("torch")
+
+
+@pytest.mark.parametrize("devices", ["sim", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_example_of_torch(torch, devices, tmp_path):
+    """The example ends well; on a GPU it runs and times the program by hand, too."""
+    check_run(OF_TORCH, devices, tmp_path)
+
+
+def test_example_without_torch():
+    """Without PyTorch, the example ends with status 1 and says so."""
+    text = "import runpy, sys; sys.modules['torch'] = None; runpy.run_path(sys.argv[1], run_name='__main__')"
+    command = [sys.executable, *STRICT, "-c", text, str(OF_TORCH)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("this example needs PyTorch")
 
 
 @pytest.mark.parametrize("path", OF_PARRAY, ids=lambda path: path.stem)
@@ -271,3 +297,13 @@ def test_halo_of_types(runtime, n_blocks):
         example.relax(u, v)
         u, v = v, u
     assert (example.iterate(plate, n_blocks, 5) == u).all()
+
+
+@pytest.mark.parametrize(("n_batches", "n_slots"), [(0, 3), (1, 3), (10, 1), (10, 3), (10, 20)])
+def test_torch_pipeline(torch, runtime, n_batches, n_slots):
+    """Each result is the model's, whatever the number of batches on the device; the check sees a wrong one."""
+    example = load_example("torch_pipeline")
+    model, batches, results = example.make(omp.device(0), n_batches, 7, 16)
+    example.run(model, batches, results, n_slots)
+    assert example.is_right(model, batches, results)
+    assert example.is_right(model, batches, results) == (n_batches == 0)  # the results were forgotten
