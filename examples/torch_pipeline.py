@@ -63,7 +63,7 @@ def make(device, n_batches, rows, columns=COLUMNS):
     is_gpu = device.kind == "cuda"  # without CUDA, PyTorch has no pinned memory
     batches = [torch.empty(rows, columns, pin_memory=is_gpu).normal_() for _ in range(n_batches)]
     results = [torch.zeros(rows, columns, pin_memory=is_gpu) for _ in range(n_batches)]
-    return model.to(device.name if is_gpu else "cpu"), batches, results
+    return model.to("cuda:0" if is_gpu else "cpu"), batches, results
 
 
 def is_right(model, batches, results):
