@@ -36,8 +36,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # inherited: a shell star
 # -- GPU tests ------------------------------------------------------------------------------------
 MAY_SKIP = {
     "PyTorch is not installed",  # its arrays are tested where it is
-    "JAX is not installed",
     "Numba is not installed",
+    "Numba has no CUDA here",
+    "JAX is not installed",
+    "JAX has no GPU here",
     "CuPy has no structured dtypes",
     "needs two GPUs",
     "needs 12 GiB of GPU memory",

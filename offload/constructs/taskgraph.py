@@ -364,6 +364,11 @@ def taskgraph(function: Callable[..., Any] | None = None, /, **clauses: Unpack[T
     another class is not captured, because its attributes may be device arrays that change later. A bound method is such
     a body. CuPy's cached FFT plans are kept. An FFT plan that a body makes must outlive the record.
 
+    **PyTorch.** A body may reach PyTorch's tensors and modules. The graph keeps their memory, and has memory of its own
+    for tensors that the body makes. If a tensor has other memory or another gradient at a replay, or a module another
+    mode or other parameters, the region is captured again. If a body calls something that PyTorch cannot capture, or
+    gives a tensor a new gradient, the region is replayed task by task, and one `PerformanceWarning` names the call.
+
     offload does not capture host tasks and events, copies of pageable memory, or a region that leaves mappings or ends
     other regions' mappings. It also does not capture bodies that wait for the device, read from it, or call functions
     that CuPy cannot capture (cuBLAS, cuSOLVER, cuRAND). Such a region is replayed task by task; ``records`` of the

@@ -217,8 +217,8 @@ class Device(Protocol):
     def caller_event(self) -> Any | None:
         """Record an event on the stream that the calling thread uses by itself; None if it holds nothing.
 
-        The event stands for several where the thread has several such streams. Only `wait_event` and ``synchronize``
-        take it.
+        The event stands for several where the thread has several such streams, as one in each library. Only
+        `wait_event` and ``synchronize`` take it.
 
         Raises
         ------

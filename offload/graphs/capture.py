@@ -148,8 +148,7 @@ class Capture:
         try:
             changes = None if self._changes is None else self._changes()
             reached = [value for task in tasks for value in _reached(task, changes)]
-            kept = TensorState(reached), self._made_of, reached
-            self.work = _captured(scope, self._site, tasks, self._before, kept)
+            self.work = self._captured(scope, tasks, TensorState(reached), reached)
         except NotCapturableError as error:
             self._n_disturbed += error.is_passing
             if not error.is_passing or self._n_disturbed == _DISTURBED:
@@ -159,6 +158,22 @@ class Capture:
         else:
             self.n_captured += 1
             self._n_launched = self._n_steady = 0
+
+    def _captured(self, scope: Scope, tasks: Sequence[Task], state: TensorState, reached: object) -> GraphWork:
+        """Return the work of a capture that has left the state of PyTorch's tensors as it was."""
+        try:
+            work = _captured(scope, self._site, tasks, self._before, (state, self._made_of, reached))
+            if state.holds():
+                return work
+        except BaseException:
+            state.restore()
+            raise
+        state.restore()
+        raise NotCapturableError(
+            "its bodies give a PyTorch tensor a new gradient or other memory, which a graph does not repeat (keep "
+            "gradients with zero_grad(set_to_none=False))",
+            is_told=True,
+        )
 
 
 # -- capturing -------------------------------------------------------------------------------------

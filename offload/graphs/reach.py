@@ -16,6 +16,7 @@ from collections import deque
 from enum import Enum
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import ReferenceType
 
 import numpy as np
 
@@ -120,7 +121,7 @@ def _is_mutable(value: Any) -> bool:
 
 def _is_mapped(name: str, value: object) -> bool:
     """Tell whether a body gets an object as device memory."""
-    return name == _AN_ARGUMENT and isinstance(value, np.ndarray)
+    return name == _AN_ARGUMENT and (isinstance(value, np.ndarray) or is_tensor(value))
 
 
 class Call(NamedTuple):
@@ -261,6 +262,8 @@ def _parts(value: Any, mentioned: frozenset[str]) -> Iterable[_Found] | None:
         parts = []
     elif is_module(value):
         parts = list(_of_module(value))
+    elif isinstance(value, ReferenceType):
+        parts = [("a referent", value())]
     elif isinstance(value, MethodType):
         mentioned = frozenset(_mentioned(value.__func__))
         parts = [("__func__", value.__func__), (f"the object of {value.__name__}", value.__self__)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import threading
 from types import SimpleNamespace
@@ -13,9 +12,7 @@ import offload as omp
 from offload.devices.cuda.libraries import (
     Libraries,
     device_index,
-    graph_memory,
     n_imported,
-    pool_nbytes,
     warn_of_late_import,
 )
 
@@ -254,85 +251,3 @@ def test_a_late_import_is_told(modules):
 def test_the_device_of_a_stream(stream, index):
     """The device is read where each library has it."""
     assert device_index(stream) == index
-
-
-class TorchMemory:
-    """PyTorch's functions for the memory of graphs, which note what they are called for."""
-
-    __version__ = "2.11"
-
-    def __init__(self):
-        self.calls = []
-        self._C = self.cuda = self.autograd = self
-        self._device = None
-
-    def init(self):
-        self.calls.append("init")
-
-    def _cuda_clearCublasWorkspaces(self):
-        self.calls.append("clear")
-
-    @contextlib.contextmanager
-    def device(self, index):
-        self._device = index
-        yield
-        self._device = None
-
-    def MemPool(self):
-        segments = [{"total_size": 1000}, {"total_size": 24}]
-        return SimpleNamespace(of=self._device, snapshot=lambda: segments)
-
-    @contextlib.contextmanager
-    def use_mem_pool(self, pool, device):
-        assert pool.of == device
-        self.calls.append(f"begin {device}")
-        try:
-            yield
-        finally:
-            self.calls.append(f"end {device}")
-
-    @contextlib.contextmanager
-    def set_multithreading_enabled(self, mode):
-        self.calls.append(f"threads {mode}")
-        try:
-            yield
-        finally:
-            self.calls.append("threads as before")
-
-
-@pytest.mark.parametrize("raises", [False, True])
-def test_the_memory_of_a_graph_is_a_pool_of_its_own(modules, raises):
-    """Each device has a pool, the backward pass stays on the thread, and all ends with the block, also by an error."""
-    torch = TorchMemory()
-    modules(torch=torch)
-    with pytest.raises(ZeroDivisionError) if raises else contextlib.nullcontext(), graph_memory([2, 0]) as pools:
-        torch.calls.append("body")
-        assert [pool.of for pool in pools] == [2, 0]
-        assert pool_nbytes(pools) == 2048
-        if raises:
-            raise ZeroDivisionError
-    before = ["init", "threads False", "begin 2", "begin 0", "clear"]
-    assert torch.calls == [*before, "body", "clear", "end 0", "end 2", "threads as before"]
-
-
-def test_without_pytorch_a_graph_has_no_such_memory(modules):
-    """There are no pools if PyTorch is not imported, or has no CUDA."""
-    with graph_memory([0]) as pools:
-        assert pools == []
-    assert "torch" not in sys.modules
-
-    class Broken(TorchMemory):
-        def init(self):
-            raise AssertionError("Torch not compiled with CUDA enabled")
-
-    modules(torch=Broken())
-    with graph_memory([0]) as pools:
-        assert pools == []
-
-
-def test_a_pytorch_without_pools_captures_nothing(modules):
-    """A version that cannot keep the memory of a graph apart is an error, and no graph."""
-    cuda = SimpleNamespace(init=lambda: None)
-    modules(torch=SimpleNamespace(cuda=cuda, __version__="2.3"))
-    with pytest.raises(omp.DeviceError, match=r"2\.3 has no memory pools"), graph_memory([0]):
-        pass

@@ -96,6 +96,28 @@ def latch():
     cupy.cuda.Device().synchronize()
 
 
+@pytest.fixture
+def torch():
+    """PyTorch, whose operations of these tests have run once: CUDA loads code when it is first used, and then waits."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    for stream in (torch.cuda.default_stream(), torch.cuda.Stream()):
+        with torch.cuda.stream(stream):
+            for dtype in (torch.float32, torch.float64):
+                x = torch.full((1000,), 2.0, dtype=dtype, device="cuda")
+                x.add_(1).mul_(2).add_(x)
+                (x + x).sum().item()
+    yield torch
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+
+
+def tensor(x):
+    """Return a tensor over the memory of an argument, which is one or a CuPy array."""
+    import torch
+
+    return x if isinstance(x, torch.Tensor) else torch.as_tensor(x, device="cuda")
+
+
 PREAMBLE = """
 import atexit, faulthandler, os, sys, threading, time
 faulthandler.dump_traceback_later({hang_s}, exit=True)

@@ -7,6 +7,7 @@ PyTorch is installed, they run with its own, too.
 from __future__ import annotations
 
 import sys
+import weakref
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -142,6 +143,13 @@ def test_a_module_of_the_program(made):
         reached(lambda y: model(y), [])  # noqa: PLW0108  # a body
 
 
+def test_what_a_weak_reference_refers_to_is_kept(made):
+    """A layer that has its weights by weak references is looked into."""
+    tensor = made.tensor(3)
+    box = [weakref.ref(tensor)]
+    assert any(one is tensor for one in reached(lambda y: box, []))
+
+
 def test_a_tensor_of_the_host_that_host_tasks_change(made):
     """A body that reaches a host tensor which a host task may change is refused, as it is for an array."""
     flag = made.tensor(1)
@@ -212,6 +220,19 @@ def test_a_tensor_without_memory_is_refused(made):
         TensorState([tensor])
 
 
+def test_gradients_of_a_capture_that_failed_go(made):
+    """A gradient that a capture has made was never computed: the tensor has the one from before again."""
+    weight, other = (made.tensor(3, requires_grad=True) for _ in range(2))
+    before = other.grad = made.tensor(3)
+    state = TensorState([weight, other])
+    weight.grad, other.grad = made.tensor(3), made.tensor(3)
+    assert not state.holds()
+    state.restore()
+    assert state.holds()
+    assert weight.grad is None
+    assert other.grad is before
+
+
 # -- replays -----------------------------------------------------------------------------------------
 
 
@@ -223,6 +244,33 @@ def device(monkeypatch):
     with omp.Runtime("null", num_threads=1, check=True):
         yield device
     assert not device.capturing
+
+
+def test_a_body_that_makes_gradients_is_no_graph(device, made):
+    """A replay would leave a dropped gradient dropped. So the region is replayed task by task, with one warning."""
+    weight, grads = made.tensor(3, requires_grad=True), [made.tensor(3) for _ in range(9)]
+    n_bodies = 0
+
+    @omp.target(nowait=True)
+    def body(y):
+        nonlocal n_bodies
+        n_bodies += 1
+        if weight.grad is None:
+            weight.grad = grads.pop()
+
+    region = omp.taskgraph(body)
+    y = np.zeros(3)
+    with omp.target_data(map=[alloc(y)]):
+        region(y)
+        weight.grad = None
+        with pytest.warns(omp.PerformanceWarning, match=r"new gradient .*set_to_none=False"):
+            region(y)
+        for _ in range(3):
+            assert weight.grad is not None
+            weight.grad = None
+            region(y)
+    assert n_bodies == 6
+    assert not region.records[0].is_captured
 
 
 def test_a_region_is_captured_again_when_a_weight_moves(device, made):

@@ -49,7 +49,7 @@ def choose(name: object) -> None:
         name = OWN
     if not isinstance(name, str) or name not in NAMES:
         raise ClauseError(
-            f"use_allocator({name!r:.60}): there is no such allocator; use "
+            f"use_allocator({name!r:.60}): the name is not an allocator's; use "
             f"{', '.join(repr(each) for each in NAMES)}, or None for the default"
         )
     with _choice.lock:

@@ -201,7 +201,11 @@ class CudaDevice:
         if device != index:
             cuda.setDevice(index)
         imported = n_imported()
-        others = self._libraries.enter(stream.ptr) if imported else None
+        try:
+            others = self._libraries.enter(stream.ptr) if imported else None
+        except BaseException:
+            cuda.setDevice(device)
+            raise
         outer = cupy.cuda.get_current_stream(index)
         stream.__enter__()  # on CuPy's stack, where a block in a body finds the stream that it ends on
         return outer, device, others, imported

@@ -18,7 +18,7 @@ from cupy.cuda import MemoryPointer, UnownedMemory
 from cupy.cuda import runtime as cuda
 
 from offload.devices.base import Device
-from offload.devices.cuda.libraries import graph_memory, pool_nbytes
+from offload.devices.cuda.torch_capture import capturing, pool_nbytes
 from offload.devices.streams import using
 from offload.errors import DeviceError, DeviceLostError
 
@@ -54,7 +54,7 @@ class CudaGraphCapture:
             self._entered.enter_context(by_index[index].capturing)
         self._memory = {index: _GraphMemory(device) for index, device in by_index.items()}
         with self._errors():
-            self._pools = self._entered.enter_context(graph_memory(by_index))
+            self._pools = self._entered.enter_context(capturing(by_index))
             self._streams = [(device, device.new_stream()) for device in devices]
             (_, origin), *others = self._streams
             with using(self._device, origin):

@@ -1,23 +1,21 @@
-"""What other libraries have for each thread: current streams, and memory for graphs.
+"""The current streams of PyTorch and Warp, which are the task's stream while a body runs.
 
-The current stream of PyTorch and of Warp is the task's stream while a body runs. A library takes part if the program
-has imported it: each question is a look into `sys.modules`, and nothing is imported here. A library that cannot use
-CUDA, or that another thread is still importing, counts as absent. Numba and JAX have no current stream: Numba's kernels
-name theirs, and JAX has its own.
+A library takes part if the program has imported it: each question is a look into `sys.modules`, and nothing is imported
+here. A library that cannot use CUDA, or that another thread is still importing, counts as absent. Numba and JAX have no
+current stream: Numba's kernels name theirs, and JAX has its own.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
-from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from offload.errors import DeviceError, DirectiveWarning, UnsupportedError
+from offload.errors import DirectiveWarning, UnsupportedError
 from offload.interrupts.frames import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
 
 _LEGACY_STREAM = 1  # cudaStreamLegacy, another name of the null stream; to PyTorch it would be a stream of its own
 
@@ -175,52 +173,6 @@ class Libraries:
             streams = None
         self._known[name] = module, streams
         return streams
-
-
-@contextmanager
-def graph_memory(indices: Iterable[int]) -> Iterator[list[Any]]:
-    """Have PyTorch take memory for the calling thread from pools that nobody else uses; yield these.
-
-    ``indices`` are the ordinals of the devices, which have a pool each. The memory of a graph must stay its own: a
-    launch writes to addresses that PyTorch has given back long ago. It goes back when nobody refers to the pool. There
-    are no pools if PyTorch is not imported or cannot use CUDA. Raise `DeviceError` if it has no such pools.
-    """
-    torch = sys.modules.get("torch")
-    if torch is None or not _uses_cuda(torch):
-        yield []
-        return
-    if not hasattr(torch.cuda, "use_mem_pool"):
-        raise DeviceError(f"PyTorch {torch.__version__} has no memory pools that a graph can own; use 2.6 or later")
-    pools = []
-    clear = torch._C._cuda_clearCublasWorkspaces  # noqa: SLF001  # as PyTorch's own graphs do
-    with ExitStack() as entered:
-        # The backward pass runs on threads of its own, whose memory would not be the pool's.
-        entered.enter_context(torch.autograd.set_multithreading_enabled(False))
-        for index in indices:
-            with torch.cuda.device(index):
-                pools.append(torch.cuda.MemPool())
-            entered.enter_context(torch.cuda.use_mem_pool(pools[-1], index))
-        # PyTorch keeps one work area of cuBLAS for each stream. The graph's is taken from the pool, and forgotten
-        # after the capture: another stream may get the address of the captured one.
-        clear()
-        try:
-            yield pools
-        finally:
-            clear()
-
-
-def _uses_cuda(torch: Any) -> bool:
-    """Tell whether PyTorch can use CUDA; initialise that, since a body may be the first to use it."""
-    try:
-        torch.cuda.init()
-    except Exception:  # noqa: BLE001  # a build without CUDA, or no driver that it can use
-        return False
-    return True
-
-
-def pool_nbytes(pools: Iterable[Any]) -> int:
-    """Return the device memory that pools of `graph_memory` hold."""
-    return sum(int(segment["total_size"]) for pool in pools for segment in pool.snapshot())
 
 
 def n_imported() -> int:
