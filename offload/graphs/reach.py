@@ -20,7 +20,7 @@ from weakref import ReferenceType
 
 import numpy as np
 
-from offload.arrays.foreign import TensorForm
+from offload.arrays.foreign import TensorForm, is_model, is_tensor
 from offload.arrays.items import SCALARS, is_device_array
 from offload.graphs.rehearsal import NotCapturableError
 
@@ -52,8 +52,6 @@ _CODE = {
 
 _PLANS = {"cupy": {"Plan1d", "PlanNd", "XtPlanNd"}}  # Likewise, whose objects have device memory that stays theirs
 
-_TENSORS = {"torch": {"Tensor"}}  # Likewise, which can be given other memory; see `offload.graphs.tensors`
-_MODULES = {"torch": {"Module"}}  # Likewise, whose attributes are looked at
 
 # Likewise, whose objects hold no array
 _CONSTANTS = {
@@ -175,7 +173,7 @@ def reached(function: object, args: Iterable[object], changes: HostChanges | Non
             raise NotCapturableError(
                 f"it assigns {assigned}, which a host task of the region may read, and a graph would assign it once"
             )
-        if _is_kept(value) or is_module(value):
+        if _is_kept(value) or is_model(value):
             kept[id(value)] = value
         elif parts is None:
             raise NotCapturableError(
@@ -228,16 +226,6 @@ def _is_kept(value: Any) -> bool:
     return is_tensor(value) or is_device_array(value) or _is_one_of(value, _CODE) or _is_one_of(value, _PLANS)
 
 
-def is_tensor(value: Any) -> bool:
-    """Tell whether an object is a tensor of PyTorch."""
-    return _is_one_of(value, _TENSORS)
-
-
-def is_module(value: Any) -> bool:
-    """Tell whether an object is a module of PyTorch, such as a layer."""
-    return _is_one_of(value, _MODULES)
-
-
 def _is_one_of(value: Any, classes: dict[str, set[str]]) -> bool:
     return any(cls.__name__ in classes.get(_library(cls), ()) for cls in type(value).__mro__)
 
@@ -260,7 +248,7 @@ def _parts(value: Any, mentioned: frozenset[str]) -> Iterable[_Found] | None:
     parts: list[tuple[str, Any]] | None = None
     if value is Ellipsis or isinstance(value, (*_VALUES, TensorForm)) or _is_one_of(value, _CONSTANTS):
         parts = []
-    elif is_module(value):
+    elif is_model(value):
         parts = list(_of_module(value))
     elif isinstance(value, ReferenceType):
         parts = [("a referent", value())]

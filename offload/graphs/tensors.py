@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from offload.graphs.reach import is_module, is_tensor
+from offload.arrays.foreign import is_model, is_tensor
 from offload.graphs.rehearsal import NotCapturableError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class TensorState:
     def __init__(self, values: Iterable[object]) -> None:
         values = list(values)
         tensors: list[Any] = [value for value in values if is_tensor(value)]
-        states: list[dict[str, Any]] = [vars(value) for value in values if is_module(value)]
+        states: list[dict[str, Any]] = [vars(value) for value in values if is_model(value)]
         # a tensor that is no leaf would warn of the question for its gradient
         self._grads = [(one, one.grad) for one in tensors if one.requires_grad and one.is_leaf]
         tensors += [grad for _, grad in self._grads if grad is not None]

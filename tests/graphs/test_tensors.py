@@ -15,7 +15,8 @@ import pytest
 
 import offload as omp
 from offload import alloc, tofrom
-from offload.graphs.reach import HostChanges, is_module, is_tensor, reached, reaches_library
+from offload.arrays.foreign import is_model, is_tensor
+from offload.graphs.reach import HostChanges, reached, reaches_library
 from offload.graphs.rehearsal import NotCapturableError
 from offload.graphs.tensors import TensorState
 from tests.graphs.test_capture import GraphDevice
@@ -94,8 +95,11 @@ def of_torch():
 
 
 @pytest.fixture(params=[fakes, of_torch])
-def made(request):
+def made(request, monkeypatch):
     """Functions that make tensors and modules."""
+    if request.param is fakes:
+        monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(Tensor=Tensor))
+        monkeypatch.setitem(sys.modules, "torch.nn", SimpleNamespace(Module=Module))
     return request.param()
 
 
@@ -114,7 +118,7 @@ def test_tensors_and_modules_are_kept(made):
 
     kept = reached(body, [])
     assert is_tensor(tensor)
-    assert is_module(model)
+    assert is_model(model)
     for value in (tensor, model, *layers, *(part for layer in layers for part in parameters(layer))):
         assert any(value is one for one in kept), value
     assert reaches_library(body, [], "torch")
