@@ -507,13 +507,19 @@ def _in_form(
     if arrays == "cupy":
         return body
     if arrays is not None:
-        return partial(with_tensors, body)
+        return _around(body, with_tensors)
     forms = {
         slot: TensorForm(value, args[slot] if isinstance(slot, int) else kwargs[slot])
         for slot, value in foreign.items()
         if is_tensor(value)
     }
-    return partial(with_forms, body, forms) if forms else body
+    return _around(body, with_forms, forms) if forms else body
+
+
+def _around(body: Callable[..., Any], wrap: Callable[..., Any], *given: Any) -> Callable[..., Any]:
+    """Return a body that ``wrap(body, *given, …)`` calls."""
+    own = getattr(body, "around", None)  # of OpenACC's reductions, which compute with the arrays outside of the body
+    return partial(wrap, body, *given) if own is None else own(wrap, *given)
 
 
 @overload
