@@ -166,11 +166,11 @@ def is_present(a: Any, *, device: int | None = None) -> bool:
     ...     acc.is_present(x[:5]), acc.is_present(x)
     (True, False)
     """
-    scope, frame, place = here_for("acc is_present", a, device)
-    if place is None or not a.size:
-        return bool(a.size)
-    settle(scope, frame, place, a)
-    return place.is_present(a)
+    host, scope, frame, place = here_for("acc is_present", a, device)
+    if place is None or not host.size:
+        return bool(host.size)
+    settle(scope, frame, place, host)
+    return place.is_present(host)
 
 
 @takes_clauses
@@ -191,8 +191,8 @@ def deviceptr(a: Any, *, device: int | None = None) -> Any:
     ...     print(acc.deviceptr(x).get())
     [0. 1. 2.]
     """
-    scope, frame, place = here_for("acc deviceptr", a, device)
-    return a if place is None else corresponding(scope, frame, place, a)
+    host, scope, frame, place = here_for("acc deviceptr", a, device)
+    return a if place is None else corresponding(scope, frame, place, host)
 
 
 @takes_clauses
@@ -308,13 +308,13 @@ def map_data(a: Any, d: Any, *, device: int | None = None) -> None:
     >>> acc.unmap_data(x)
     >>> acc.free(d)
     """
-    scope, frame, place = here_for("acc map_data", a, device)
+    host, scope, frame, place = here_for("acc map_data", a, device)
     if place is not None:
-        settle(scope, frame, place, a)
-        if place.is_present(a):
-            what = f"map_data({_named(a)})"
+        settle(scope, frame, place, host)
+        if place.is_present(host):
+            what = f"map_data({_named(a, host)})"
             raise MapError(f"{what} is already present on device {place.device.number}; end that mapping first")
-    associate("acc map_data", a, d, device, 0)
+    associate("acc map_data", host, d, device, 0)
 
 
 @for_finalizers
@@ -348,24 +348,25 @@ def unmap_data(a: Any, *, device: int | None = None) -> None:
     False
     >>> acc.free(d)
     """
-    scope, frame, place = here_for("acc unmap_data", a, device)
+    host, scope, frame, place = here_for("acc unmap_data", a, device)
     if place is not None:
-        settle(scope, frame, place, a, uses=True)  # also tasks that still use the data
+        settle(scope, frame, place, host, uses=True)  # also tasks that still use the data
     try:
-        target_disassociate_ptr(a, device)
+        target_disassociate_ptr(host, device)
     except MapError as error:
         raise MapError(
-            f"unmap_data({_named(a)}): map_data did not map exactly this array, or a region still uses it; {error}"
+            f"unmap_data({_named(a, host)}): map_data did not map exactly this array, or a region still uses it; "
+            f"{error}"
         ) from None
 
 
-def _named(array: Any) -> str:
+def _named(given: Any, host: np.ndarray[Any, Any]) -> str:
     """Return the program's name of an array, with its type and shape."""
-    return str(Label(array, names_of().of(array)))
+    return str(Label(host, names_of().of(given)))
 
 
-def here_for(what: str, a: Any, device: int | None) -> tuple[Scope, Region, DevicePlace | None]:
-    """Return the caller's scope and region, and the device that it means, for a host array."""
+def here_for(what: str, a: Any, device: int | None) -> tuple[np.ndarray[Any, Any], Scope, Region, DevicePlace | None]:
+    """Return a host array as NumPy's, the caller's scope and region, and the device that the caller means."""
     a = as_host(a)
     if not isinstance(a, np.ndarray):
         raise ClauseError(f"{what}: {type(a).__name__} {a!r:.60} is not a host array; pass a NumPy array")
@@ -373,4 +374,4 @@ def here_for(what: str, a: Any, device: int | None) -> tuple[Scope, Region, Devi
     refuse_inside(what)
     catch_up()
     scope, frame = encounter(what)
-    return scope, frame, scope.runtime.place(frame, check_device(device))
+    return a, scope, frame, scope.runtime.place(frame, check_device(device))

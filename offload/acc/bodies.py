@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from offload.constructs.routines import array_namespace
@@ -49,6 +50,10 @@ class Body:
         self._function = function
         self._config = config  # None: the construct has no launch clause
         self._reduced = reduced  # each argument's position or name, once
+
+    def around(self, wrap: Callable[..., Any], *given: Any) -> Body:
+        """Return a body whose function is called by ``wrap(function, *given, …)``, with its private arrays."""
+        return Body(partial(wrap, self._function, *given), self._config, self._reduced)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         given: list[Any] = list(args)

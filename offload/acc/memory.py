@@ -261,9 +261,7 @@ def memcpy_d2d_async(
 def _d2d(dst: Any, src: Any, nbytes: Any, dst_device: Any, src_device: Any, async_: Any) -> Task | None:
     sides: list[Any] = []  # destination, then source
     # Both sides are checked before either is waited for.
-    given = [
-        (array, *here_for("acc memcpy_d2d", array, device)) for array, device in ((dst, dst_device), (src, src_device))
-    ]
+    given = [here_for("acc memcpy_d2d", array, device) for array, device in ((dst, dst_device), (src, src_device))]
     for array, scope, frame, place in given:
         found = array if place is None else corresponding(scope, frame, place, array)
         # An array without elements is present nowhere, and copies nothing.

@@ -90,10 +90,11 @@ def associate(what: str, a: Any, d: Any, device: int | None, offset: int) -> Non
         raise ClauseError(f"{what}: {label(d)} is not contiguous; associate the array that it is a view of")
     if isinstance(offset, bool) or not isinstance(offset, (int, np.integer)):
         raise ClauseError(f"{what}: offset={offset!r} is not a number of bytes; use an int of at least 0")
-    if (array_section(d).address + offset) % a.dtype.alignment:
+    dtype = as_host(a).dtype
+    if (array_section(d).address + offset) % dtype.alignment:
         raise ClauseError(
-            f"{what}: offset {offset} into {label(d)} is not aligned for {a.dtype}; use a multiple of "
-            f"{a.dtype.alignment} bytes, because a kernel would fail at other offsets"
+            f"{what}: offset {offset} into {label(d)} is not aligned for {dtype}; use a multiple of "
+            f"{dtype.alignment} bytes, because a kernel would fail at other offsets"
         )
     if not 0 <= offset <= d.nbytes - item.section.nbytes:
         raise ClauseError(

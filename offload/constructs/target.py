@@ -510,14 +510,20 @@ def _in_form(
     if arrays == "cupy":
         return body
     if arrays is not None:
-        return partial(with_tensors, body)
+        return _around(body, with_tensors)
     forms: tuple[tuple[Slot, TensorForm], ...] = ()
     for slot in foreign:
         value: Any = foreign[slot]
         if is_tensor(value):
             host: Any = args[slot] if isinstance(slot, int) else kwargs[slot]
             forms += ((slot, TensorForm(value, host)),)
-    return partial(with_forms, body, forms) if forms else body
+    return _around(body, with_forms, forms) if forms else body
+
+
+def _around(body: Callable[..., Any], wrap: Callable[..., Any], *given: Any) -> Callable[..., Any]:
+    """Return a body that ``wrap(body, *given, …)`` calls."""
+    own = getattr(body, "around", None)  # of OpenACC's reductions, which compute with the arrays outside of the body
+    return partial(wrap, body, *given) if own is None else own(wrap, *given)
 
 
 @overload
