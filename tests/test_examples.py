@@ -304,6 +304,8 @@ def test_torch_pipeline(torch, runtime, n_batches, n_slots):
     """Each result is the model's, whatever the number of batches on the device; the check sees a wrong one."""
     example = load_example("torch_pipeline")
     model, batches, results = example.make(omp.device(0), n_batches, 7, 16)
-    example.run(model, batches, results, n_slots)
-    assert example.is_right(model, batches, results)
+    run = example.pipeline(model, batches, results, n_slots)
+    for _ in range(3):
+        run()
+        assert example.is_right(model, batches, results)
     assert example.is_right(model, batches, results) == (n_batches == 0)  # the results were forgotten

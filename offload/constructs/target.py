@@ -80,6 +80,8 @@ class TargetClauses(Clauses):
     """What finds the list items of ``map``, where all of them are whole parameters."""
     maps: bool
     """Whether there is a ``map`` clause."""
+    named: frozenset[Slot]
+    """The positions and names of the parameters that strings in ``map`` name: ``bytes`` are an array only there."""
     key: object
     """The key of a call begins with it, by which `PresentTable.remembered` has its work; None without ``map``."""
     unmapped: list[TargetWork | None]
@@ -153,9 +155,11 @@ class TargetFunction(DirectiveFunction):
         clauses.runs_function, clauses.function = self._runs_function, self._function
         clauses.defaults = self._defaults
         clauses.is_short = clauses.rules is None and (names is None or clauses.whole is not None)
+        clauses.named = frozenset()
         if names is not None:
             for item, word in worded_items(words.get("map", ())):
                 name = parse_item(item).name
+                clauses.named |= {name, names.positions.get(name, name)}
                 if not names.may_have(name):
                     raise ClauseError(
                         f"{word}: list item {item!r}: {unseen(name, names.parameters)}; {self._name} takes "
@@ -178,7 +182,7 @@ class TargetFunction(DirectiveFunction):
             kind = value.__class__
             if kind is ndarray:
                 arrays[slot] = value
-            elif kind not in SCALARS:
+            elif kind not in SCALARS or (kind is bytes and slot in said.named):
                 if not (are_native and place.device.is_array(value) and place.device.retired(value) is None):
                     host = as_host(value)
                     if host is not value:
@@ -192,7 +196,7 @@ class TargetFunction(DirectiveFunction):
                 replaced[at] = arrays[at]  # type: ignore[index]  # a position
             args = tuple(replaced)
         if kwargs:
-            kwargs = _on_host(kwargs, foreign)
+            kwargs = _on_host(kwargs, said.named, foreign)
         if foreign and not said.runs_function:  # a loop computes with the elements
             for name, value in foreign.items():
                 check_numbers(value, args[name] if isinstance(name, int) else kwargs[name], self._directive)
@@ -489,11 +493,12 @@ class TargetFunction(DirectiveFunction):
         return list(items)
 
 
-def _on_host(kwargs: Mapping[str, Any], foreign: dict[Slot, Any]) -> dict[str, Any]:
+def _on_host(kwargs: Mapping[str, Any], named: frozenset[Slot], foreign: dict[Slot, Any]) -> dict[str, Any]:
     """Return arguments with a NumPy array for each array of another library in host memory; note those."""
     found = {}
     for name, value in kwargs.items():
-        found[name] = value if value.__class__ in _MAPPED else as_host(value)
+        is_value = value.__class__ in _MAPPED and not (value.__class__ is bytes and name in named)
+        found[name] = value if is_value else as_host(value)
         if found[name] is not value:
             foreign[name] = value
     return found

@@ -15,6 +15,7 @@ from weakref import getweakrefcount
 import numpy as np
 
 from offload.arrays.containers import attributes_of, leaves_of
+from offload.arrays.foreign import is_model
 from offload.arrays.items import (
     SCALARS,
     VALUES,
@@ -181,7 +182,8 @@ def _key_of(item: Any) -> Hashable:
 
 def _holds_arrays(item: Any) -> bool:
     """Tell whether attributes of an object are arrays, or containers of arrays."""
-    if isinstance(item, (type, FunctionType, ModuleType)):
+    # A model of PyTorch is named for itself: its training changes all of it.
+    if isinstance(item, (type, FunctionType, ModuleType)) or is_model(item):
         return False
     held = [value for value in attributes_of(item).values() if value.__class__ not in SCALARS]
     return any(True for _ in leaves_of(held, _MOST_PARTS))
