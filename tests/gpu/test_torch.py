@@ -276,7 +276,8 @@ def test_a_body_that_imports_torch_is_warned_of():
     pytest.importorskip("torch", reason="PyTorch is not installed")
     python(
         """
-                def body(y):
+        import warnings
+        def body(y):
             import torch
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -445,7 +446,8 @@ def test_random_programs_on_the_allocator(gpu, allocator):
         thread.start()
     for thread in threads:
         thread.join()
-    assert not failures, failures[0]
+    for failure in failures:
+        raise failure
 
 
 def test_a_graph_on_the_allocator(gpu, allocator):
@@ -561,16 +563,17 @@ def test_a_tensor_follows_the_stream_of_its_device(two, torch, latch, current):
         with torch.cuda.stream(side):
             torch.zeros(N, dtype=torch.float64, device="cuda:1").add_(1)
         torch.cuda.synchronize()
-    event = torch.cuda.Event()
-    first = torch.cuda.Stream(device=0)
-    latch.hold(cupy.cuda.Stream.from_external(first))
-    event.record(first)
-    side.wait_event(event)
 
     @omp.target(nowait=True, device=1)
     def double(t):
         tensor(t).mul_(2)
 
+    double(t).result()  # which loads what it needs: nothing can be loaded while a stream is held
+    event = torch.cuda.Event()
+    first = torch.cuda.Stream(device=0)
+    latch.hold(cupy.cuda.Stream.from_external(first))
+    event.record(first)
+    side.wait_event(event)
     with torch.cuda.device(1), torch.cuda.stream(side):
         t.add_(3)
         torch.cuda.set_device(current)

@@ -225,7 +225,7 @@ def test_a_call_that_torch_cannot_capture_is_told_once(gpu, torch, make, call):
     region = omp.taskgraph(body)
     with omp.target_data(map=[tofrom(y)]):
         region(y)
-        with told(call, "test_torch.py", "under capture"):
+        with told(call, "test_torch_capture.py", "under capture"):
             region(y)
         for _ in range(3):
             region(y)  # warnings are errors

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import cupy
 from cupy.cuda import runtime as cuda
 
-from offload.arrays.foreign import is_tensor, tensor_place
+from offload.arrays.foreign import is_tensor
 from offload.arrays.sections import Section, section_of
 from offload.devices.cuda.copies import Copies, is_pinned
 from offload.devices.cuda.events import CallerEvents, EventPool, together
@@ -408,21 +408,16 @@ class CudaDevice:
         """Return ``value`` as a CuPy array on this device: itself or a view; None if it is not on this device."""
         if isinstance(value, cupy.ndarray):
             array = value
-        elif is_tensor(value):
-            # By DLPack, which also has the types that NumPy lacks.
-            if tensor_place(value) != self.space:
-                return None
-            with self._on(), self._errors():
-                array = cupy.from_dlpack(value.detach())
-        elif hasattr(value, "__cuda_array_interface__"):
-            with self._on(), self._errors():
-                array = cupy.asarray(value)  # a view on whichever device its address is of
         elif hasattr(value, "__dlpack_device__"):
             kind, index = value.__dlpack_device__()
             if int(kind) not in _DLPACK_CUDA or index != self.index:
                 return None
+            # CuPy's current stream, which the construct follows, waits for the library that computes the array.
             with self._on(), self._errors():
-                array = cupy.from_dlpack(value)
+                array = cupy.from_dlpack(value.detach() if is_tensor(value) else value)
+        elif hasattr(value, "__cuda_array_interface__"):
+            with self._on(), self._errors():
+                array = cupy.asarray(value)  # a view on whichever device its address is of
         else:
             return None
         return array if array.device.id == self.index else None
