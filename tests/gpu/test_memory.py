@@ -3,6 +3,7 @@
 import gc
 import random
 import threading
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pytest
@@ -228,3 +229,26 @@ def test_bodies_that_run_out_leave_the_runtime_as_it_was(gpu, limit):
     assert not omp.target_is_present(x)
     gc.collect()  # the traceback refers to the body's arguments
     assert device_of(gpu).live_nbytes() == 0
+
+
+def test_a_pool_that_ends_is_given_to_nobody(monkeypatch):
+    """While a pool ends on one thread, another thread gets a new one."""
+    from offload.devices.cuda import memory
+
+    monkeypatch.setattr(memory, "_pools", WeakValueDictionary())
+    found = []
+    destroy = memory.cuda.memPoolDestroy
+
+    def destroyed(handle):
+        if not found:
+            found.append(memory._pool_of("offload", 0))
+        destroy(handle)
+
+    monkeypatch.setattr(memory.cuda, "memPoolDestroy", destroyed)
+    pool = memory._pool_of("offload", 0)
+    address = pool.take(4096)
+    pool.give_back(address, 4096)
+    del pool
+    (other,) = found
+    assert not other.is_ending
+    other.give_back(other.take(1 << 21), 1 << 21)

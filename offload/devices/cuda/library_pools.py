@@ -23,6 +23,8 @@ class LibraryPool(ABC):
     Raise `UnsupportedError` if the library cannot use the GPU.
     """
 
+    is_ending = False  # as of a pool of the driver's
+
     def __init__(self, library: Any, index: int) -> None:
         self.index = index  # CUDA's device ordinal
         # GPUs whose memory kernels on this one may use. Nobody knows how a library has allocated its memory, so copies

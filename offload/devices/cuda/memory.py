@@ -141,6 +141,9 @@ class DriverPool:
     # larger blocks are not kept: copying one takes ten times as long as allocating it
     small_nbytes: ClassVar[int] = 1 << 20
 
+    is_ending = False
+    """Whether nobody may be given this pool any more."""
+
     def __init__(self, index: int) -> None:
         if not cuda.deviceGetAttribute(_POOLS_SUPPORTED, index):
             raise DeviceUnavailableError(f"CUDA device {index} has no memory pools (cudaMallocAsync); use another one")
@@ -217,6 +220,8 @@ class DriverPool:
             cuda.memPoolTrimTo(self.handle, 0)
 
     def __del__(self, is_finalizing: Any = sys.is_finalizing) -> None:
+        # First: weak references lead here until this returns, and each call of CUDA lets other threads run.
+        self.is_ending = True
         if not is_finalizing() and hasattr(self, "_kept"):
             self._free_kept()
             self._is_gone = True  # arrays that die with it may come later
@@ -293,11 +298,11 @@ def _pool_of(name: str, index: int) -> DriverPool | LibraryPool:
     """Return the pool of an allocator for a GPU; a driver's pool and those before it are made to reach each other."""
     with _pools_lock:
         pool = _pools.get((name, index))
-        if pool is None:
+        if pool is None or pool.is_ending:
             pool = DriverPool(index) if name == allocators.OWN else LIBRARY_POOLS[name](allocators.library(name), index)
             if isinstance(pool, DriverPool):
                 for other in list(_pools.values()):
-                    if isinstance(other, DriverPool):
+                    if isinstance(other, DriverPool) and not other.is_ending:
                         _open(pool, other)
                         _open(other, pool)
             _pools[name, index] = pool
