@@ -82,7 +82,8 @@ def pointer(world, step):
     array, device = world.item(step["item"]), step["device"]
     found = omp.get_mapped_ptr(array, device)
     used = None if found is None else world.function("target", "total").options(device=device)(found)
-    return omp.target_is_present(array, device), found, used
+    # On the host, an array is its own.
+    return omp.target_is_present(array, device), "itself" if found is array else found, used
 
 
 @operation
@@ -124,7 +125,7 @@ def block(world, step):
     try:
         with omp.target_data(map=maps, **clauses) as addresses:
             if step["addresses"]:
-                world.lines.append(f"addresses: {[type(address).__name__ for address in addresses]}")
+                world.lines.append(f"addresses on a device: {[hasattr(address, 'unwrap') for address in addresses]}")
             if step["deferred"]:
                 omp.taskwait()
             world.carry_out(step["steps"])
