@@ -220,7 +220,7 @@ class ReceivingWork(Work):
         assert values is not None, "made with them"
         work, forms = self._make(values.found())  # its errors are the region's failure
         if forms:
-            launch.body = around(launch.body, with_forms, forms)
+            launch.body = around(launch.body, with_forms, forms)  # type: ignore[arg-type]  # a region has a body
         if work.takes_device_arrays and not all(task and task.waits_in_stream_order for task in values.tasks):
             # A host task's array may be the work of its thread's current stream, which is mostly everybody's.
             event = place.device.caller_event()
