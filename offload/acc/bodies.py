@@ -52,7 +52,14 @@ class Body:
         self._reduced = reduced  # each argument's position or name, once
 
     def around(self, wrap: Callable[..., Any], *given: Any) -> Body:
-        """Return a body whose function is called by ``wrap(function, *given, …)``, with its private arrays."""
+        """Return a body whose function is called by ``wrap(function, *given, …)``, with its private arrays.
+
+        Raise `UnsupportedError` if a reduction would compute with the bytes of a tensor, not with its numbers.
+        """
+        reduced = {slot for _, slot in self._reduced}
+        for slot, form in dict(*given).items():  # the forms of arguments
+            if slot in reduced:
+                form.check_numbers("reduction")
         return Body(partial(wrap, self._function, *given), self._config, self._reduced)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

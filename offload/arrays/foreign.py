@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -85,11 +86,11 @@ def _of_attributes(item: Any) -> Any:
 
 
 def _of_interface(item: Any) -> Any:
-    # Some classes return a copy of their contents here, as bytes. They expose no memory.
-    described = item.__array_interface__
-    if not isinstance(described.get("data"), tuple):
-        return item
     try:
+        described = getattr(item, "__array_interface__", None)  # None: the class has it, but not this object
+        # Some classes return a copy of their contents here, as bytes. They expose no memory.
+        if described is None or not isinstance(described.get("data"), tuple):
+            return item
         view = np.asarray(item)
     except Exception as error:
         raise _unusable(item, error) from error
@@ -126,7 +127,13 @@ def _of_dlpack(item: Any) -> Any:
             return np.from_dlpack(_Bytes(item)).view(dtype)
         return np.from_dlpack(item)
     except Exception as error:
-        raise _unusable(item, error) from error
+        raise _unusable(item, "it has been deleted or donated" if _is_deleted(item) else error) from error
+
+
+def _is_deleted(item: Any) -> bool:
+    """Tell whether an array of JAX has lost its memory."""
+    said = getattr(item, "is_deleted", None)
+    return callable(said) and bool(said())
 
 
 class _Tensor(ctypes.Structure):
@@ -204,9 +211,7 @@ def tensor_place(tensor: Any) -> tuple[str, int]:
 def _of_tensor(tensor: Any) -> Any:
     torch = sys.modules["torch"]
     if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized or tensor.is_meta:
-        kind = "nested" if tensor.is_nested else "quantized" if tensor.is_quantized else ""
-        kind = kind or ("meta" if tensor.is_meta else str(tensor.layout).rpartition(".")[2])
-        raise _unusable(tensor, f"it is {kind}, but a list item is dense memory; use a dense tensor")
+        raise _unusable(tensor, f"it is {_kind_of(tensor)}, but a list item is dense memory")
     if not tensor.is_cpu:
         return tensor
     requires_grad = tensor.requires_grad
@@ -217,8 +222,26 @@ def _of_tensor(tensor: Any) -> Any:
         except TypeError:
             view = plain.view(getattr(torch, _INTEGERS[tensor.itemsize])).numpy()
     except Exception as error:
-        raise _unusable(tensor, error) from error
+        raise _unusable(tensor, _lazy_change(tensor) or error) from error
     return np.asarray(_OfGradient(view)) if requires_grad else view
+
+
+def _kind_of(tensor: Any) -> str:
+    """Return the kind of a tensor that is not dense memory, and the way to a dense one."""
+    if tensor.is_nested:
+        return "nested (pass the tensors of its .unbind())"
+    if tensor.is_quantized:
+        return "quantized (pass its .int_repr() or .dequantize())"
+    if tensor.is_meta:
+        return "on the meta device, without memory"
+    return f"{str(tensor.layout).rpartition('.')[2]} (pass its parts, such as .values(), or its .to_dense())"
+
+
+def _lazy_change(tensor: Any) -> str:
+    """Return the change that a view of a tensor makes to the elements in memory; nothing if it makes none."""
+    if tensor.is_conj():
+        return "it is a conjugate view; pass its .resolve_conj()"
+    return "it is a negative view; pass its .resolve_neg()" if tensor.is_neg() else ""
 
 
 def read_only_reason(array: Host) -> str:
@@ -239,6 +262,11 @@ class TensorForm:
     def __init__(self, tensor: Any = None, host: Host | None = None) -> None:
         self._tensor = tensor  # the argument; None for an array that was passed as another library's
         self._host = host  # its view, for a region that runs on the host
+
+    def check_numbers(self, what: str) -> None:
+        """Raise `UnsupportedError` if ``what``, which computes with the array, would take it for other numbers."""
+        if self._host is not None:
+            check_numbers(self._tensor, self._host, what)
 
     def __call__(self, array: Any) -> Any:
         """Return the tensor for a host array, or for an array of a device."""
@@ -279,6 +307,12 @@ def check_numbers(item: Any, host: Host, what: str) -> None:
 def in_kind_of(item: Any, array: Host) -> Any:
     """Return an array as a tensor if ``item`` is one, else as it is."""
     return TensorForm()(array) if is_tensor(item) else array
+
+
+def around(body: Callable[..., Any], wrap: Callable[..., Any], *given: Any) -> Callable[..., Any]:
+    """Return a body that ``wrap(body, *given, …)`` calls."""
+    own = getattr(body, "around", None)  # of OpenACC's reductions, which compute with the arrays outside of the body
+    return partial(wrap, body, *given) if own is None else own(wrap, *given)
 
 
 def with_forms(

@@ -11,12 +11,11 @@ name such an argument.
 from __future__ import annotations
 
 from copy import copy
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from offload.arrays.foreign import TensorForm, check_numbers, is_tensor, with_forms
+from offload.arrays.foreign import TensorForm, around, check_numbers, is_tensor, with_forms
 from offload.arrays.items import SCALARS, as_host, label, mapper_of
 from offload.constructs.clauses.binding import Binding
 from offload.constructs.clauses.mapping import map_items
@@ -223,7 +222,7 @@ class ReceivingWork(Work):
         assert values is not None, "made with them"
         work, forms = self._make(values.found())  # its errors are the region's failure
         if forms:
-            launch.body = partial(with_forms, launch.body, forms)  # type: ignore[arg-type]  # a region has a body
+            launch.body = around(launch.body, with_forms, forms)  # type: ignore[arg-type]  # a region has a body
         if work.takes_device_arrays and not all(task and task.waits_in_stream_order for task in values.tasks):
             # A host task's array may be the work of its thread's current stream, which is mostly everybody's.
             event = place.device.caller_event()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 from numpy import ndarray
 
-from offload.arrays.foreign import TensorForm, check_numbers, is_tensor, with_forms, with_tensors
+from offload.arrays.foreign import TensorForm, around, check_numbers, is_tensor, with_forms, with_tensors
 from offload.arrays.items import SCALARS, as_host, layout_of
 from offload.constructs.arguments import dependence_on, device_of
 from offload.constructs.call import Clauses, DirectiveFunction, decorate
@@ -515,20 +514,14 @@ def _in_form(
     if arrays == "cupy":
         return body
     if arrays is not None:
-        return _around(body, with_tensors)
+        return around(body, with_tensors)
     forms: tuple[tuple[Slot, TensorForm], ...] = ()
     for slot in foreign:
         value: Any = foreign[slot]
         if is_tensor(value):
             host: Any = args[slot] if isinstance(slot, int) else kwargs[slot]
             forms += ((slot, TensorForm(value, host)),)
-    return _around(body, with_forms, forms) if forms else body
-
-
-def _around(body: Callable[..., Any], wrap: Callable[..., Any], *given: Any) -> Callable[..., Any]:
-    """Return a body that ``wrap(body, *given, …)`` calls."""
-    own = getattr(body, "around", None)  # of OpenACC's reductions, which compute with the arrays outside of the body
-    return partial(wrap, body, *given) if own is None else own(wrap, *given)
+    return around(body, with_forms, forms) if forms else body
 
 
 @overload

@@ -56,7 +56,9 @@ def acc_(world, step):
     queue, waits = _queue(world, step["queue"])
     clauses = {**queue, **{key: step[key] for key in ("if_", "device") if key in step}}
     function = world.function("acc", step["function"])
-    done = (function.options(**clauses) if clauses else function)(*(world.item(item) for item in step["items"]))
+    done = (function.options(**clauses) if clauses else function)(
+        *(world.item(item, may_be_tensor=False) for item in step["items"])
+    )
     return _waited(waits, done, step.get("device"))
 
 

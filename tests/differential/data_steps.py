@@ -27,6 +27,8 @@ def target(world, step):
     """Call a target function with views of arrays."""
     function = world.function("target", step["function"])
     clauses = {**_more(step), **world.deferral(step["items"])}
+    if world.mode.mixture is not None and world.mode.mixture.has_tensors:
+        clauses["arrays"] = "cupy"  # the bodies use functions that tensors lack
     if clauses:
         function = function.options(**clauses)
     views = [world.item(item) for item in step["items"]]
@@ -80,7 +82,8 @@ def pointer(world, step):
     array, device = world.item(step["item"]), step["device"]
     found = omp.get_mapped_ptr(array, device)
     used = None if found is None else world.function("target", "total").options(device=device)(found)
-    return omp.target_is_present(array, device), found, used
+    # On the host, an array is its own.
+    return omp.target_is_present(array, device), "itself" if found is array else found, used
 
 
 @operation
@@ -92,7 +95,10 @@ def drain(world, step):
 def object_(world, step):
     """Use an object that has a mapper."""
     made, function = (Part, "part_of") if step["is_part"] else (Pair, "pair")
-    pair = made(*(world.item(item) for item in step["items"]))
+    # A mapper of parts slices, and bodies of objects use functions that tensors lack.
+    pair = made(
+        *(world.view(item) if step["is_part"] else world.item(item, may_be_tensor=False) for item in step["items"])
+    )
     where = {} if step["device"] is None else {"device": step["device"]}
     match step["kind"]:
         case "target":
@@ -119,7 +125,7 @@ def block(world, step):
     try:
         with omp.target_data(map=maps, **clauses) as addresses:
             if step["addresses"]:
-                world.lines.append(f"addresses: {[type(address).__name__ for address in addresses]}")
+                world.lines.append(f"addresses on a device: {[hasattr(address, 'unwrap') for address in addresses]}")
             if step["deferred"]:
                 omp.taskwait()
             world.carry_out(step["steps"])
@@ -162,7 +168,7 @@ def protect(world, step):
 @operation
 def wrong(world, step):
     """Write something that is an error in any program, or most."""
-    x, inc = world.item(step["item"]), world.function("target", "inc")
+    x, inc = world.view(step["item"]), world.function("target", "inc")
     calls = [
         lambda: inc.options(maps=[omp.to(x)]),
         lambda: inc.options(device="first")(x),

@@ -130,17 +130,17 @@ def buffers(world, step):
 @operation
 def acc_memory(world, step):
     """Allocate, copy and free by OpenACC's routines."""
-    array = world.item(step["item"])
+    array, nbytes = world.item(step["item"]), world.view(step["item"]).nbytes
     made = acc.malloc(96)
     try:
         queue = 1 + world.first_queue
         if step["is_async"]:
-            acc.memcpy_to_device_async(made, array, array.nbytes, queue)
-            acc.memcpy_from_device_async(array, made, array.nbytes, queue)
+            acc.memcpy_to_device_async(made, array, nbytes, queue)
+            acc.memcpy_from_device_async(array, made, nbytes, queue)
             acc.wait(queue)
         else:
-            acc.memcpy_to_device(made, array, array.nbytes)
-            acc.memcpy_from_device(array, made, array.nbytes)
+            acc.memcpy_to_device(made, array, nbytes)
+            acc.memcpy_from_device(array, made, nbytes)
         return acc.is_present(array)
     finally:
         acc.free(made)

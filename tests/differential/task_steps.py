@@ -79,7 +79,11 @@ def chain(world, step):
 @operation
 def group(world, step):
     """Carry out deferred constructs in a taskgroup, of which some take part in a reduction."""
-    clauses = {"task_reduction": {"+": [world.arrays[step["array"]]]}} if step["reduces"] else {}
+    clauses = (
+        {"task_reduction": {"+": [world.item([step["array"], None], may_be_read_only=False)]}}
+        if step["reduces"]
+        else {}
+    )
     outer, world.chain, ended = world.chain, [], None
     total = world.arrays[step["array"]]
     try:
@@ -387,9 +391,11 @@ def loop(world, step):
         others = (8, 5) if name == "sweep" else (0, 1)
         other = next(number for number in others if world.roots[number] is not world.roots[items[0][0]])
         items = [items[0], [other, items[1][1]]]
-    views = [world.item(item) for item in items]
+    views = [world.view(item) for item in items]
     if name in {"scatter", "count", "search"}:
         views[0] = np.arange(views[1].size) % 12 if name == "count" else np.arange(views[1].size)[::-1].copy()
+    elif name != "host":
+        views = [world.item(item) for item in items]
     function = world.function("loop", name)
     if name == "host":
         return function(*views)

@@ -18,6 +18,7 @@ import numpy as np
 import offload as omp
 from offload import acc
 from tests.differential.programs import N_SLOTS
+from tests.foreign.mixing import in_buffers
 
 MOST_REFERENCES = 12
 """How many references of an array the end of a program releases; some, of declared arrays, have no end."""
@@ -61,15 +62,18 @@ class Mode:
         In place of the program's.
     disturbs : bool
         Before each step, something else is mapped and released, so that what was found for the last table is of no use.
+    mixture : tests.foreign.mixing.Mixture or None
+        Chooses objects of other libraries for the arrays.
     """
 
-    def __init__(self, *, is_cold=False, views=False, num_threads=None, disturbs=False, seed=None):
-        self.is_cold, self.views, self.num_threads, self.disturbs, self.seed = (
+    def __init__(self, *, is_cold=False, views=False, num_threads=None, disturbs=False, seed=None, mixture=None):
+        self.is_cold, self.views, self.num_threads, self.disturbs, self.seed, self.mixture = (
             is_cold,
             views,
             num_threads,
             disturbs,
             seed,
+            mixture,
         )
 
 
@@ -167,6 +171,9 @@ class World:
     def __init__(self, mode, table, lines, first_queue=0):
         self.mode, self.table, self.lines, self.first_queue = mode, table, lines, first_queue
         self.arrays, self.roots = arrays()
+        self._buffers = {}  # by the ids of the roots, the memory of each, in a mixture
+        if mode.mixture is not None:
+            self.arrays, self.roots, self._buffers = in_buffers(self.arrays, self.roots)
         self.slots = [None] * N_SLOTS
         self.chain = None
         self.queue = self.other_queue = None
@@ -181,7 +188,12 @@ class World:
         array = self.arrays[number]
         return array[...] if self.mode.views and array.ndim else array
 
-    def item(self, item, *, is_clause=False):
+    def item(self, item, *, is_clause=False, **how):
+        """Return the view that an item names, or in clauses also a section; in a mixture an object over it."""
+        view = self.view(item, is_clause=is_clause)
+        return view if self.mode.mixture is None else self.mode.mixture.of(view, f"{len(self.lines)} {item}", **how)
+
+    def view(self, item, *, is_clause=False):
         """Return the view that an item names, or in clauses also a section."""
         number, view = item
         array = self.array(number)
@@ -206,8 +218,17 @@ class World:
 
     def storage(self, items):
         """Return the list items of ``depend`` for items and numbers of slots."""
-        found = [self.roots[item[0]] if isinstance(item, list) else self.slots[item] for item in items]
+        found = [self.root(item[0]) if isinstance(item, list) else self.slots[item] for item in items]
         return [storage for storage in found if storage is not None]
+
+    def root(self, number):
+        """Return the array that covers an array's memory; in a mixture an object over it."""
+        root, mixture = self.roots[number], self.mode.mixture
+        if mixture is None:
+            return root
+        if mixture.are_objects and (len(self.lines) + number) % 3 == 0:
+            return self._buffers[id(root)]
+        return mixture.of(root, f"root {len(self.lines)} {number}")
 
     def function(self, kind, name):
         """Return a decorated function of the table."""

@@ -134,7 +134,7 @@ def target_map_bare(x: Any, a: Host) -> Any:
 
 @case
 def target_map_of_a_part(x: Any, a: Host) -> Any:
-    return omp.target(map=[tofrom("x[1:2]")])(lambda x: inc(x[1:3]))(x)
+    return omp.target(map=[tofrom("x[1:2]")])(inc)(x)
 
 
 @case

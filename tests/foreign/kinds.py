@@ -13,7 +13,6 @@ import importlib.util
 import mmap
 import warnings
 from functools import cache
-from itertools import cycle
 from multiprocessing import shared_memory
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -146,13 +145,13 @@ def _mapped() -> Made:
 @cache
 def _segment() -> shared_memory.SharedMemory:
     """Return shared memory that all objects of the kind are parts of; it cannot be closed while they are there."""
-    made = shared_memory.SharedMemory(create=True, size=4096)
+    made = shared_memory.SharedMemory(create=True, size=1 << 20)
     made.unlink()  # the name; the pages stay while they are mapped
     made.close = lambda: None  # type: ignore[method-assign]  # at the end of the process, which has views of it
     return made
 
 
-_places = cycle(range(0, 4096, 64))
+_places = iter(range(0, 1 << 20, 64))  # never twice, since a declaration lasts
 
 
 def _shared() -> Made:

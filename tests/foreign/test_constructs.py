@@ -28,6 +28,11 @@ MOST_REFERENCES = 3
 """How often what a case has left is released; the references of a declared array have no end."""
 
 
+def needs(module: str) -> Any:
+    """Return the mark of a test that needs a library; `test_libraries` says that it is missing."""
+    return pytest.mark.skipif(not HAS[module], reason=f"{LIBRARIES[module]} is not installed")
+
+
 def outcome(case: Case, item: Any, memory: Host) -> list[str]:
     """Return what a case returns or raises, the warnings, the elements afterwards, and whether they are present."""
     with warnings.catch_warnings(record=True) as caught:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+from offload.arrays.foreign import check_numbers
 from offload.arrays.items import SCALARS, _slice_of, as_host
 from offload.interrupts.shields import pass_on
 from offload.runtime.keywords import meant
@@ -47,8 +48,11 @@ class SymbolicItem(NamedTuple):
         """Tell whether the text, whose name means ``value``, names a member or an element that it holds."""
         return bool(self.steps) and not self.is_part_of(value)
 
-    def resolve(self, names: Mapping[str, Any]) -> Any:
-        """Return the array (or part of it) that the text means, given the names visible at the call."""
+    def resolve(self, names: Mapping[str, Any], computes: str = "") -> Any:
+        """Return the array (or part of it) that the text means, given the names visible at the call.
+
+        A clause that ``computes`` with the elements says its name. Raise `UnsupportedError` if NumPy lacks their type.
+        """
         try:
             value = names[self.name]
         except KeyError:
@@ -57,7 +61,7 @@ class SymbolicItem(NamedTuple):
         while steps:
             if isinstance(steps[0], str):
                 value, steps = self._member(value, steps[0]), steps[1:]
-            elif hasattr(value := _host(value), "shape"):
+            elif hasattr(value := _host(value, computes), "shape"):
                 n_dims = next((at for at, step in enumerate(steps) if isinstance(step, str)), len(steps))
                 value, steps = self._section(value, steps[:n_dims], names), steps[n_dims:]
             else:
@@ -67,7 +71,7 @@ class SymbolicItem(NamedTuple):
                 f"list item {self.text!r}: it is {type(value).__name__} {value!r:.60}, a value without storage; name "
                 "an array, or pass a value of your own, such as a tuple, with .options(…)"
             )
-        return _host(value)
+        return _host(value, computes)
 
     def _member(self, value: Any, name: str) -> Any:
         try:
@@ -130,9 +134,14 @@ class SymbolicItem(NamedTuple):
             ) from error
 
 
-def _host(value: Any) -> Any:
+def _host(value: Any, computes: str) -> Any:
     """Return the NumPy array over memory that a value exposes, as `as_host` does; else the value."""
-    return value if value.__class__ is np.ndarray or value.__class__ in SCALARS else as_host(value)
+    if value.__class__ is np.ndarray or value.__class__ in SCALARS:
+        return value
+    host = as_host(value)
+    if computes:
+        check_numbers(value, host, computes)
+    return host
 
 
 def unseen(name: str, names: Iterable[str] = ()) -> str:

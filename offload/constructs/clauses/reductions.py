@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from offload.arrays.foreign import check_numbers, in_kind_of
+from offload.arrays.foreign import check_numbers, in_kind_of, read_only_reason
 from offload.arrays.items import SCALARS, array_section, as_host, host_items, label
 from offload.arrays.sections import overlaps
 from offload.constructs.clauses.maps import as_tuple
@@ -89,7 +89,7 @@ def resolved(clause: str, items: Sequence[ReductionItem], names: Mapping[str, An
     for name, item in items:
         value = item
         if isinstance(item, str):
-            value = parse_item(item).resolve(names)
+            value = parse_item(item).resolve(names, clause)
             check_item(clause, find_operator(clause, name), value)
         found.append(ReductionItem(name, value))
     return tuple(found)
@@ -107,7 +107,8 @@ def reductions_of(clause: str, items: Sequence[ReductionItem]) -> tuple[Reductio
         section = array_section(item)
         if not item.flags.writeable:
             raise ClauseError(
-                f"{clause}: {label(item)} is read-only; name a writeable array, so that the result can be stored in it"
+                f"{clause}: {label(item)} cannot be written: {read_only_reason(item)}; name a writeable array, so that "
+                "the result can be stored in it"
             )
         if section.nbytes < item.nbytes:
             raise ClauseError(
