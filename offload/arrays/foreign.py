@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from functools import partial
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -106,9 +107,12 @@ def _of_bytes(item: bytes) -> Host:
 
 def _of_buffer(item: Any) -> Host:
     try:
-        return np.asarray(item)
+        view = np.asarray(item)
+        if view.dtype.hasobject:  # NumPy takes a buffer that is released for an object
+            memoryview(item).release()
     except Exception as error:
         raise _unusable(item, error) from error
+    return view
 
 
 def _unusable(item: Any, why: object) -> ClauseError:
@@ -311,6 +315,8 @@ def in_kind_of(item: Any, array: Host) -> Any:
 
 def around(body: Callable[..., Any], wrap: Callable[..., Any], *given: Any) -> Callable[..., Any]:
     """Return a body that ``wrap(body, *given, …)`` calls."""
+    if body.__class__ is FunctionType:
+        return partial(wrap, body, *given)
     own = getattr(body, "around", None)  # of OpenACC's reductions, which compute with the arrays outside of the body
     return partial(wrap, body, *given) if own is None else own(wrap, *given)
 

@@ -519,7 +519,7 @@ def _in_form(
     for slot in foreign:
         value: Any = foreign[slot]
         if is_tensor(value):
-            host: Any = args[slot] if isinstance(slot, int) else kwargs[slot]
+            host: Any = args[slot] if slot.__class__ is int else kwargs[slot]  # type: ignore[index]  # a position
             forms += ((slot, TensorForm(value, host)),)
     return around(body, with_forms, forms) if forms else body
 
