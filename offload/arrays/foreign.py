@@ -79,7 +79,7 @@ def _is_buffer(item: Any) -> bool:
     return True
 
 
-_CTYPES = ctypes.c_int.__mro__[-2]  # the base of all values of ctypes, which has no public name
+_CTYPES = ctypes.c_int.__mro__[-2]  # the base of all values of ctypes; it lacks a public name
 
 
 def _of_attributes(item: Any) -> Any:

@@ -98,7 +98,7 @@ def is_device_array(item: object) -> bool:
         return True
     try:
         return hasattr(item, "__cuda_array_interface__")
-    except Exception:  # noqa: BLE001  # whatever a library has against exporting the array
+    except Exception:  # noqa: BLE001  # a library may refuse to export the array
         return is_tensor(item) and tensor_place(item)[0] == "cuda"
 
 

@@ -34,7 +34,7 @@ class Declarations:
     def __init__(self) -> None:
         # Differs after each `add`.
         self.version = 0
-        self._kept: list[Any] = []  # views of other libraries' memory, of which the program has no array
+        self._kept: list[Any] = []  # views of other libraries' memory, which only this list keeps
         # How each declared view lies in its owner, by a weak reference to that.
         self._views: dict[weakref.ref[Any], dict[str, Any]] = {}
 

@@ -270,7 +270,7 @@ def check_device(value: Any) -> int | None:
 def check_arrays(value: Any) -> str | None:
     """Return the library whose arrays a body receives; None for those that were passed."""
     if value not in (None, "cupy", "torch"):
-        raise ClauseError(f'arrays: {value!r:.40} is not allowed; use "cupy", "torch", or None for what is passed')
+        raise ClauseError(f'arrays: {value!r:.40} is not allowed; use "cupy" or "torch", or leave the clause out')
     if value == "torch" and "torch" not in sys.modules:
         raise UsageError('arrays: "torch" needs PyTorch, which the program has not imported; import torch before')
     return value  # type: ignore[no-any-return]  # one of these

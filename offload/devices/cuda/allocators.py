@@ -42,7 +42,7 @@ _choice = _Choice()
 def choose(name: object) -> None:
     """Have new blocks of all CUDA devices of the process come from an allocator; None is the default.
 
-    Raise `ClauseError` if there is no such allocator, and `UsageError` if a CUDA device is open and the program has
+    Raise `ClauseError` for an unknown name, and `UsageError` if a CUDA device is open and the program has
     not imported the library. Then all is as before.
     """
     if name is None:

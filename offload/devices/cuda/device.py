@@ -195,7 +195,7 @@ class CudaDevice:
     def use(self, stream: Any) -> tuple[Any, int, Any, int]:
         """Make ``stream`` and its device those of the calling thread, in CuPy and in the libraries that are imported.
 
-        Return what `restore` takes.
+        Return the argument of `restore`.
         """
         device, index = cuda.getDevice(), self.index
         if device != index:

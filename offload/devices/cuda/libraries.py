@@ -26,7 +26,7 @@ class LibraryStreams(Protocol):
     label: str  # the library's name, for people
 
     def enter(self, ptr: int) -> Any:
-        """Make the stream with this address current for the calling thread; return what `leave` takes."""
+        """Make the stream with this address current for the calling thread; return the argument of `leave`."""
 
     def leave(self, outer: Any) -> None:
         """Make the stream from before current again."""
@@ -131,7 +131,7 @@ class Libraries:
     def enter(self, ptr: int) -> list[tuple[LibraryStreams, Any]]:
         """Make the stream with this address current in each library, on the device, which is CUDA's current one.
 
-        Return what `leave` takes.
+        Return the argument of `leave`.
         """
         entered: list[tuple[LibraryStreams, Any]] = []
         try:

@@ -1,8 +1,8 @@
 """Device memory of one GPU from another library's allocator, where the program has chosen one.
 
-Such allocators hand a block out in the order of one stream: what its last user enqueued there may still run. A pool
+Such allocators hand a block out in the order of one stream: work of its last user there may still run. A pool
 therefore has a stream of its own. Nobody enqueues work there, so any stream may use a block as soon as this stream is
-idle. The runtime gives a block back when no work uses it any more, and the allocator has no more to wait for.
+idle. The runtime gives a block back when no work uses it any more, so the allocator need not wait.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class CupyPool(_HoldingPool):
 
 
 class RmmPool(_HoldingPool):
-    """Blocks of RMM's current memory resource of the GPU. RMM does not say what it holds unused."""
+    """Blocks of RMM's current memory resource of the GPU. RMM does not tell its unused memory."""
 
     def __init__(self, library: Any, index: int) -> None:
         super().__init__(library, index)
