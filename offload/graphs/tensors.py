@@ -2,8 +2,8 @@
 
 A graph holds addresses, and the decisions of a module's code at the capture. In PyTorch both change in place:
 ``module.to(…)`` and ``tensor.data = …`` move the data of a tensor, an optimiser drops gradients, and ``module.eval()``
-changes the computation of a layer. So the state is noted before the capture and compared at each replay. If it differs, the
-region is captured again. If the capture itself changes it, a replay would not. Then the region is replayed task by
+changes the computation of a layer. So the state is noted before the capture and compared at each replay. If it differs,
+the region is captured again. If the capture itself changes it, a replay would not. Then the region is replayed task by
 task. A backward pass does so: it gives a parameter without a gradient a new one.
 
 Rejected: PyTorch's own rule for graphs, by which the program must change nothing of this. A program that does would get
