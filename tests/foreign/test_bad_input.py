@@ -14,7 +14,6 @@ import pytest
 import offload as omp
 from offload import acc, from_, in_, inout, out, to, tofrom
 from tests.foreign.kinds import Exchanged, library
-from tests.foreign.test_constructs import needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -191,7 +190,7 @@ TENSORS = {
 }
 
 
-@needs("torch")
+@pytest.mark.usefixtures("torch")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", TENSORS)
 def test_tensors_that_are_not_dense_memory(sim: omp.Runtime, kind: str) -> None:
@@ -200,7 +199,7 @@ def test_tensors_that_are_not_dense_memory(sim: omp.Runtime, kind: str) -> None:
     refused(TENSORS[kind](library("torch")), why)
 
 
-@needs("jax")
+@pytest.mark.usefixtures("jax")
 def test_arrays_of_jax_that_are_gone(sim: omp.Runtime) -> None:
     """An array that was deleted, or donated to a jitted function, is an error that says so."""
     jax, jnp = library("jax"), library("jax.numpy")
@@ -262,7 +261,7 @@ def test_bytes_are_values(sim: omp.Runtime) -> None:
         assert bytes(omp.get_mapped_ptr(data).get()) == data
 
 
-@needs("torch")
+@pytest.mark.usefixtures("torch")
 def test_tensors_that_require_grad(sim: omp.Runtime) -> None:
     """Such a tensor is read; each clause that would write it says what to write instead."""
     torch = library("torch")
@@ -275,7 +274,7 @@ def test_tensors_that_require_grad(sim: omp.Runtime) -> None:
         assert (tensor == 2).all()
 
 
-@needs("torch")
+@pytest.mark.usefixtures("torch")
 def test_numbers_that_numpy_lacks(sim: omp.Runtime) -> None:
     """Such tensors are mapped and copied; whatever would compute with their bytes is an error, and changes nothing."""
     torch = library("torch")
@@ -363,7 +362,7 @@ def test_a_view_that_is_released(sim: omp.Runtime) -> None:
     assert memory == bytes([1] * 12)
 
 
-@needs("torch")
+@pytest.mark.usefixtures("torch")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_tensors_that_change(sim: omp.Runtime, dtype: str) -> None:
     """A tensor cannot be resized or freed meanwhile; if it gets other storage, the region has the storage of before."""
@@ -379,7 +378,7 @@ def test_tensors_that_change(sim: omp.Runtime, dtype: str) -> None:
     assert (replaced == 5).all()
 
 
-@needs("jax")
+@pytest.mark.usefixtures("jax")
 def test_arrays_of_jax_that_change(sim: omp.Runtime) -> None:
     """An array that is deleted or donated meanwhile is read as it was at the call."""
     jax, jnp = library("jax"), library("jax.numpy")
@@ -438,7 +437,7 @@ def test_host_and_device_arrays_in_one_call(sim: omp.Runtime) -> None:
         assert d.get().tolist() == [10, 11, 12]
 
 
-@needs("torch")
+@pytest.mark.usefixtures("torch")
 def test_tensors_and_device_arrays_in_one_call(sim: omp.Runtime) -> None:
     """A body gets what was passed; ``arrays`` makes it one kind, for the device's arrays, too."""
     tensor = library("torch").ones(4)

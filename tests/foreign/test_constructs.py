@@ -11,7 +11,7 @@ import offload as omp
 from tests.conftest import checked
 from tests.differential.world import attempted, checksum, described
 from tests.foreign.cases import CASES, WRONG
-from tests.foreign.kinds import HAS, KINDS, LIBRARIES
+from tests.foreign.kinds import KINDS, LIBRARIES
 from tests.profiles import is_quick
 
 if TYPE_CHECKING:
@@ -26,11 +26,6 @@ N_STEPS = 3
 
 MOST_REFERENCES = 3
 """How often what a case has left is released; the references of a declared array have no end."""
-
-
-def needs(module: str) -> Any:
-    """Return the mark of a test that needs a library; `test_libraries` says that it is missing."""
-    return pytest.mark.skipif(not HAS[module], reason=f"{LIBRARIES[module]} is not installed")
 
 
 def outcome(case: Case, item: Any, memory: Host) -> list[str]:
@@ -82,8 +77,7 @@ def test_cases_do_something(name: str) -> None:
 
 
 @pytest.mark.parametrize("module", LIBRARIES)
-def test_libraries(module: str) -> None:
-    """The arrays of a library are among the kinds."""
-    if not HAS[module]:
-        pytest.skip(f"{LIBRARIES[module]} is not installed, so its arrays are left out")
+def test_libraries(request: pytest.FixtureRequest, module: str) -> None:
+    """The arrays of a library are among the kinds if it is installed."""
+    request.getfixturevalue(module)
     assert any(type(kind.make()[0]).__module__.startswith(module) for kind in KINDS.values())

@@ -19,7 +19,6 @@ from tests.conftest import checked
 from tests.differential.world import attempted
 from tests.foreign.cases import CASES, follows, inc
 from tests.foreign.kinds import HAS, KINDS, Exchanged, ExchangedBefore, Interfaced, library
-from tests.foreign.test_constructs import needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +77,7 @@ def test_slices_conflict_if_they_share_a_byte(data: st.DataObject) -> None:
             assert follows(out(items[0]), in_(items[1])) == bool(shared), (items, first, second)
 
 
-@needs("torch")
+@pytest.mark.usefixtures("torch")
 def test_slices_of_tensors(sim: omp.Runtime) -> None:
     """Slices of one tensor are storage of the same array, which a whole tensor covers."""
     tensor = library("torch").zeros(4, 6)
@@ -124,7 +123,7 @@ def test_bodies(sim: omp.Runtime, kind: str) -> None:
     del memory
 
 
-@needs("torch")
+@pytest.mark.usefixtures("torch")
 @pytest.mark.parametrize("kind", KINDS)
 def test_bodies_with_tensors(sim: omp.Runtime, kind: str) -> None:
     """With ``arrays="torch"`` each array is a tensor over the device's own storage."""

@@ -46,6 +46,13 @@ def test_the_order_of_calls():
 
 
 @needs_mpi
+@on_ranks(1, 2)
+def test_arrays_of_other_libraries_on_ranks(n_ranks):
+    """`ranks/test_foreign.py`."""
+    run_tests(n_ranks, "test_foreign.py")
+
+
+@needs_mpi
 @on_ranks(1, 3)
 def test_device_arrays_on_ranks(n_ranks):
     """`ranks/test_device_arrays.py`."""
