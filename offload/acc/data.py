@@ -19,7 +19,7 @@ from offload.acc.clauses import (
     excuse_empty,
 )
 from offload.acc.operations import QueueOperation
-from offload.arrays.items import host_items, label
+from offload.arrays.items import host_items, identities_of, label
 from offload.arrays.sections import overlaps
 from offload.constructs.clauses.mapping import map_item, map_items
 from offload.constructs.clauses.maps import MapClause, as_tuple, check_device, symbolic
@@ -376,7 +376,15 @@ def update(
         "acc update", async_=async_, wait=wait, if_=if_, device=device_num, devices=devices, depend=depend, code=where
     )
     place = operation.place if operation.places is None else None  # several have a table each
-    key = "acc update", bool(if_present), *map(id, to_device), None, *map(id, to_host)
+    key: tuple[Any, ...]
+    for item in (*to_device, *to_host):
+        if item.__class__ is not np.ndarray:
+            given, to_device, to_host = (to_device, to_host), host_items(to_device), host_items(to_host)
+            known = *identities_of(given[0], to_device), None, *identities_of(given[1], to_host)
+            key = "acc update", bool(if_present), *known
+            break
+    else:
+        key = "acc update", bool(if_present), *map(id, to_device), None, *map(id, to_host)
     work: Any = place.table.remembered.get(key) if place is not None else None  # an `UpdateWork`
     is_known = work is not None and work.layouts.are_current()
     # Names are looked up in the program's frame at the second call with the same arrays, and then no more.

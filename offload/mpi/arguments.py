@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mpi4py import MPI
 
-from offload.arrays.items import array_section, as_host, is_device_array, label
+from offload.arrays.items import array_section, is_device_array, label
 from offload.errors import ClauseError
 from offload.mpi.methods import ROOTED, BufferAccess
 
@@ -101,7 +101,7 @@ def array_of(operation: Operation, parameter: str, *, has_depend: bool) -> Any:
 
     Raise `ClauseError` if the array cannot be a buffer.
     """
-    value = _host_of(operation.named.get(parameter))
+    value = operation.named.get(parameter)
     if isinstance(value, np.ndarray) or is_device_array(value):
         return value
     if parameter == "obj":  # is pickled: how its memory lies does not matter
@@ -110,7 +110,7 @@ def array_of(operation: Operation, parameter: str, *, has_depend: bool) -> Any:
     if isinstance(value, (list, tuple)):
         if not 2 <= len(value) <= 4:  # with counts, displacements and a datatype
             raise ClauseError(f"{what} is a list of {len(value)}; give [array, counts, datatype], or the array alone")
-        value = _host_of(value[0])
+        value = value[0]
     elif value is None and not _may_be_none(operation, parameter):
         raise ClauseError(f"{what} is None; give an array, or [None, 0, datatype] if there are no elements")
     if value is None or value is MPI.IN_PLACE or value is MPI.BOTTOM:
@@ -122,11 +122,6 @@ def array_of(operation: Operation, parameter: str, *, has_depend: bool) -> Any:
     raise ClauseError(
         f"{what} is {_told(value)}, not an array; give an array, or for a tensor of another library give depend= too"
     )
-
-
-def _host_of(value: Any) -> Any:
-    """Return a NumPy array over the host memory that a buffer or another library's array exposes, else the value."""
-    return value if value is None or isinstance(value, (np.ndarray, list, tuple)) else as_host(value)
 
 
 def check_unknown(operation: Operation) -> None:

@@ -6,8 +6,10 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from mpi4py import MPI
 
+from offload.arrays.items import as_host
 from offload.errors import UsageError
 from offload.events.open_request import is_collective
 from offload.events.progress import progress
@@ -29,7 +31,7 @@ _COLLECTIVE = "collective operations"  # What they are in order with, on one com
 class Operation:
     """A method to call that returns a request, or a list of requests."""
 
-    __slots__ = ("args", "comm", "known", "kwargs", "method", "name", "named", "staging")
+    __slots__ = ("_has_views", "args", "comm", "known", "kwargs", "method", "name", "named", "staging")
 
     matches_later = False  # Whether others that are in order with it have to wait until it has found its message
 
@@ -47,7 +49,22 @@ class Operation:
         self.known = known = METHODS.get(self.name) if self.comm is not None else None
         # the arguments by parameter, if the method is known
         self.named = known.named(args, kwargs) if known is not None else {}
+        self._has_views = False  # whether ``named`` has NumPy arrays in the place of other libraries'
+        for parameter, _ in known.buffers if known is not None else ():
+            if parameter != "obj" and parameter in self.named:  # an object is pickled
+                self._view(parameter, self.named[parameter])
         self.staging: BufferStaging | None = None  # for arrays that the method does not take unchanged
+
+    def _view(self, parameter: str, buffer: Any) -> None:
+        """Put a NumPy array in the place of another library's array in host memory, which mpi4py may not know."""
+        is_list = isinstance(buffer, (list, tuple)) and bool(buffer)
+        item = buffer[0] if is_list else buffer
+        if item.__class__ is np.ndarray or item is MPI.IN_PLACE or item is MPI.BOTTOM:  # which expose memory, too
+            return
+        host = as_host(item)
+        if host is not item:
+            self.named[parameter] = _with_array(buffer, host)
+            self._has_views = True
 
     def __str__(self) -> str:
         """Return it as errors and stories name it: ``Irecv from 1, tag 7, on MPI_COMM_WORLD``."""
@@ -75,7 +92,7 @@ class Operation:
 
         ``arrays`` are given in place of those in buffers, by their parameters.
         """
-        if not arrays:
+        if not (arrays or self._has_views):
             return self.method(*self.args, **self.kwargs)
         return self.method(**{**self.named, **{p: _with_array(self.named[p], array) for p, array in arrays.items()}})
 
