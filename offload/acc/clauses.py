@@ -213,9 +213,12 @@ class Names:
     def __init__(self, frame: FrameType | None) -> None:
         self.frame = frame
 
-    def label(self, array: Any) -> Label:
-        """Return a label whose name is looked up when somebody reads it, or by `settle`."""
-        return _NamedLater(array, self)
+    def label(self, array: Any, named: Any) -> Label:
+        """Return the label of an array, with the name of the variable that holds ``named``.
+
+        The name is looked up when somebody reads it, or by `settle`.
+        """
+        return _NamedLater(array, self, named)
 
     def name(self, items: Iterable[MapItem]) -> None:
         """Have the labels of items, which an earlier call has made, look their names up here where they have not."""
@@ -252,9 +255,9 @@ class _NamedLater(Label):
 
     __slots__ = ("_array", "names")
 
-    def __init__(self, array: Any, names: Names) -> None:
+    def __init__(self, array: Any, names: Names, named: Any) -> None:
         super().__init__(array)
-        self._array = array
+        self._array = named  # the array, or another library's of the same memory
         self.names: Names | None = names  # None once the name has been looked up
 
     def look_up(self) -> None:

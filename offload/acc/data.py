@@ -377,10 +377,11 @@ def update(
     )
     place = operation.place if operation.places is None else None  # several have a table each
     key: tuple[Any, ...]
+    hosts = to_device, to_host
     for item in (*to_device, *to_host):
         if item.__class__ is not np.ndarray:
-            given, to_device, to_host = (to_device, to_host), host_items(to_device), host_items(to_host)
-            known = *identities_of(given[0], to_device), None, *identities_of(given[1], to_host)
+            hosts = host_items(to_device), host_items(to_host)
+            known = *identities_of(to_device, hosts[0]), None, *identities_of(to_host, hosts[1])
             key = "acc update", bool(if_present), *known
             break
     else:
@@ -392,8 +393,8 @@ def update(
     named: Sequence[MapItem] = ()
     try:
         if not is_known:
-            items = _moved_both(to_device, to_host, names, if_present=bool(if_present))
-            is_kept = operation.places is None and are_of(items, to_device, to_host)
+            items = _moved_both((to_device, to_host), hosts, names, if_present=bool(if_present))
+            is_kept = operation.places is None and are_of(items, *hosts)
             work = UpdateWork(items, key if is_kept else None)  # the launch remembers it by the key
         elif names is not None:
             names.name(work.items)
@@ -420,11 +421,16 @@ def _listed(device: Any) -> tuple[Any, ...]:
 
 
 def _moved_both(
-    to_device: tuple[Any, ...], to_host: tuple[Any, ...], names: Names, *, if_present: bool
+    given: tuple[tuple[Any, ...], tuple[Any, ...]],
+    hosts: tuple[tuple[Any, ...], tuple[Any, ...]],
+    names: Names,
+    *,
+    if_present: bool,
 ) -> list[MapItem]:
     """Return the items of both clauses of an update; raise `ClauseError` where they share storage."""
-    incoming = _moved("update device", to_device, names, if_present=if_present) if to_device else []
-    outgoing = _moved("update self", to_host, names, if_present=if_present) if to_host else []
+    (to_device, to_host), (incoming_hosts, outgoing_hosts) = given, hosts
+    incoming = _moved("update device", to_device, incoming_hosts, names, if_present=if_present) if to_device else []
+    outgoing = _moved("update self", to_host, outgoing_hosts, names, if_present=if_present) if to_host else []
     # Which copy comes first would be undefined.
     for one in incoming:
         for other in outgoing:
@@ -436,14 +442,19 @@ def _moved_both(
     return incoming + outgoing
 
 
-def _moved(word: str, given: tuple[Any, ...], names: Names, *, if_present: bool) -> list[MapItem]:
-    """Return the items of one clause of an update; of an object with a mapper, those that move this way."""
+def _moved(
+    word: str, given: tuple[Any, ...], hosts: tuple[Any, ...], names: Names, *, if_present: bool
+) -> list[MapItem]:
+    """Return the items of one clause of an update; of an object with a mapper, those that move this way.
+
+    ``hosts`` are the arrays that are ``given``, and NumPy's in the place of other libraries'.
+    """
     found: list[MapItem] = []
     prototype = _CLAUSES[word]
     map_type = prototype.map_type
-    for value in given:
-        if value.__class__ is np.ndarray and not value.dtype.hasobject:
-            items = [map_item(value, map_type, names.label(value), clause=prototype)]  # most items
+    for value, host in zip(given, hosts, strict=True):
+        if host.__class__ is np.ndarray and not host.dtype.hasobject:
+            items = [map_item(host, map_type, names.label(host, value), clause=prototype)]  # most items
         else:
             items = _moved_otherwise(word, value, names)
         for item in items:
