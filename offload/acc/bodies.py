@@ -6,6 +6,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from offload.arrays.foreign import Forms, with_forms
 from offload.constructs.routines import array_namespace
 from offload.errors import UsageError
 from offload.runtime.current import here
@@ -51,16 +52,16 @@ class Body:
         self._config = config  # None: the construct has no launch clause
         self._reduced = reduced  # each argument's position or name, once
 
-    def around(self, wrap: Callable[..., Any], *given: Any) -> Body:
-        """Return a body whose function is called by ``wrap(function, *given, …)``, with its private arrays.
+    def formed(self, forms: Forms) -> Body:
+        """Return a body whose function receives some arguments in these forms, the private arrays of reductions too.
 
         Raise `UnsupportedError` if a reduction would compute with the bytes of a tensor, not with its numbers.
         """
         reduced = {slot for _, slot in self._reduced}
-        for slot, form in dict(*given).items():  # the forms of arguments
+        for slot, form in forms:
             if slot in reduced:
                 form.check_numbers("reduction")
-        return Body(partial(wrap, self._function, *given), self._config, self._reduced)
+        return Body(partial(with_forms, self._function, forms), self._config, self._reduced)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         given: list[Any] = list(args)

@@ -11,7 +11,7 @@ import ctypes
 import sys
 from functools import partial
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -46,30 +46,30 @@ def reader_of(item: Any) -> Reader | None:
     A reader raises `ClauseError` if the memory cannot be used, for example of a sparse tensor or a released buffer. It
     returns the object itself if that exposes no host memory, as a tensor on a device.
     """
+    kind = type(item)  # which a proxy does not hide, as ``__class__``
     read: Reader | None = None
-    if item.__class__ is bytes:  # but no subclass, whose objects are names
+    if kind is bytes:  # but no subclass, whose objects are names
         read = _of_bytes
     elif not isinstance(item, (type, *_OWN)) and not hasattr(item, "__offload_section__"):
-        kind = type(item)
         if is_tensor(item):
             read = _of_tensor
         elif hasattr(kind, "__array_interface__"):
             read = _of_interface
-        elif hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__"):
+        elif getattr(kind, "__dlpack__", None) and getattr(kind, "__dlpack_device__", None):
             read = _of_dlpack
         elif _is_buffer(item):
             read = _of_buffer
         elif hasattr(item, "__dict__"):
             read = _of_attributes
     if len(READERS) < _MOST_CLASSES:
-        READERS[item.__class__] = read
+        READERS[kind] = read
     return read
 
 
 def _is_buffer(item: Any) -> bool:
     """Tell whether objects of a class are buffers of elements: of ctypes, only the arrays are."""
-    if isinstance(item, _CTYPES) and not isinstance(item, ctypes.Array):
-        return False  # a function of C exposes its pointer
+    if isinstance(item, _CTYPES):
+        return isinstance(item, ctypes.Array) and _is_of_numbers(item)  # a function of C exposes its pointer, too
     try:
         memoryview(item).release()
     except TypeError:
@@ -77,6 +77,14 @@ def _is_buffer(item: Any) -> bool:
     except (BufferError, ValueError):
         return True  # a buffer that is closed or released
     return True
+
+
+def _is_of_numbers(item: Any) -> bool:
+    """Tell whether NumPy has arrays of the elements of an array of ctypes: not of pointers, and not of text."""
+    try:
+        return np.asarray(item).dtype.kind in "biufcVS"
+    except ValueError:
+        return False
 
 
 _CTYPES = ctypes.c_int.__mro__[-2]  # the base of all values of ctypes; it lacks a public name
@@ -101,6 +109,9 @@ def _of_interface(item: Any) -> Any:
     return view
 
 
+_CHARACTER = np.dtype("S1")  # of C's char, in which buffers have bytes
+
+
 def _of_bytes(item: bytes) -> Host:
     return np.frombuffer(item, np.uint8)  # `asarray` takes them for a text
 
@@ -108,11 +119,11 @@ def _of_bytes(item: bytes) -> Host:
 def _of_buffer(item: Any) -> Host:
     try:
         view = np.asarray(item)
-        if view.dtype.hasobject:  # NumPy takes a buffer that is released for an object
-            memoryview(item).release()
+        if view.dtype.hasobject:
+            memoryview(item).release()  # NumPy takes a buffer that is released for an object
     except Exception as error:
         raise _unusable(item, error) from error
-    return view
+    return view.view(np.uint8) if view.dtype == _CHARACTER else view
 
 
 def _unusable(item: Any, why: object) -> ClauseError:
@@ -196,15 +207,16 @@ def is_tensor(item: object) -> bool:
     """Tell whether an object is a tensor of PyTorch, on whichever device."""
     try:
         return "torch" in sys.modules and isinstance(item, sys.modules["torch"].Tensor)
-    except AttributeError:  # PyTorch is just being imported
+    except (AttributeError, TypeError):  # PyTorch is just being imported, or something stands for it
         return False
 
 
 def is_model(item: object) -> bool:
     """Tell whether an object is a module of PyTorch, whose parameters may be device arrays."""
-    modules: Any = sys.modules.get("torch.nn")
-    kind = getattr(modules, "Module", None)
-    return kind is not None and isinstance(item, kind)
+    try:
+        return "torch.nn" in sys.modules and isinstance(item, sys.modules["torch.nn"].Module)
+    except (AttributeError, TypeError):  # as above
+        return False
 
 
 def tensor_place(tensor: Any) -> tuple[str, int]:
@@ -261,7 +273,7 @@ def read_only_reason(array: Host) -> str:
 class TensorForm:
     """How a body receives an array: as a tensor of PyTorch over the same memory."""
 
-    __slots__ = ("_dtype", "_host", "_tensor")
+    __slots__ = ("_host", "_tensor")
 
     def __init__(self, tensor: Any = None, host: Host | None = None) -> None:
         self._tensor = tensor  # the argument; None for an array that was passed as another library's
@@ -274,13 +286,13 @@ class TensorForm:
 
     def __call__(self, array: Any) -> Any:
         """Return the tensor for a host array, or for an array of a device."""
-        if array is self._host:
+        if self._host is not None and array is self._host and array.flags.writeable:
             return self._tensor.detach()
         torch: Any = sys.modules["torch"]
         unwrap = getattr(array, "unwrap", None)  # of the simulated device's arrays
         try:
-            if isinstance(array, np.ndarray):
-                tensor = torch.from_numpy(array)
+            if isinstance(array, np.ndarray):  # a tensor cannot be read-only: the body gets a copy, as on a device
+                tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
             elif unwrap is not None:
                 tensor = torch.from_numpy(unwrap())
             else:
@@ -300,6 +312,20 @@ def _has_own_type(tensor: Any, host: Host) -> bool:
     return str(tensor.dtype) != f"torch.{host.dtype.name}"
 
 
+def type_of(item: Any, array: Any) -> Any:
+    """Return the type of an object's elements: the dtype of its array, or a tensor's own where NumPy lacks that."""
+    return item.dtype if is_tensor(item) and str(item.dtype) != f"torch.{array.dtype.name}" else array.dtype
+
+
+def tensor_memory(tensor: Any) -> tuple[int, int] | None:
+    """Return the address of a tensor's memory, and the bytes that it has; None for a tensor without memory."""
+    try:
+        storage = tensor.untyped_storage()
+        return storage.data_ptr(), storage.nbytes()
+    except (RuntimeError, NotImplementedError):  # a sparse or meta tensor
+        return None
+
+
 def check_numbers(item: Any, host: Host, what: str) -> None:
     """Raise `UnsupportedError` if offload would compute with a view whose integers are other numbers of a tensor."""
     if item is not host and is_tensor(item) and _has_own_type(item, host):
@@ -313,17 +339,20 @@ def in_kind_of(item: Any, array: Host) -> Any:
     return TensorForm()(array) if is_tensor(item) else array
 
 
-def around(body: Callable[..., Any], wrap: Callable[..., Any], *given: Any) -> Callable[..., Any]:
-    """Return a body that ``wrap(body, *given, …)`` calls."""
-    if body.__class__ is FunctionType:
-        return partial(wrap, body, *given)
-    own = getattr(body, "around", None)  # of OpenACC's reductions, which compute with the arrays outside of the body
-    return partial(wrap, body, *given) if own is None else own(wrap, *given)
+def formed(body: Callable[..., Any], forms: Forms, *, all_tensors: bool = False) -> Callable[..., Any]:
+    """Return a body that receives some of its arguments in these forms, or a tensor for each array."""
+    if body.__class__ is not FunctionType and hasattr(body, "formed"):
+        return body.formed(forms)  # type: ignore[no-any-return]  # of OpenACC's reductions, which compute around the body
+    if all_tensors:
+        body = partial(with_tensors, body)
+    return partial(with_forms, body, forms) if forms else body
 
 
-def with_forms(
-    function: Callable[..., Any], forms: tuple[tuple[int | str, TensorForm], ...], *args: Any, **kwargs: Any
-) -> Any:
+Forms: TypeAlias = tuple[tuple[int | str, TensorForm], ...]
+"""Arguments, by position or name, each with its form."""
+
+
+def with_forms(function: Callable[..., Any], forms: Forms, *args: Any, **kwargs: Any) -> Any:
     """Call a body with some of its arguments, by position or name, in these forms."""
     given = list(args)
     for slot, form in forms:

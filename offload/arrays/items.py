@@ -54,8 +54,19 @@ def as_host(item: Any) -> Any:
     """
     if MAPPERS and mapper_of(item) is not None:
         return item
-    read = READERS[item.__class__] if item.__class__ in READERS else reader_of(item)
+    kind = type(item)
+    read = READERS[kind] if kind in READERS else reader_of(item)
     return item if read is None else read(item)
+
+
+def held_host(item: Any) -> Any:
+    """Return an object that no clause names as `as_host` does; leave ``bytes``, and memory that cannot be used."""
+    if item.__class__ in SCALARS:
+        return item
+    try:
+        return as_host(item)
+    except ClauseError:
+        return item
 
 
 def with_numbers(value: Any, what: str) -> Any:
@@ -269,7 +280,7 @@ def label(item: Any) -> str:
         return item
     if isinstance(item, Token):
         return repr(item.value)
-    if isinstance(item, np.ndarray) or is_device_array(item):
+    if isinstance(item, np.ndarray) or is_tensor(item) or is_device_array(item):
         return str(Label(item))
     return repr(item)
 

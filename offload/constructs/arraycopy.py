@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from offload.arrays.foreign import type_of
 from offload.arrays.items import array_section, label
 from offload.constructs import copying
 from offload.errors import ClauseError
@@ -77,8 +78,9 @@ def copy(dst: Any, src: Any, *, depend: Depends | None = (), nowait: bool = Fals
     >>> omp.target_free(d)
     """
     scope = here()
+    given = dst, src
     (dst, to), (src, at) = _checked(scope.runtime, dst, "dst"), _checked(scope.runtime, src, "src")
-    if dst.shape != src.shape or dst.dtype != src.dtype:
+    if dst.shape != src.shape or type_of(given[0], dst) != type_of(given[1], src):
         what, do = ("dtypes", "convert one") if dst.shape == src.shape else ("shapes", "name the parts that fit")
         raise ClauseError(
             f"copy: dst is {label(dst)} and src is {label(src)}; the {what} must be equal; {do}, or use target_memcpy, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from offload.constructs.receiving import rebuilt_on_host
@@ -29,5 +30,6 @@ class HostRegion(Recipe):
         task = super().make(frame)
         task.args, task.kwargs = self.binding.on_host()
         if self.values is not None:
-            task.body = Receiver(self.body, self.values.of(sources), rebuilt_on_host)
+            form = partial(rebuilt_on_host, self.binding.keeps_tensors)
+            task.body = Receiver(self.body, self.values.of(sources), form)
         return task

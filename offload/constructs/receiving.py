@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from offload.arrays.foreign import TensorForm, around, check_numbers, is_tensor, with_forms
+from offload.arrays.foreign import Forms, TensorForm, check_numbers, formed, is_tensor
 from offload.arrays.items import SCALARS, as_host, label, mapper_of
 from offload.constructs.clauses.binding import Binding
 from offload.constructs.clauses.mapping import map_items
@@ -201,7 +201,7 @@ class ReceivingWork(Work):
     def __init__(
         self,
         known: TargetWork,
-        make: Callable[[list[Any]], tuple[TargetWork, tuple[tuple[Slot, TensorForm], ...]]],
+        make: Callable[[list[Any]], tuple[TargetWork, Forms]],
     ) -> None:
         self._known = known  # has None in the place of each value, and is never begun
         self._make = make  # the work for the values, and the forms in which the body receives tensors
@@ -222,7 +222,7 @@ class ReceivingWork(Work):
         assert values is not None, "made with them"
         work, forms = self._make(values.found())  # its errors are the region's failure
         if forms:
-            launch.body = around(launch.body, with_forms, forms)  # type: ignore[arg-type]  # a region has a body
+            launch.body = formed(launch.body, forms)  # type: ignore[arg-type]  # a region has a body
         if work.takes_device_arrays and not all(task and task.waits_in_stream_order for task in values.tasks):
             # A host task's array may be the work of its thread's current stream, which is mostly everybody's.
             event = place.device.caller_event()
@@ -254,9 +254,9 @@ def receiving_work(
     def work_of(whole: Binding) -> TargetWork:
         return TargetWork(whole.complete(place), counter)
 
-    def make(received: list[Any]) -> tuple[TargetWork, tuple[tuple[Slot, TensorForm], ...]]:
+    def make(received: list[Any]) -> tuple[TargetWork, Forms]:
         found = [value if value.__class__ in SCALARS else as_host(value) for value in received]
-        forms: tuple[tuple[Slot, TensorForm], ...] = ()
+        forms: Forms = ()
         for slot, value, host in zip(values.slots, received, found, strict=True):
             if host is not value and not binding.keeps_tensors:
                 check_numbers(value, host, f"argument {slot}")
@@ -271,11 +271,16 @@ def receiving_work(
     return ReceivingWork(work_of(binding.with_arguments(binding.args, binding.kwargs)), make)
 
 
-def rebuilt_on_host(found: list[Any]) -> Sequence[Any]:
-    """Return the forms of values in a region that runs on the host."""
-    # A tensor is passed as it is.
-    hosts = [value if value.__class__ in SCALARS or is_tensor(value) else as_host(value) for value in found]
-    return Binding(tuple(hosts), {}, []).on_host()[0]
+def rebuilt_on_host(keeps_tensors: bool, found: list[Any]) -> Sequence[Any]:
+    """Return the forms of values in a region that runs on the host: arrays, or tensors where it ``keeps_tensors``."""
+
+    def form(value: Any) -> Any:
+        if value.__class__ in SCALARS:
+            return value
+        host = as_host(value)
+        return TensorForm(value, host)(host) if keeps_tensors and host is not value and is_tensor(value) else host
+
+    return Binding(tuple(map(form, found)), {}, []).on_host()[0]
 
 
 def refuse_host_arrays(directive: str, values: Values, found: Sequence[Any]) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from numpy import ndarray
 
-from offload.arrays.foreign import TensorForm, around, check_numbers, is_tensor, with_forms, with_tensors
+from offload.arrays.foreign import Forms, TensorForm, check_numbers, formed, is_tensor
 from offload.arrays.items import SCALARS, as_host, layout_of
 from offload.constructs.arguments import dependence_on, device_of
 from offload.constructs.call import Clauses, DirectiveFunction, decorate
@@ -513,15 +513,13 @@ def _in_form(
     """Return a body that gets tensors where tensors were passed, or as ``arrays`` says."""
     if arrays == "cupy":
         return body
-    if arrays is not None:
-        return around(body, with_tensors)
-    forms: tuple[tuple[Slot, TensorForm], ...] = ()
+    forms: Forms = ()
     for slot in foreign:
         value: Any = foreign[slot]
         if is_tensor(value):
             host: Any = args[slot] if slot.__class__ is int else kwargs[slot]  # type: ignore[index]  # a position
             forms += ((slot, TensorForm(value, host)),)
-    return around(body, with_forms, forms) if forms else body
+    return formed(body, forms, all_tensors=arrays is not None)
 
 
 @overload

@@ -12,7 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from offload.arrays.containers import leaves_of
+from offload.arrays.foreign import is_tensor, tensor_memory
 from offload.arrays.items import address_of, array_section, is_device_array, label, mapper_of
+from offload.arrays.sections import Section
 from offload.constructs.doubts import warn_of_no_write
 from offload.data.arguments import touch
 from offload.data.entries import Counter
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from offload.arrays.sections import Section
     from offload.constructs.clauses.binding import Binding, Slot
     from offload.data.items import MapItem
     from offload.data.plans import Plan
@@ -207,7 +208,10 @@ class TargetWork(Work):
         if not device.bodies_block or mapper_of(part) is not None:
             return None
         # The simulated device's memory is the host's, over which a body may have tensors.
-        return array_section(part)._replace(space=device.space)
+        if not is_tensor(part):
+            return array_section(part)._replace(space=device.space)
+        memory = tensor_memory(part)
+        return None if memory is None else Section(device.space, memory[0], (), memory[1])
 
     def end(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         plan = launch.plan

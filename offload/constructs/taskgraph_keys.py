@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.arrays.containers import attributes_of
+from offload.arrays.foreign import type_of
 from offload.arrays.items import SCALARS, array_section, as_host, is_device_array, is_foreign, layout_of, mapper_of
 from offload.constructs.taskgraph_reach import GraphReach, TooMuchError, mapped_by
 from offload.interrupts.shields import pass_on
@@ -206,7 +207,7 @@ def _signed(value: Any, alone: Container[int] = ()) -> Any:
         address = value.__array_interface__["data"][0]
         return type(value), address, value.shape, value.strides, value.dtype, value.flags.writeable
     if value.__class__ not in SCALARS and (host := as_host(value)) is not value:
-        return type(value), *layout_of(host)
+        return type(value), type_of(value, host), *layout_of(host)
     if is_device_array(value) and not isinstance(value, type):
         return type(value), array_section(value), value.shape, value.strides, value.dtype
     mapper = mapper_of(value)

@@ -29,6 +29,7 @@ from weakref import ref
 import numpy as np
 
 from offload.arrays.containers import MOST_PARTS, attributes_of
+from offload.arrays.foreign import type_of
 from offload.arrays.items import SCALARS, address_of, array_section, as_host, is_device_array, layout_of, mapper_of
 from offload.constructs.clauses.maps import MapClause
 from offload.interrupts.shields import pass_on
@@ -58,7 +59,8 @@ _OPEN = {
 
 _CLOSED = sys.stdlib_module_names - _OPEN  # Libraries into whose objects nobody looks: loggers, threads, event loops
 
-_NO_CLASSES = sys.stdlib_module_names | {"numpy", "offload"}  # Libraries whose classes hold no arrays of the program
+# Libraries whose classes hold no arrays of the program
+_NO_CLASSES = sys.stdlib_module_names | {"jax", "jaxlib", "numba", "numpy", "offload", "torch"}
 
 # Attributes of arrays that are not NumPy's.
 _SAYINGS = ("__offload_section__", "__cuda_array_interface__", "__array_interface__", "__dlpack__")
@@ -196,7 +198,7 @@ def _foreign_storage_of(value: Any) -> Any:
     if is_device_array(value):
         return kind, array_section(value), value.shape, value.strides, value.dtype
     host = as_host(value)
-    return None if host is value else (kind, *layout_of(host))
+    return None if host is value else (kind, type_of(value, host), *layout_of(host))
 
 
 def _buffer_of(value: Any) -> Any:

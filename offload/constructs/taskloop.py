@@ -16,7 +16,11 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from offload.arrays.foreign import is_tensor
-from offload.arrays.items import SCALARS, as_host, is_device_array, label
+from offload.arrays.items import (
+    held_host,
+    is_device_array,
+    label,
+)
 from offload.constructs.call import Clauses, DirectiveFunction
 from offload.constructs.clauses.dependences import mutexinoutset
 from offload.constructs.clauses.maps import check_clauses, check_count, check_name, check_priority
@@ -194,7 +198,7 @@ class TaskloopFunction(DirectiveFunction):
     def _is_passed(self, written: Any, item: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Tell whether an item is among the arguments, or is written as a section of one."""
         wanted = identity_of(item)
-        passed = [value if value.__class__ in SCALARS else as_host(value) for value in (*args, *kwargs.values())]
+        passed = map(held_host, (*args, *kwargs.values()))
         if any(isinstance(value, np.ndarray) and identity_of(value) == wanted for value in passed):
             return True
         if not isinstance(written, str) or self._clauses.names is None:

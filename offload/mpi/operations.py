@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mpi4py import MPI
 
+from offload.arrays.foreign import check_numbers
 from offload.arrays.items import as_host
 from offload.errors import UsageError
 from offload.events.open_request import is_collective
@@ -62,6 +63,8 @@ class Operation:
         if item.__class__ is np.ndarray or item is MPI.IN_PLACE or item is MPI.BOTTOM:  # which expose memory, too
             return
         host = as_host(item)
+        if self.known is not None and "op" in self.known.all_names:
+            check_numbers(item, host, f"MPI {self.name}")
         if host is not item:
             self.named[parameter] = _with_array(buffer, host)
             self._has_views = True

@@ -5,8 +5,10 @@ from __future__ import annotations
 import array
 import ctypes
 import gc
+import sys
 import weakref
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -258,3 +260,55 @@ def test_a_graph_is_replayed_for_new_objects_over_the_same_memory(sim: omp.Runti
     assert (len(recorded), memory[0], memory[5], other[0]) == (3, 4, 3, 1)
     graph(Exchanged(memory))
     assert (len(recorded), memory[0]) == (4, 5)
+
+
+@pytest.mark.usefixtures("sim")
+def test_objects_that_hide_their_class() -> None:
+    """A proxy, or an object that says to be of another class, does not decide for that class."""
+
+    class Interfaced:
+        def __init__(self) -> None:
+            self.memory = np.zeros(4)
+
+        @property
+        def __array_interface__(self) -> dict[str, Any]:
+            return self.memory.__array_interface__
+
+    item = Interfaced()
+    omp.target(lambda x: 0)(weakref.proxy(item))
+    assert in_(item).keys == in_(item.memory).keys
+    omp.target(lambda x: 0)(mock.Mock(spec=array.array))
+    numbers = array.array("d", [1, 2])
+    omp.target(lambda x: x.fill(3))(numbers)
+    assert numbers.tolist() == [3, 3]
+
+
+@pytest.mark.usefixtures("sim")
+def test_arrays_of_ctypes() -> None:
+    """Arrays of pointers and of wide characters are passed as they are; those of characters are bytes."""
+    kept = [(ctypes.c_void_p * 3)(), (ctypes.c_char_p * 2)(), (ctypes.POINTER(ctypes.c_double) * 3)()]
+    for item in kept:
+        assert omp.target(lambda x, item=item: x is item)(item)
+    text = ctypes.create_string_buffer(b"ab")
+    omp.target(lambda x: x.__iadd__(1) is None)(text)
+    assert text.raw == b"bc\x01"
+
+
+@pytest.mark.usefixtures("sim")
+def test_no_protocol() -> None:
+    """A class that opts out of a protocol exposes nothing."""
+
+    class Closed:
+        __dlpack__ = None
+        __array_interface__ = None
+
+    item = Closed()
+    assert omp.target(lambda x: x is item)(item)
+
+
+@pytest.mark.usefixtures("sim")
+def test_something_that_stands_for_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for PyTorch without classes has no tensors."""
+    monkeypatch.setitem(sys.modules, "torch", mock.MagicMock())
+    item = object()
+    assert omp.target(lambda x: x is item)(item)

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from offload.arrays.items import is_device_array, is_foreign, mapper_of
+from offload.arrays.items import (
+    held_host,
+    is_device_array,
+    is_foreign,
+    mapper_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,10 +68,15 @@ class Defaults(NamedTuple):
 def _may_be_mapped(value: Any) -> bool:
     """Tell whether a default is an array, or an object whose class can have a mapper, which may be declared later."""
     return not isinstance(value, (type, np.generic, Number)) and (
-        is_device_array(value) or is_foreign(value) or type(value).__module__ != "builtins"
+        is_device_array(value)
+        or is_foreign(value)
+        or type(value).__module__ != "builtins"
+        or held_host(value) is not value
     )
 
 
 def _is_mapped(value: Any) -> bool:
     """Tell whether such a default is mapped, as things are at the call."""
-    return isinstance(value, np.ndarray) or is_device_array(value) or is_foreign(value) or mapper_of(value) is not None
+    if isinstance(value, np.ndarray) or is_device_array(value) or is_foreign(value) or mapper_of(value) is not None:
+        return True
+    return held_host(value) is not value

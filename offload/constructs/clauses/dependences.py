@@ -76,7 +76,7 @@ class Dependence:
                 continue
             elif not isinstance(item, _NO_FOREIGN) and (host := as_host(item)) is not item:
                 key = array_section(host)
-                self.items = (*[other for other in self.items if other is not item], host)
+                self.items = tuple([host if other is item else other for other in self.items])
                 item = host  # noqa: PLW2901  # which keeps the memory of the object
             elif isinstance(item, (Task, Event)) or mapper_of(item) is not None:
                 self.is_late = True

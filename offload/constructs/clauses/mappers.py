@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from offload.arrays.containers import attributes_of
-from offload.arrays.foreign import TensorForm, is_tensor
+from offload.arrays.foreign import TensorForm, check_numbers, is_tensor
 from offload.arrays.items import (
     MAPPERS,
-    SCALARS,
     address_of,
     array_section,
     as_host,
+    held_host,
     host_items,
     is_device_array,
     label,
@@ -29,7 +29,7 @@ from offload.arrays.items import (
 )
 from offload.arrays.sections import covers
 from offload.constructs.clauses.maps import MapClause
-from offload.constructs.clauses.views import PartialArray, PartialView, Parts, partial_array
+from offload.constructs.clauses.views import PartialView, Parts, partial_array
 from offload.data.maptypes import DECAY, MapConstruct, MapType, types_of
 from offload.errors import ClauseError, MapError
 from offload.interrupts.shields import pass_on
@@ -332,7 +332,7 @@ class _TensorPlace:
 
     def made(self, corresponding: Callable[[Host], Any], copies: dict[int, Any]) -> Any:
         array = self._place.made(corresponding, copies)
-        return array if isinstance(array, (_Corresponding, PartialArray, PartialView)) else self._form(array)
+        return array if isinstance(array, _Corresponding) else self._form(array)
 
 
 class _PartialPlace:
@@ -443,10 +443,13 @@ class _Finder:
         part = self._expansion.parts.get(id(value))
         if part is not None:
             return part if part.places is not None else part.keep()
-        host = _host_of(value)
+        host = held_host(value)
         if host is not value:
             place = self._find_array(host, name)
-            if place is not None and is_tensor(value):
+            if isinstance(place, _PartialPlace):
+                # The body gets an array for a part of a tensor, which would compute with the integers.
+                check_numbers(value, host, f"the mapper of {type(self._expansion.item).__name__}: a part of {name}")
+            elif place is not None and is_tensor(value):
                 self._expansion.has_tensors = True
                 return _TensorPlace(place, value, host)
             return place
@@ -494,11 +497,6 @@ class _Finder:
         return _MappedArray(unnamed[0]) if unnamed else None  # None: another attribute is the part
 
 
-def _host_of(value: Any) -> Any:
-    """Return an attribute as `as_host` does, which leaves values that are passed by value as they are."""
-    return value if value.__class__ in SCALARS else as_host(value)
-
-
 def _lies_in(part: Section, view: Host, section: Section, array: Host) -> bool:
     """Tell whether a mapped part lies in an array; one without elements does if it is a view of the same memory."""
     return covers(section, part) if part.run_nbytes else _owner(view) is _owner(array)
@@ -515,11 +513,12 @@ def _holds(outer: Section, inner: Section) -> bool:
 def _arrays(values: list[Any], seen: set[int] | None = None) -> Iterator[np.ndarray[Any, Any]]:
     """Yield the arrays among values, and in the lists, tuples and dictionaries among them, each of those once."""
     seen = set() if seen is None else seen
-    for value in map(_host_of, values):
+    for held in values:
+        value = held_host(held)  # a view of its own for each
         if isinstance(value, np.ndarray) or type(value) in (list, tuple, dict):
-            if id(value) in seen:
+            if id(held) in seen:
                 continue
-            seen.add(id(value))
+            seen.add(id(held))
         if isinstance(value, np.ndarray):
             if not value.dtype.hasobject:
                 yield value

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from offload.arrays.foreign import check_numbers, in_kind_of, read_only_reason
-from offload.arrays.items import SCALARS, array_section, as_host, host_items, label
+from offload.arrays.items import (
+    array_section,
+    held_host,
+    host_items,
+    label,
+)
 from offload.arrays.sections import overlaps
 from offload.constructs.clauses.maps import as_tuple
 from offload.constructs.clauses.names import parse_item
@@ -287,7 +292,7 @@ def parts_of(
 
 
 def _is_one_of(value: Any, identities: set[Any]) -> bool:
-    value = value if value.__class__ in SCALARS else as_host(value)
+    value = held_host(value)
     return isinstance(value, np.ndarray) and identity_of(value) in identities
 
 

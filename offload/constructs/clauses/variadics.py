@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from offload.arrays.items import SCALARS, as_host, is_device_array, is_foreign, mapper_of
+from offload.arrays.items import (
+    held_host,
+    is_device_array,
+    is_foreign,
+    mapper_of,
+)
 from offload.constructs.clauses.names import STARRED
 
 if TYPE_CHECKING:
@@ -52,7 +57,7 @@ def is_listable(value: Any) -> bool:
     """Tell whether a value is an array of the host or of a device, or has a mapper."""
     if isinstance(value, np.ndarray) or is_device_array(value) or mapper_of(value) is not None or is_foreign(value):
         return True
-    return value.__class__ not in SCALARS and as_host(value) is not value
+    return held_host(value) is not value
 
 
 def named_by(
