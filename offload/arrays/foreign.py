@@ -307,6 +307,15 @@ class TensorForm:
         return tensor if tensor.dtype is mine else tensor.view(mine)
 
 
+def lacks_tensor_name(error: AttributeError) -> bool:
+    """Tell whether an array of a device lacks an attribute that tensors of PyTorch have."""
+    # Only classes are asked: an object may run code of the program's when it looks for a name.
+    kind, name = type(error.obj), error.name
+    tensor = getattr(sys.modules.get("torch"), "Tensor", kind)
+    is_array = hasattr(kind, "__offload_section__") or hasattr(kind, "__cuda_array_interface__")
+    return is_array and isinstance(name, str) and hasattr(tensor, name) and not hasattr(kind, name)
+
+
 def _has_own_type(tensor: Any, host: Host) -> bool:
     """Tell whether a view of a tensor has integers for a type that NumPy lacks."""
     return str(tensor.dtype) != f"torch.{host.dtype.name}"

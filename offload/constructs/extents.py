@@ -23,7 +23,7 @@ def extent(shape: Any, dtype: Any, what: str) -> tuple[tuple[int, ...], np.dtype
     except (TypeError, ValueError) as error:
         raise ClauseError(
             f"{what}: shape {shape!r:.60} with dtype {dtype!r:.60} is not valid ({error}); give a number of elements "
-            "or a tuple of them, and a dtype"
+            "or a tuple of them, and a NumPy dtype such as np.float32"
         ) from None
     if min(dims, default=0) < 0 or len(dims) > MAX_DIMENSIONS or kind.hasobject:
         raise ClauseError(

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from offload.arrays.containers import leaves_of
-from offload.arrays.foreign import is_tensor, tensor_memory
+from offload.arrays.foreign import is_tensor, lacks_tensor_name, tensor_memory
 from offload.arrays.items import address_of, array_section, is_device_array, label, mapper_of
 from offload.arrays.sections import Section
 from offload.constructs.doubts import warn_of_no_write
@@ -253,7 +253,12 @@ class TargetWork(Work):
         ]
 
     def note(self, error: BaseException) -> None:
-        """Say in the error of a loop's index that its array is a section."""
+        """Say in the error of a loop's index that its array is a section, and in a body's how to receive tensors."""
+        if isinstance(error, AttributeError) and lacks_tensor_name(error):
+            kind = type(error.obj).__name__
+            how = f'{kind} is not a tensor; omp.target(arrays="torch") gives the body a tensor for each array argument'
+            if how not in getattr(error, "__notes__", ()):  # else the failure has passed through another region
+                error.add_note(how)
         array = getattr(error, "array", None) if isinstance(error, IndexError) else None
         for item in self.items:
             section = str(item.label)

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 
 LIBRARIES = {"torch": "PyTorch", "jax": "JAX"}
 HAS = {name: importlib.util.find_spec(name) is not None for name in LIBRARIES}
+
+
+def needs(name: str) -> pytest.MarkDecorator:
+    """Skip a test where a library is not installed."""
+    return pytest.mark.skipif(not HAS[name], reason=f"{LIBRARIES[name]} is not installed")
 
 
 def library(name: str) -> Any:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import array
 import ctypes
 import mmap
+import re
+import sys
 from multiprocessing import shared_memory
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +16,7 @@ import pytest
 
 import offload as omp
 from offload import acc, from_, in_, inout, out, to, tofrom
-from tests.foreign.kinds import Exchanged, library
+from tests.foreign.kinds import Exchanged, library, needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -295,6 +298,94 @@ def test_numbers_that_numpy_lacks(sim: omp.Runtime) -> None:
     assert (tensor == 1).all()
     assert omp.target(lambda x: (x.add_(1), str(x.dtype))[1])(tensor) == "torch.bfloat16"
     assert (tensor == 2).all()
+
+
+# -- a program of PyTorch that writes what offload does not take -------------------------------------------
+class Tensor:
+    """Stands for PyTorch's class where that is not installed."""
+
+    def copy_(self, other: Tensor) -> None:
+        """Have a name that arrays of a device lack."""
+
+
+class Module:
+    """Stands for the class of PyTorch's models."""
+
+
+@pytest.fixture(params=["fake", pytest.param("torch", marks=needs("torch"))])
+def library_of_tensors(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """PyTorch, or classes that stand for its own."""
+    if request.param == "torch":
+        return library("torch")
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(Tensor=Tensor, nn=SimpleNamespace(Module=Module)))
+    monkeypatch.setitem(sys.modules, "torch.nn", SimpleNamespace(Module=Module))
+    return sys.modules["torch"]
+
+
+def notes_of(body: Callable[[Any], Any], item: Any) -> str:
+    """Return the notes on the failure of a body."""
+    with pytest.raises(AttributeError) as caught:
+        omp.target(body)(item)
+    return "\n".join(caught.value.__notes__)
+
+
+class OfCuda:
+    """Stands for an array of CuPy."""
+
+    __cuda_array_interface__ = {"shape": (3,), "typestr": "<f8", "data": (64, False), "version": 3}  # noqa: RUF012
+
+
+class Hostile:
+    """An object that fails in its own way when it is asked for a name that it lacks."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name) if name == "copy_" else ValueError(name)
+
+
+def test_a_body_that_needs_tensors(sim: omp.Runtime, library_of_tensors: Any) -> None:
+    """If an array of a device lacks a name that tensors have, the failure says how a body receives tensors."""
+    with omp.buffers(1, 3) as (d,):
+        assert 'SimArray is not a tensor; omp.target(arrays="torch") gives' in notes_of(lambda x: x.copy_(x), d)
+        assert 'OfCuda is not a tensor; omp.target(arrays="torch")' in notes_of(lambda _: OfCuda().copy_, d)  # type: ignore[attr-defined]  # it lacks that
+        for body in (
+            lambda x: x.no_such_name,
+            lambda _: np.zeros(3).copy_,  # type: ignore[attr-defined]  # it lacks that
+            lambda _: Hostile().copy_,
+            lambda _: library_of_tensors.Tensor().no_such_name,
+        ):
+            assert "arrays=" not in notes_of(body, d)
+        failed = omp.target(lambda x: x.copy_(x), nowait=True)(d)
+
+        def again(_: Any, error: Any = failed.exception()) -> None:  # noqa: B008  # the failure of this call
+            raise error
+
+        assert notes_of(again, d).count("arrays=") == 1
+
+
+def test_a_body_that_fails_without_pytorch(sim: omp.Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that has not imported PyTorch reads nothing of tensors."""
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    with omp.buffers(1, 3) as (d,):
+        assert "tensor" not in notes_of(lambda x: x.copy_(x), d)
+
+
+def test_models_in_a_map(sim: omp.Runtime, library_of_tensors: Any) -> None:
+    """A clause that maps a model says that it needs no map; other objects may have a mapper."""
+    ours = "a model needs no map: move it with .to(device)"
+    for item, remedy in ((library_of_tensors.nn.Module(), ours), (object(), "has a mapper")):
+        for use in ("map", "map of a parameter", "target_data", "enter data", "acc.data"):
+            with pytest.raises((omp.ClauseError, omp.MapError), match=re.escape(remedy)):
+                USES[use](item)
+
+
+@needs("torch")
+@pytest.mark.parametrize("allocate", [lambda *of: omp.buffers(1, *of).__enter__(), omp.empty_pinned, omp.target_alloc])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_dtypes_of_pytorch(sim: omp.Runtime, allocate: Callable[..., Any], dtype: str) -> None:
+    """An allocation with a dtype of PyTorch is refused, and the error names NumPy's."""
+    kind = getattr(library("torch"), dtype)
+    with pytest.raises(omp.ClauseError, match=rf"dtype {kind} is not valid .* a NumPy dtype such as np\.float32"):
+        allocate((2, 3), kind)
 
 
 # -- memory that changes between call and run --------------------------------------------------------------

@@ -80,6 +80,9 @@ def test_the_arrays_of_a_body() -> None:
         assert omp.target(body, arrays="cupy")(tensor, host, array) == 3 * [cupy.ndarray]
         assert omp.target(body, arrays="torch")(tensor, host, array, cupy.zeros(3)) == 4 * [torch.Tensor]
         assert omp.target(body)(tensor, host, array) == [torch.Tensor, torch.Tensor, cupy.ndarray]
+        with pytest.raises(AttributeError) as caught:
+            omp.target(lambda x: x.copy_(tensor))(array)
+        assert caught.value.__notes__[0].startswith('ndarray is not a tensor; omp.target(arrays="torch")')
     assert (tensor == 3).all()
     assert (host == 3).all()
     assert (array == 3).all()

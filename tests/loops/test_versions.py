@@ -353,7 +353,7 @@ WRITES_NOTHING = {
         target_is_accessible target_is_present acc.is_present acc.hostptr profile_dependences
     """,
     "memory of its own": """
-        buffers empty_pinned target_alloc target_free acc.malloc acc.free
+        buffers empty_pinned target_alloc target_free use_allocator acc.malloc acc.free
     """,
     "storage that was not there, or goes": """
         declare_target target_exit_data target_disassociate_ptr acc.copyin acc.copyin_async acc.copyout

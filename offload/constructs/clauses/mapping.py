@@ -9,7 +9,7 @@ import numpy as np
 
 from offload.arrays.foreign import read_only_reason
 from offload.arrays.items import Label, address_of, array_section, is_device_array, mapper_of
-from offload.constructs.clauses.maps import MapClause
+from offload.constructs.clauses.maps import MapClause, remedy_of
 from offload.constructs.clauses.names import parse_item
 from offload.constructs.clauses.variadics import members
 from offload.data.items import MapItem
@@ -119,10 +119,7 @@ def expansion_of(
                 f"{what} is a number, {type(value).__name__} {value!r:.40}, which is passed by value; name it in "
                 "firstprivate or in no clause, or, to get a value back, pass an array without dimensions"
             )
-        raise MapError(
-            f"{what} is of type {type(value).__name__}, not an array; map arrays, views, "
-            "section(…) or an object whose class has a mapper (declare_mapper)"
-        )
+        raise MapError(f"{what} is of type {type(value).__name__}, not an array; {remedy_of(value)}")
     from offload.constructs.clauses.mappers import Modifiers, expand_object  # a program without mappers does without
 
     modifiers = Modifiers(present=present)

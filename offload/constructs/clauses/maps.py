@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from offload.arrays.foreign import is_model
 from offload.arrays.items import host_items, is_device_array, label, mapper_of
 from offload.constructs.clauses.names import parse_item
 from offload.data.maptypes import MapType
@@ -83,15 +84,19 @@ def check_map_item(item: Any, what: str, mapper: str | None = None, *, word: str
     if is_device_array(item):
         raise ClauseError(f"{clause}: {label(item)} is already a device array; pass it as an argument, without a map")
     if not isinstance(item, np.ndarray):
-        raise ClauseError(
-            f"{clause}: {type(item).__name__} {item!r:.60} is not an array; map arrays, views, "
-            "section(…) or an object whose class has a mapper (declare_mapper)"
-        )
+        raise ClauseError(f"{clause}: {type(item).__name__} {item!r:.60} is not an array; {remedy_of(item)}")
     if item.dtype.hasobject:
         raise ClauseError(
             f"{clause}: an array of dtype {item.dtype} holds Python objects, which a device cannot use; use a numeric "
             "or structured dtype"
         )
+
+
+def remedy_of(item: object) -> str:
+    """Return the end of an error message: the thing to write instead of a list item that is not an array."""
+    if is_model(item):
+        return "a model needs no map: move it with .to(device), and pass it as an argument"
+    return "map arrays, views, section(…) or an object whose class has a mapper (declare_mapper)"
 
 
 @takes_clauses
