@@ -21,7 +21,8 @@ from weakref import ReferenceType
 import numpy as np
 
 from offload.arrays.foreign import TensorForm, is_model, is_tensor
-from offload.arrays.items import SCALARS, is_device_array
+from offload.arrays.items import SCALARS, as_host, is_device_array
+from offload.errors import ClauseError
 from offload.graphs.rehearsal import NotCapturableError
 
 if TYPE_CHECKING:
@@ -107,9 +108,16 @@ class HostChanges(NamedTuple):
             return False
         if not self.is_known or id(value) in self.objects:
             return True
-        return isinstance(value, np.ndarray) and any(
-            np.may_share_memory(value, other) for other in self.objects.values() if isinstance(other, np.ndarray)
-        )
+        return any(_may_share_memory(value, other) for other in self.objects.values())
+
+
+def _may_share_memory(one: object, other: object) -> bool:
+    """Tell whether two objects, such as an array and a tensor, may have memory of the host in common."""
+    try:
+        arrays = as_host(one), as_host(other)
+    except ClauseError:  # of a tensor that NumPy cannot look at
+        return True
+    return all(isinstance(array, np.ndarray) for array in arrays) and np.may_share_memory(*arrays)
 
 
 def _is_mutable(value: Any) -> bool:
