@@ -68,10 +68,11 @@ class GraphCapture(Protocol):
     Between `begin` and the end nothing may wait for, or ask about, these streams and the events recorded there.
     """
 
-    def begin(self, devices: Sequence[Device]) -> list[Any]:
+    def begin(self, devices: Sequence[Device], reached: Sequence[object] | None) -> list[Any]:
         """Return a new stream of each device, all captured from now on, as the first is, on the device of the capture.
 
-        Memory that libraries allocate meanwhile belongs to the graph. Raises `DeviceError`.
+        Memory that libraries allocate meanwhile belongs to the graph. ``reached`` has the objects that the captured
+        bodies reach, which live as long as the graph; None if no body reaches PyTorch. Raises `DeviceError`.
         """
 
     def record(self, stream: Any) -> Any:

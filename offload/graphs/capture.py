@@ -165,7 +165,9 @@ class Capture:
             self.n_captured += 1
             self._n_launched = self._n_steady = 0
 
-    def _captured(self, scope: Scope, tasks: Sequence[Task], state: TensorState, reached: object) -> GraphWork:
+    def _captured(
+        self, scope: Scope, tasks: Sequence[Task], state: TensorState, reached: Sequence[object]
+    ) -> GraphWork:
         """Return the work of a capture that has left the state of PyTorch's tensors as it was."""
         try:
             work = _captured(scope, self._site, tasks, self._before, state, (self._made_of, reached))
@@ -191,7 +193,7 @@ def _captured(
     tasks: Sequence[Task],
     before: Sequence[Sequence[int]],
     state: TensorState,
-    kept: object,
+    kept: tuple[object, Sequence[object]],
 ) -> GraphWork:
     """Carry tasks out under capture, and return the work that launches the graph."""
     launched = [task for task in tasks if isinstance(task, DeviceTask)]
@@ -205,7 +207,8 @@ def _captured(
     findings: list[Callable[[Any], Any]] = []
     held: list[object] = []  # what must not be allocated again on another branch
     try:
-        lanes = captured.begin([step.kind for step in sorted({step.stream: step for step in steps}.values())])
+        numbers = [step.kind for step in sorted({step.stream: step for step in steps}.values())]
+        lanes = captured.begin(numbers, kept[1] if any(map(_calls_torch, launched)) else None)
         for at, (task, step) in enumerate(zip(tasks, steps, strict=True)):
             lane = lanes[step.stream]
             lane.wait_for([points[other] for other in step.waits])
@@ -250,9 +253,9 @@ class _CapturedPlaces:
             self._tables.append(table)
             self.environments.append(_CapturedEnvironment(_CapturedDevice(place, capture, places), table))
 
-    def begin(self, numbers: Sequence[int]) -> list[Lane]:
-        """Return a lane at each of these places, all captured from now on."""
-        streams = self._capture.begin([self._places[number].device for number in numbers])
+    def begin(self, numbers: Sequence[int], reached: Sequence[object] | None) -> list[Lane]:
+        """Return a lane at each of these places, all captured from now on; see `GraphCapture.begin`."""
+        streams = self._capture.begin([self._places[number].device for number in numbers], reached)
         return [
             Lane(self.environments[number].device, stream, at)
             for at, (number, stream) in enumerate(zip(numbers, streams, strict=True))
@@ -328,7 +331,7 @@ def _raised(error: Exception) -> str:
 
 
 def _calls_torch(task: DeviceTask) -> bool:
-    """Tell whether a task's body calls PyTorch."""
+    """Tell whether a task's body may call PyTorch."""
     return "torch" in sys.modules and reaches_library(task.body, [*task.args, *(task.kwargs or {}).values()], "torch")
 
 

@@ -20,7 +20,7 @@ from weakref import ReferenceType
 
 import numpy as np
 
-from offload.arrays.foreign import TensorForm, is_model, is_tensor
+from offload.arrays.foreign import TensorForm, is_model, is_tensor, with_tensors
 from offload.arrays.items import SCALARS, as_host, is_device_array
 from offload.errors import ClauseError
 from offload.graphs.rehearsal import NotCapturableError
@@ -192,15 +192,19 @@ def reached(function: object, args: Iterable[object], changes: HostChanges | Non
 
 
 def reaches_library(function: object, args: Iterable[object], library: str) -> bool:
-    """Tell whether a body reaches a library: its modules, its functions, or objects of its classes."""
+    """Tell whether a body reaches a library: its modules, its functions, or objects of its classes.
+
+    A body that is given tensors reaches PyTorch. If nobody can tell, the answer is true.
+    """
     try:
         return any(
             library in (_library(value), *map(_library, type(value).__mro__))
+            or (library == "torch" and (value is with_tensors or isinstance(value, TensorForm)))
             or (isinstance(value, ModuleType) and value.__name__.partition(".")[0] == library)
             for _, value, _ in _walk(_beginning(function, args))
         )
     except NotCapturableError:
-        return False
+        return True
 
 
 def _walk(todo: list[_Found]) -> Iterator[tuple[str, Any, Iterable[_Found] | None]]:

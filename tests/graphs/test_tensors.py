@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from functools import partial
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 
 import offload as omp
 from offload import alloc, inout, tofrom
-from offload.arrays.foreign import is_model, is_tensor
+from offload.arrays.foreign import TensorForm, is_model, is_tensor, with_tensors
 from offload.graphs.reach import HostChanges, reached, reaches_library
 from offload.graphs.rehearsal import NotCapturableError
 from offload.graphs.tensors import TensorState
@@ -137,6 +138,9 @@ def test_tensors_and_modules_are_kept(made):
         assert any(value is one for one in kept), value
     assert reaches_library(body, [], "torch")
     assert not reaches_library(lambda y: y, [np.zeros(3)], "torch")
+    assert reaches_library(partial(with_tensors, lambda y: y), [np.zeros(3)], "torch")
+    assert reaches_library(lambda y: y, [TensorForm(tensor)], "torch")
+    assert not reaches_library(lambda y: y, [TensorForm(tensor)], "warp")
 
 
 def test_a_module_of_the_program(made):
