@@ -7,24 +7,17 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from offload.errors import ClauseError, UsageError
 
+if TYPE_CHECKING:
+    from offload.devices.cuda.memory import DeviceMemory
+
 OWN = "offload"  # blocks of a driver's pool of our own; see `offload.devices.cuda.memory`
 
 NAMES = (OWN, "torch", "cupy", "rmm")
-
-
-class PoolUser(Protocol):
-    """The memory of an open device, which takes its blocks from a pool."""
-
-    def make_pool(self, name: str) -> Any:
-        """Return the device's pool of an allocator; raise `UsageError` if its library is not imported."""
-
-    def take_from(self, pool: Any) -> None:
-        """Take new blocks from this pool; earlier blocks go back to the pool that they are from."""
 
 
 class _Choice:
@@ -33,7 +26,7 @@ class _Choice:
     def __init__(self) -> None:
         self.lock = threading.RLock()  # held while pools are made
         self.name = OWN
-        self.users: WeakSet[Any] = WeakSet()  # the memory of each open CUDA device
+        self.users: WeakSet[DeviceMemory] = WeakSet()  # the memory of each open CUDA device
 
 
 _choice = _Choice()
@@ -60,15 +53,14 @@ def choose(name: object) -> None:
             user.take_from(pool)
 
 
-def enter(user: PoolUser) -> Any:
-    """Return the pool for the memory of a device that is being opened, and have it follow later choices."""
-    with _choice.lock:
-        pool = user.make_pool(_choice.name)
+def enter(user: DeviceMemory) -> None:
+    """Give the memory of a device that is being opened its pool, and have it follow later choices."""
+    with _choice.lock:  # no choice comes in between
+        user.take_from(user.make_pool(_choice.name))
         _choice.users.add(user)
-        return pool
 
 
-def leave(user: PoolUser) -> None:
+def leave(user: DeviceMemory) -> None:
     """Leave the memory of a device as it is from now on: the device is closed."""
     with _choice.lock:
         _choice.users.discard(user)
