@@ -321,8 +321,9 @@ class Device(Protocol):
     def as_array(self, value: Any) -> Any | None:
         """Return a device array of any library as an array of this device; None if it is not on this device.
 
-        One of this device is returned as it is; another library's becomes a view of the same memory, ordered after
-        what that library has enqueued, as far as its protocol says.
+        One of this device is returned as it is; another library's becomes a view of the same memory. What that library
+        has enqueued comes before the work on the calling thread's streams, which `caller_event` marks, as far as the
+        library's protocol says. Raises `UnsupportedError` for a type that this device has no arrays of.
         """
 
     def section(self, array: Any) -> Section:

@@ -143,6 +143,13 @@ def test_tensors_and_modules_are_kept(made):
     assert not reaches_library(lambda y: y, [TensorForm(tensor)], "warp")
 
 
+@pytest.mark.parametrize("made", [fakes], indirect=True)
+def test_a_body_of_tensors_receives_tensors_as_they_are(made):
+    """A tensor that requires grad is not asked for the interface of device arrays, which would raise."""
+    tensor = made.tensor(3, requires_grad=True)
+    assert with_tensors(lambda x, *, y: (x, y), tensor, y=tensor) == (tensor, tensor)
+
+
 def test_a_module_of_the_program(made):
     """Attributes and methods of a module are looked at: an array in a global is found, an unknown object refused."""
     layer = made.layer()

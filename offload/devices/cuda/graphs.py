@@ -174,7 +174,7 @@ class CudaGraph:
             if cuda.getDevice() == device.index:
                 cuda.graphLaunch(self._executable, stream.ptr)
                 return
-            with using(device, stream):
+            with cupy.cuda.Device(device.index):  # no library's current stream matters
                 cuda.graphLaunch(self._executable, stream.ptr)
         except cuda.CUDARuntimeError as error:
             raise DeviceLostError(f"{device.name}: {error}") from error
