@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakSet
 
 from offload.errors import ClauseError, UsageError
-
-if TYPE_CHECKING:
-    from offload.devices.cuda.memory import DeviceMemory
 
 OWN = "offload"  # blocks of a driver's pool of our own; see `offload.devices.cuda.memory`
 
@@ -26,7 +23,7 @@ class _Choice:
     def __init__(self) -> None:
         self.lock = threading.RLock()  # held while pools are made
         self.name = OWN
-        self.users: WeakSet[DeviceMemory] = WeakSet()  # the memory of each open CUDA device
+        self.users: WeakSet[Any] = WeakSet()  # the memory of each open CUDA device
 
 
 _choice = _Choice()
@@ -53,15 +50,15 @@ def choose(name: object) -> None:
             user.take_from(pool)
 
 
-def enter(user: DeviceMemory) -> None:
-    """Give the memory of a device that is being opened its pool, and have it follow later choices."""
+def enter(user: Any) -> None:
+    """Give a `DeviceMemory`, of a device that is being opened, its pool, and have it follow later choices."""
     with _choice.lock:  # no choice comes in between
         user.take_from(user.make_pool(_choice.name))
         _choice.users.add(user)
 
 
-def leave(user: DeviceMemory) -> None:
-    """Leave the memory of a device as it is from now on: the device is closed."""
+def leave(user: Any) -> None:
+    """Leave a `DeviceMemory` as it is from now on: the device is closed."""
     with _choice.lock:
         _choice.users.discard(user)
 

@@ -22,6 +22,7 @@ from offload.devices.cuda.copies import Copies, is_pinned
 from offload.devices.cuda.events import CallerEvents, EventPool, together
 from offload.devices.cuda.forks import check_fork, error_of_fork
 from offload.devices.cuda.graphs import CudaGraphCapture
+from offload.devices.cuda.kept_streams import KeptStream
 from offload.devices.cuda.kernels import CudaKernels
 from offload.devices.cuda.libraries import Libraries, device_index, imported, warn_of_late_import
 from offload.devices.cuda.memory import CudaBlock, DeviceMemory, block_of, is_alone
@@ -122,7 +123,7 @@ class CudaDevice:
         """Make a stream that is not ordered with any other."""
         with self._errors(), self._on():
             self._copies.load()
-            return cupy.cuda.Stream(non_blocking=True)
+            return KeptStream(self.index)
 
     def owns_stream(self, stream: object) -> bool:
         """Tell whether ``stream`` is a stream of this device: CuPy's, or anything with ``__cuda_stream__``."""
@@ -158,6 +159,8 @@ class CudaDevice:
                 return bool(stream.is_capturing())
         except cuda.CUDARuntimeError as error:
             return error.status in _CAPTURE_ERRORS  # other errors are those of whatever is put there
+        except RuntimeError:  # CuPy's, of a capture that is invalid
+            return True
 
     def record(self, stream: Any) -> Any:
         """Record and return an event at the tail of ``stream``."""
