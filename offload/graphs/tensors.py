@@ -35,15 +35,14 @@ class TensorState:
     """
 
     # each with what it had; what is compared by its id is alive with the graph
-    __slots__ = ("_empty", "_grads", "_kept", "_leaves", "_models", "_parts", "_seen", "_tensors")
+    __slots__ = ("_empty", "_grads", "_kept", "_models", "_parts", "_seen", "_tensors")
 
     def __init__(self, values: Iterable[object]) -> None:
         values = list(values)
         tensors: list[Any] = [value for value in values if is_tensor(value)]
         # a tensor that is no leaf would warn of the question for its gradient
-        self._leaves = [one for one in tensors if one.requires_grad and one.is_leaf]
-        self._grads = [one.grad for one in self._leaves]
-        tensors += [grad for grad in self._grads if grad is not None]
+        self._grads = [(one, one.grad) for one in tensors if one.requires_grad and one.is_leaf]
+        tensors += [grad for _, grad in self._grads if grad is not None]
         self._tensors = tensors
         try:
             self._seen = [(ask, [*map(ask, tensors)]) for ask in _questions()] if tensors else []
@@ -68,10 +67,12 @@ class TensorState:
 
     def holds(self) -> bool:
         """Tell whether all is as it was noted. Costs half a microsecond for each tensor, and for each module."""
+        if not (self._tensors or self._models):
+            return True
         for ask, answers in self._seen:
             if [*map(ask, self._tensors)] != answers:
                 return False
-        for tensor, grad in zip(self._leaves, self._grads, strict=True):
+        for tensor, grad in self._grads:
             if tensor.grad is not grad:
                 return False
         try:
@@ -84,7 +85,7 @@ class TensorState:
 
     def restore(self) -> None:
         """Give tensors the gradients that they had: those of a capture that was given up were never computed."""
-        for tensor, grad in zip(self._leaves, self._grads, strict=True):
+        for tensor, grad in self._grads:
             if tensor.grad is not grad:
                 tensor.grad = grad
 
