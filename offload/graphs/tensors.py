@@ -57,11 +57,15 @@ class TensorState:
         dicts: list[dict[str, Any]] = []
         for state in [vars(value) for value in values if is_model(value)]:
             if not {"training", *_PARTS} <= state.keys():
-                raise NotCapturableError("it reaches a PyTorch module whose __init__ has not been called")
+                raise NotCapturableError(
+                    "it reaches a PyTorch module whose parts offload cannot find, as of a ScriptModule or one whose "
+                    "__init__ has not been called"
+                )
             own = [name for name, value in state.items() if value is None or is_tensor(value)]
             found = itemgetter("training", *_PARTS, *own)
             self._models.append((state, found, [*map(id, found(state))]))
-            dicts += [value for name, value in state.items() if name in _PARTS or name.endswith("_hooks")]
+            hooks = [name for name, value in state.items() if name.endswith("_hooks") and isinstance(value, dict)]
+            dicts += [state[name] for name in (*_PARTS, *hooks)]
         self._parts = [(one, [*map(id, one.values())]) for one in dicts if one]
         self._empty = [one for one in dicts if not one]
 

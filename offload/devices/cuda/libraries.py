@@ -194,7 +194,7 @@ def warn_of_late_import(before: int) -> None:
     late = imported() & ~before
     names = " and ".join(name for bit, name in enumerate(_KINDS) if late >> bit & 1)
     warn(
-        f"{names} was imported while a target body ran, so work that the body gave to it is not part of the task; "
+        f"{names} was imported while a target body ran; if the body has used it, that work is not part of the task; "
         f"import {names} before the construct",
         DirectiveWarning,
     )
