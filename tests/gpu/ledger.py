@@ -175,8 +175,9 @@ def _take(ledger, kind, function, *args):
 
 
 def _give_back(ledger, function, index, ptr):
-    ledger.drop("stream", ptr)
-    return function(index, ptr)
+    function(index, ptr)
+    if ptr in kept_streams._free.get(index, ()):
+        ledger.drop("stream", ptr)
 
 
 def _drop(ledger, kind, function, handle, *args):

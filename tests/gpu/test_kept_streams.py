@@ -14,48 +14,37 @@ from tests.gpu.conftest import cupy, python
 pytestmark = pytest.mark.gpu
 
 
-@pytest.fixture
-def destroyed(monkeypatch):
-    """The addresses of streams that are destroyed."""
-    found = []
-    monkeypatch.setattr(cupy.cuda.runtime, "streamDestroy", found.append)
-    gc.collect()
-    found.clear()
-    return found
-
-
 def addresses(n=8):
     """Return the addresses of streams of a runtime of its own."""
     with omp.Runtime("cuda:0", check=True):
         return {omp.target(lambda: omp.current_stream().ptr)() for _ in range(n)}
 
 
-def test_a_runtime_has_the_streams_of_an_earlier_one(destroyed):
-    """No stream is destroyed or made anew, and none that somebody still has is used again."""
-    first = addresses(1)
-    gc.collect()
+def test_a_runtime_has_the_streams_of_an_earlier_one():
+    """Streams are used again by later runtimes, except for those that somebody still has."""
     from offload.devices.cuda import kept_streams
 
-    (ptr,) = first
+    (ptr,) = addresses(1)
+    gc.collect()
     assert ptr in kept_streams._free[0]
     n_free = len(kept_streams._free[0])
     for _ in range(3):
         addresses()
         gc.collect()
     assert len(kept_streams._free[0]) <= n_free + 8
+    assert ptr in kept_streams._free[0]
     with omp.Runtime("cuda:0", check=True):
         held = omp.target(omp.current_stream)()
     gc.collect()
     assert held.ptr not in kept_streams._free[0]
     assert held.ptr not in addresses()
     assert isinstance(held, cupy.cuda.Stream)
-    assert destroyed == []
 
 
-def test_captures_use_streams_again(gpu, destroyed):
-    """Captures, and those that fail, leave no streams behind."""
-    from offload.devices.cuda import kept_streams
-
+def test_captures_use_streams_again(gpu, monkeypatch):
+    """Captures, and those that fail, need no new stream each."""
+    made, make = [], cupy.cuda.runtime.streamCreateWithFlags
+    monkeypatch.setattr(cupy.cuda.runtime, "streamCreateWithFlags", lambda flags: made.append(flags) or make(flags))
     y = np.zeros(10)
 
     def replay(body):
@@ -71,17 +60,13 @@ def test_captures_use_streams_again(gpu, destroyed):
         y += 1
 
     with omp.target_data(map=[tofrom(y)]):
-        assert replay(add)
-        gc.collect()
-        n_free = len(kept_streams._free[0])
-        for _ in range(3):
+        for _ in range(20):
             assert replay(add)
             gc.collect()
-            assert len(kept_streams._free[0]) == n_free
+        assert len(made) <= 10  # eight lanes
         assert not replay(waits)
         assert replay(add)
-    assert (y == 18).all() or (y == 15).all()
-    assert destroyed == []
+    assert (y == 63).all()
 
 
 def test_memory_that_a_stream_has_used_may_go_later(torch):
