@@ -6,7 +6,6 @@ import array
 import ctypes
 import gc
 import weakref
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 
 import offload as omp
 from offload import acc, in_, inout, inoutset, mutexinoutset, out, release, to, tofrom
-from offload.constructs.clauses.binding import is_at
 from tests.conftest import checked
 from tests.differential.world import attempted
 from tests.foreign.cases import CASES, follows, inc
@@ -260,10 +258,3 @@ def test_a_graph_is_replayed_for_new_objects_over_the_same_memory(sim: omp.Runti
     assert (len(recorded), memory[0], memory[5], other[0]) == (3, 4, 3, 1)
     graph(Exchanged(memory))
     assert (len(recorded), memory[0]) == (4, 5)
-
-
-@pytest.mark.parametrize(("kind", "index", "found"), [(2, 1, True), (13, 1, True), (2, 0, False), (10, 1, False)])
-def test_where_an_array_is_makes_no_view(kind: int, index: int, found: bool) -> None:
-    """DLPack's device says it; to export the array might have streams wait for each other."""
-    place: Any = SimpleNamespace(device=SimpleNamespace(space=("cuda", 1)))
-    assert is_at(place, SimpleNamespace(__dlpack_device__=lambda: (kind, index))) is found
