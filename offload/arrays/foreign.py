@@ -375,9 +375,9 @@ def with_tensors(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
     form = TensorForm()
 
     def formed(value: Any) -> Any:
+        if is_tensor(value):  # first: one that requires grad raises if it is asked for the interface
+            return value
         is_array = isinstance(value, np.ndarray) or hasattr(value, "__offload_section__")
-        return (
-            form(value) if is_array or (hasattr(value, "__cuda_array_interface__") and not is_tensor(value)) else value
-        )
+        return form(value) if is_array or hasattr(value, "__cuda_array_interface__") else value
 
     return function(*map(formed, args), **{name: formed(value) for name, value in kwargs.items()})

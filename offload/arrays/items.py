@@ -127,14 +127,20 @@ def is_foreign(item: object) -> bool:
         return False
 
 
+def dlpack_place(array: Any) -> tuple[str, int]:
+    """Return the device of an array by DLPack, as a section of device memory names it."""
+    kind, index = map(int, array.__dlpack_device__())
+    return _DLPACK_NAMES.get(kind, f"DLPack device type {kind},"), index
+
+
 def holder(array: Any) -> str:
     """Return the name of the device that a device array is on, as far as the array says."""
     device = getattr(array, "device", None)
     if hasattr(array, "__offload_section__"):
         return str(getattr(device, "name", device))
     if hasattr(array, "__dlpack_device__"):
-        kind, index = array.__dlpack_device__()
-        return f"{_DLPACK_NAMES.get(int(kind), f'DLPack device type {int(kind)},')}:{index}"
+        kind, index = dlpack_place(array)
+        return f"{kind}:{index}"
     return f"cuda:{getattr(device, 'id', '?')}"
 
 

@@ -68,10 +68,11 @@ class GraphCapture(Protocol):
     Between `begin` and the end nothing may wait for, or ask about, these streams and the events recorded there.
     """
 
-    def begin(self, devices: Sequence[Device]) -> list[Any]:
+    def begin(self, devices: Sequence[Device], reached: Sequence[object] | None) -> list[Any]:
         """Return a new stream of each device, all captured from now on, as the first is, on the device of the capture.
 
-        Memory that libraries allocate meanwhile belongs to the graph. Raises `DeviceError`.
+        Memory that libraries allocate meanwhile belongs to the graph. ``reached`` has the objects that the captured
+        bodies reach, which live as long as the graph; None if no body reaches PyTorch. Raises `DeviceError`.
         """
 
     def record(self, stream: Any) -> Any:
@@ -320,8 +321,9 @@ class Device(Protocol):
     def as_array(self, value: Any) -> Any | None:
         """Return a device array of any library as an array of this device; None if it is not on this device.
 
-        One of this device is returned as it is; another library's becomes a view of the same memory, ordered after
-        what that library has enqueued, as far as its protocol says.
+        One of this device is returned as it is; another library's becomes a view of the same memory. What that library
+        has enqueued comes before the work on the calling thread's streams, which `caller_event` marks, as far as the
+        library's protocol says. Raises `UnsupportedError` for a type that this device has no arrays of.
         """
 
     def section(self, array: Any) -> Section:

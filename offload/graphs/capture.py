@@ -55,6 +55,10 @@ _MOVES = (
     f"its data was mapped elsewhere too often; map the data around the replays: after {_WORTH} replays at the same "
     "addresses, they run as a graph again"
 )
+_CHANGES = (
+    "the PyTorch tensors or modules that it reaches were changed too often, as by train() and eval() or dropped "
+    f"gradients; after {_WORTH} replays it is captured again"
+)
 
 
 class Capture:
@@ -66,8 +70,8 @@ class Capture:
     """
 
     __slots__ = (
-        "_before", "_changes", "_lock", "_made_of", "_n_disturbed", "_n_in_vain", "_n_launched", "_n_steady", "_noted",
-        "_places", "_site", "is_told", "n_captured", "refusal", "refused_at", "work",
+        "_before", "_changes", "_discarded", "_lock", "_made_of", "_n_disturbed", "_n_in_vain", "_n_launched",
+        "_n_steady", "_noted", "_places", "_site", "is_told", "n_captured", "refusal", "refused_at", "work",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +83,7 @@ class Capture:
     ) -> None:
         self._before = before
         self._changes = changes
+        self._discarded = ""  # why the last graph was let go
         self._lock = threading.Lock()
         self._made_of = made_of
         self._n_disturbed = 0
@@ -97,7 +102,7 @@ class Capture:
     @property
     def why_not(self) -> str:
         """Why the last replay was no graph; empty while nothing is known against it."""
-        return self.refusal or (_MOVES if self.work is None and self._n_in_vain >= _IN_VAIN else "")
+        return self.refusal or (self._discarded if self.work is None and self._n_in_vain >= _IN_VAIN else "")
 
     def ready(self, scope: Scope, make: Callable[[], Sequence[Task]]) -> GraphWork | None:
         """Return the work that launches a replay, or None if the tasks go to streams one by one.
@@ -130,7 +135,8 @@ class Capture:
 
     def _discard(self) -> None:
         """Let go of a graph for which something has changed."""
-        self._noted = self.work.storage  # type: ignore[union-attr]  # there is one
+        work: Any = self.work  # there is one
+        self._noted, self._discarded = work.storage, _MOVES if work.state.holds() else _CHANGES
         self.work = None
         self._n_in_vain = self._n_in_vain + 1 if self._n_launched < _WORTH else 0
 
@@ -159,10 +165,12 @@ class Capture:
             self.n_captured += 1
             self._n_launched = self._n_steady = 0
 
-    def _captured(self, scope: Scope, tasks: Sequence[Task], state: TensorState, reached: object) -> GraphWork:
+    def _captured(
+        self, scope: Scope, tasks: Sequence[Task], state: TensorState, reached: Sequence[object]
+    ) -> GraphWork:
         """Return the work of a capture that has left the state of PyTorch's tensors as it was."""
         try:
-            work = _captured(scope, self._site, tasks, self._before, (state, self._made_of, reached))
+            work = _captured(scope, self._site, tasks, self._before, state, (self._made_of, reached))
             if state.holds():
                 return work
         except BaseException:
@@ -170,8 +178,8 @@ class Capture:
             raise
         state.restore()
         raise NotCapturableError(
-            "its bodies give a PyTorch tensor a new gradient or other memory, which a graph does not repeat (keep "
-            "gradients with zero_grad(set_to_none=False))",
+            "its bodies give a PyTorch tensor a new gradient or other memory, or a module other tensors, which a graph "
+            "does not repeat (keep gradients with zero_grad(set_to_none=False))",
             is_told=True,
         )
 
@@ -180,7 +188,12 @@ class Capture:
 
 
 def _captured(
-    scope: Scope, site: Site, tasks: Sequence[Task], before: Sequence[Sequence[int]], kept: tuple[TensorState, Any, Any]
+    scope: Scope,
+    site: Site,
+    tasks: Sequence[Task],
+    before: Sequence[Sequence[int]],
+    state: TensorState,
+    kept: tuple[object, Sequence[object]],
 ) -> GraphWork:
     """Carry tasks out under capture, and return the work that launches the graph."""
     launched = [task for task in tasks if isinstance(task, DeviceTask)]
@@ -194,7 +207,8 @@ def _captured(
     findings: list[Callable[[Any], Any]] = []
     held: list[object] = []  # what must not be allocated again on another branch
     try:
-        lanes = captured.begin([step.kind for step in sorted({step.stream: step for step in steps}.values())])
+        numbers = [step.kind for step in sorted({step.stream: step for step in steps}.values())]
+        lanes = captured.begin(numbers, kept[1] if any(map(_calls_torch, launched)) else None)
         for at, (task, step) in enumerate(zip(tasks, steps, strict=True)):
             lane = lanes[step.stream]
             lane.wait_for([points[other] for other in step.waits])
@@ -217,7 +231,7 @@ def _captured(
             why = f"the device could not create a graph of it: {error}"
             raise NotCapturableError(why, is_passing=capture.was_disturbed(error)) from None
         raise
-    return GraphWork(graph, site, storage, kept, findings, takes_device_arrays=takes_device_arrays)
+    return GraphWork(graph, site, storage, state, kept, findings, takes_device_arrays=takes_device_arrays)
 
 
 def _number_of(places: Sequence[DevicePlace], task: Task) -> int:
@@ -239,9 +253,9 @@ class _CapturedPlaces:
             self._tables.append(table)
             self.environments.append(_CapturedEnvironment(_CapturedDevice(place, capture, places), table))
 
-    def begin(self, numbers: Sequence[int]) -> list[Lane]:
-        """Return a lane at each of these places, all captured from now on."""
-        streams = self._capture.begin([self._places[number].device for number in numbers])
+    def begin(self, numbers: Sequence[int], reached: Sequence[object] | None) -> list[Lane]:
+        """Return a lane at each of these places, all captured from now on; see `GraphCapture.begin`."""
+        streams = self._capture.begin([self._places[number].device for number in numbers], reached)
         return [
             Lane(self.environments[number].device, stream, at)
             for at, (number, stream) in enumerate(zip(numbers, streams, strict=True))
@@ -317,7 +331,7 @@ def _raised(error: Exception) -> str:
 
 
 def _calls_torch(task: DeviceTask) -> bool:
-    """Tell whether a task's body calls PyTorch."""
+    """Tell whether a task's body may call PyTorch."""
     return "torch" in sys.modules and reaches_library(task.body, [*task.args, *(task.kwargs or {}).values()], "torch")
 
 

@@ -20,8 +20,9 @@ from weakref import ReferenceType
 
 import numpy as np
 
-from offload.arrays.foreign import TensorForm, is_model, is_tensor
-from offload.arrays.items import SCALARS, is_device_array
+from offload.arrays.foreign import TensorForm, is_model, is_tensor, with_tensors
+from offload.arrays.items import SCALARS, as_host, is_device_array
+from offload.errors import ClauseError
 from offload.graphs.rehearsal import NotCapturableError
 
 if TYPE_CHECKING:
@@ -107,9 +108,16 @@ class HostChanges(NamedTuple):
             return False
         if not self.is_known or id(value) in self.objects:
             return True
-        return isinstance(value, np.ndarray) and any(
-            np.may_share_memory(value, other) for other in self.objects.values() if isinstance(other, np.ndarray)
-        )
+        return any(_may_share_memory(value, other) for other in self.objects.values())
+
+
+def _may_share_memory(one: object, other: object) -> bool:
+    """Tell whether two objects, such as an array and a tensor, may have memory of the host in common."""
+    try:
+        arrays = as_host(one), as_host(other)
+    except ClauseError:  # of a tensor that NumPy cannot look at
+        return True
+    return all(isinstance(array, np.ndarray) for array in arrays) and np.may_share_memory(*arrays)
 
 
 def _is_mutable(value: Any) -> bool:
@@ -184,15 +192,19 @@ def reached(function: object, args: Iterable[object], changes: HostChanges | Non
 
 
 def reaches_library(function: object, args: Iterable[object], library: str) -> bool:
-    """Tell whether a body reaches a library: its modules, its functions, or objects of its classes."""
+    """Tell whether a body reaches a library: its modules, its functions, or objects of its classes.
+
+    A body that is given tensors reaches PyTorch. If nobody can tell, the answer is true.
+    """
     try:
         return any(
             library in (_library(value), *map(_library, type(value).__mro__))
+            or (library == "torch" and (value is with_tensors or isinstance(value, TensorForm)))
             or (isinstance(value, ModuleType) and value.__name__.partition(".")[0] == library)
             for _, value, _ in _walk(_beginning(function, args))
         )
     except NotCapturableError:
-        return False
+        return True
 
 
 def _walk(todo: list[_Found]) -> Iterator[tuple[str, Any, Iterable[_Found] | None]]:

@@ -12,53 +12,79 @@ the results of old memory, and no error.
 
 from __future__ import annotations
 
+import sys
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 from offload.arrays.foreign import is_model, is_tensor
 from offload.graphs.rehearsal import NotCapturableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
+_PARTS = ("_modules", "_parameters", "_buffers")  # of a module, by name; dicts
+
+_OTHERS = tuple(map(attrgetter, ("shape", "dtype", "requires_grad")))  # of a tensor, besides address and strides
 
 
 class TensorState:
     """The state of the tensors and modules that the bodies of a graph reach, and the memory that they had.
 
-    Raise `NotCapturableError` for a tensor whose data lies at no address, such as a sparse one.
+    Raise `NotCapturableError` for a tensor whose data lies at no address, such as a sparse one, and for a module that
+    is not complete.
     """
 
-    # each with what it had
-    __slots__ = ("_data", "_empty", "_grads", "_kept", "_modes", "_parts")
+    # each with what it had; what is compared by its id is alive with the graph
+    __slots__ = ("_empty", "_grads", "_kept", "_models", "_parts", "_seen", "_tensors")
 
     def __init__(self, values: Iterable[object]) -> None:
         values = list(values)
         tensors: list[Any] = [value for value in values if is_tensor(value)]
-        states: list[dict[str, Any]] = [vars(value) for value in values if is_model(value)]
         # a tensor that is no leaf would warn of the question for its gradient
         self._grads = [(one, one.grad) for one in tensors if one.requires_grad and one.is_leaf]
         tensors += [grad for _, grad in self._grads if grad is not None]
+        self._tensors = tensors
         try:
-            self._data = [(one, one.data_ptr(), one.shape, one.requires_grad) for one in tensors]
+            self._seen = [(ask, [*map(ask, tensors)]) for ask in _questions()] if tensors else []
             # other tensors of the same memory, which lives with the graph even if a tensor gets other data
             self._kept = [one.detach() for one in tensors]
         except (RuntimeError, NotImplementedError) as error:  # PyTorch's, of a tensor without storage
             raise NotCapturableError(f"it reaches a tensor whose memory offload cannot find ({error})") from None
-        self._modes = [(state, state["training"]) for state in states]
-        parts = [state[kind] for state in states for kind in ("_modules", "_parameters", "_buffers")]
-        self._parts = [(one, [*map(id, one.values())]) for one in parts if one]  # the objects are alive with the graph
-        self._empty = [one for one in parts if not one]
+        for tensor, address in zip(tensors, self._seen[0][1] if tensors else (), strict=True):
+            if not address and tensor.numel():
+                raise NotCapturableError("it reaches a tensor without memory, such as one on the meta device")
+        self._models: list[tuple[dict[str, Any], Callable[[Any], tuple[Any, ...]], list[int]]] = []
+        dicts: list[dict[str, Any]] = []
+        for state in [vars(value) for value in values if is_model(value)]:
+            if not {"training", *_PARTS} <= state.keys():
+                raise NotCapturableError(
+                    "it reaches a PyTorch module whose parts offload cannot find, as of a ScriptModule or one whose "
+                    "__init__ has not been called"
+                )
+            own = [name for name, value in state.items() if value is None or is_tensor(value)]
+            found = itemgetter("training", *_PARTS, *own)
+            self._models.append((state, found, [*map(id, found(state))]))
+            hooks = [name for name, value in state.items() if name.endswith("_hooks") and isinstance(value, dict)]
+            dicts += [state[name] for name in (*_PARTS, *hooks)]
+        self._parts = [(one, [*map(id, one.values())]) for one in dicts if one]
+        self._empty = [one for one in dicts if not one]
 
     def holds(self) -> bool:
         """Tell whether all is as it was noted. Costs half a microsecond for each tensor, and for each module."""
-        for tensor, address, shape, requires_grad in self._data:
-            if tensor.data_ptr() != address or tensor.shape != shape or tensor.requires_grad is not requires_grad:
+        if not (self._tensors or self._models):
+            return True
+        for ask, answers in self._seen:
+            if [*map(ask, self._tensors)] != answers:
                 return False
         for tensor, grad in self._grads:
             if tensor.grad is not grad:
                 return False
-        for state, is_training in self._modes:
-            if state["training"] is not is_training:
-                return False
+        try:
+            for state, found, ids in self._models:
+                if [*map(id, found(state))] != ids:
+                    return False
+        except KeyError:  # an attribute was deleted
+            return False
         return not any(self._empty) and all([*map(id, parts.values())] == found for parts, found in self._parts)
 
     def restore(self) -> None:
@@ -66,3 +92,9 @@ class TensorState:
         for tensor, grad in self._grads:
             if tensor.grad is not grad:
                 tensor.grad = grad
+
+
+def _questions() -> tuple[Callable[[Any], Any], ...]:
+    """Return what is asked of each tensor, its address first."""
+    tensor: Any = sys.modules["torch"].Tensor
+    return tensor.data_ptr, tensor.stride, *_OTHERS

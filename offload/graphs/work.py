@@ -85,7 +85,7 @@ class GraphStorage:
 
 
 class MovedError(UsageError):
-    """Storage that a graph uses is not where it was."""
+    """Storage that a graph uses is not where it was, or the state of a PyTorch tensor is another one."""
 
 
 class _Others:
@@ -104,14 +104,17 @@ class _Others:
 class GraphWork(Work):
     """Launch a graph on a lane of its first place: a work which any number of tasks share."""
 
-    __slots__ = ("_findings", "_kept", "graph", "others", "place", "second", "site", "storage", "takes_device_arrays")
+    __slots__ = (
+        "_findings", "_kept", "graph", "others", "place", "second", "site", "state", "storage", "takes_device_arrays",
+    )  # fmt: skip
 
     def __init__(
         self,
         graph: DeviceGraph,
         site: Site,
         storage: Sequence[GraphStorage],
-        kept: tuple[TensorState, Any, Any],
+        state: TensorState,
+        kept: object,
         findings: Sequence[Callable[[Any], Any]] = (),
         *,
         takes_device_arrays: bool,
@@ -121,7 +124,8 @@ class GraphWork(Work):
         self.place = storage[0].place
         self.others = tuple(one.place for one in storage[1:])
         self.storage = storage  # at each place
-        self._kept = kept  # arrays and kernels whose addresses are in the graph, after the state of PyTorch's
+        self.state = state  # of PyTorch's tensors and modules
+        self._kept = kept  # arrays and kernels whose addresses are in the graph
         self._findings = findings  # of its tasks; they keep what its kernels write to
         self.takes_device_arrays = takes_device_arrays
         self.second = _Others([place.device for place in self.others]) if self.others else None
@@ -132,11 +136,11 @@ class GraphWork(Work):
 
     def is_unchanged(self) -> bool:
         """Tell whether nothing has been mapped or removed since the last launch; needs no lock."""
-        return all(storage.is_unchanged for storage in self.storage) and self._kept[0].holds()
+        return all(storage.is_unchanged for storage in self.storage) and self.state.holds()
 
     def is_current(self) -> bool:
         """Tell whether all that the graph uses is where it was."""
-        if not self._kept[0].holds():
+        if not self.state.holds():
             return False
         for storage in self.storage:
             with storage.place.lock:
@@ -148,13 +152,18 @@ class GraphWork(Work):
         """Enqueue the graph after everything that the tasks of the region would follow.
 
         Raise `PutOffError` if another thread is enqueuing a copy to storage that the graph uses, on the device or the
-        host, and `UsageError` if another thread has ended a mapping since the replay began.
+        host, and `MovedError` if a mapping has been ended, or a tensor of PyTorch changed, since the replay began.
         """
         with locked([storage.place for storage in self.storage]):  # also, one thread at a time launches a graph
             if not all(storage.find() for storage in self.storage):
                 raise MovedError(
                     "a mapping that a taskgraph uses was ended by another thread while it was being replayed; "
                     "end it after the replay"
+                )
+            if not self.state.holds():
+                raise MovedError(
+                    "a PyTorch tensor or module that a taskgraph uses was changed while it was being replayed; change "
+                    "it before the replay, or after its end"
                 )
             accesses = [storage.acquire(lane) for storage in self.storage]
             for event in launch.other_after or ():

@@ -16,8 +16,9 @@ class Memory:
 
     def __init__(self, index, fails=()):
         self.index, self.fails = index, fails
-        self.pool = allocators.enter(self)
-        self.taken = []
+        self.pools = []
+        allocators.enter(self)
+        (self.pool,), self.taken = self.pools, []
 
     def make_pool(self, name):
         if name != allocators.OWN:
@@ -27,7 +28,8 @@ class Memory:
         return name, self.index
 
     def take_from(self, pool):
-        self.taken.append(pool)
+        assert allocators._choice.lock._is_owned()
+        (self.taken if hasattr(self, "taken") else self.pools).append(pool)
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import offload as omp
 from offload.devices.cuda.libraries import (
     Libraries,
     device_index,
-    n_imported,
+    imported,
     warn_of_late_import,
 )
 
@@ -83,7 +83,7 @@ def modules(monkeypatch):
 def test_nothing_is_imported_or_asked(modules):
     """A library that the program has not imported is neither imported nor counted."""
     libraries = Libraries(0)
-    assert n_imported() == 0
+    assert imported() == 0
     assert libraries.enter(4096) == []
     assert libraries.currents() == []
     assert not {"torch", "warp"} & sys.modules.keys()
@@ -93,7 +93,7 @@ def test_streams_are_current_inside(modules):
     """Inside, the stream is current in both libraries on that device; afterwards the one from before is."""
     torch, warp = Torch(), Warp()
     modules(torch=torch, warp=warp)
-    assert n_imported() == 2
+    assert imported() == 3
     torch._cuda_setStream(512, 1, KIND)
     torch._cuda_setStream(256, 0, KIND)
     libraries = Libraries(1)
@@ -190,6 +190,29 @@ def test_a_failure_restores_the_others(modules):
     assert done.is_set()  # the lock was given back
 
 
+def test_a_library_that_cannot_go_back_leaves_the_others(modules):
+    """If one library raises when its stream is restored, the others have theirs."""
+    torch, warp = Torch(), Warp()
+    modules(torch=torch, warp=warp)
+    libraries = Libraries(0)
+    entered = libraries.enter(4096)
+    set_stream = warp.set_stream
+
+    def refuse(*_, **__):
+        raise RuntimeError("no")
+
+    warp.set_stream = refuse
+    with pytest.raises(RuntimeError, match="no"):
+        libraries.leave(entered)
+    warp.set_stream = set_stream
+    assert torch._cuda_getCurrentRawStream(0) == 0
+    done = threading.Event()
+    thread = threading.Thread(target=lambda: (libraries.leave(libraries.enter(4096)), done.set()))
+    thread.start()
+    thread.join(10)
+    assert done.is_set()  # the lock was given back
+
+
 def test_a_pytorch_that_takes_no_addresses_is_an_error(modules):
     """A version whose stream ids are no addresses is an error, and not a body on another stream."""
     torch = Torch()
@@ -232,9 +255,13 @@ def test_threads_have_their_own_streams(modules):
 
 def test_a_late_import_is_told(modules):
     """A library that was imported while a body ran did not get the task's stream, and a warning says so."""
-    modules(torch=Torch())
-    with pytest.warns(omp.DirectiveWarning, match="import torch before"):
-        warn_of_late_import()
+    modules(warp=Warp())
+    before = imported()
+    modules(torch=Torch(), warp=Warp())
+    with pytest.warns(omp.DirectiveWarning, match="^torch was imported .*import torch before"):
+        warn_of_late_import(before)
+    with pytest.warns(omp.DirectiveWarning, match="^torch and warp was"):
+        warn_of_late_import(0)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 CuPy's classes are Python's, so that their ``__init__`` and ``__del__`` can be made to keep the books, and so can the
 functions of ``cupy.cuda.runtime`` that return and take bare handles. Both go by the handle: what one has made the other
-may destroy. Device memory is what CuPy's pools say is in use. A handle made through ctypes alone is not seen.
+may destroy. A stream that the library keeps for the next who takes one is not alive; it is when it is taken again.
+Device memory is what CuPy's pools say is in use. A handle made through ctypes alone is not seen.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from pathlib import Path
 
 import cupy
 from cupy.cuda import pinned_memory, runtime
+
+from offload.devices.cuda import kept_streams
 
 _RETURNED = {  # what functions return, and others take
     "stream": (("streamCreate", "streamCreateWithFlags", "streamCreateWithPriority"), ("streamDestroy",)),
@@ -136,6 +139,8 @@ def open_ledger():
     _keep_class(ledger, "stream", cupy.cuda.Stream, ("__del__",))
     _keep_class(ledger, "event", cupy.cuda.Event, ("__del__",))
     _keep_class(ledger, "pinned block", pinned_memory.PooledPinnedMemory, ("__del__", "free"))
+    kept_streams.take = functools.partial(_take, ledger, "stream", kept_streams.take)
+    kept_streams.give_back = functools.partial(_give_back, ledger, kept_streams.give_back)
     for kind, (makers, destroyers) in (_RETURNED | _TAKEN).items():
         for name in makers:
             _wrap(name, functools.partial(_take, ledger, kind))
@@ -167,6 +172,12 @@ def _take(ledger, kind, function, *args):
     result = function(*args)
     ledger.take(kind, args[0] if kind in _TAKEN else result)
     return result
+
+
+def _give_back(ledger, function, index, ptr):
+    function(index, ptr)
+    if ptr in kept_streams._free.get(index, ()):
+        ledger.drop("stream", ptr)
 
 
 def _drop(ledger, kind, function, handle, *args):

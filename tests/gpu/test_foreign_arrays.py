@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -131,3 +132,43 @@ def test_arrays_of_another_kind_of_device() -> None:
             with pytest.raises(omp.MapError, match=r"cuda.*sim:"):
                 omp.target(lambda x: None, device=1)(array)
         omp.target_free(simulated)
+
+
+def test_a_type_that_cupy_has_no_arrays_of() -> None:
+    """A tensor that CuPy cannot view is an error that names its type."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    tensor = torch.zeros(8, device="cuda:0", dtype=torch.float8_e5m2)
+    with omp.Runtime("cuda:0", check=True), pytest.raises(omp.UnsupportedError, match="float8_e5m2"):
+        omp.target(lambda x: None, arrays="cupy")(tensor)
+
+
+def test_a_tensor_is_viewed_without_a_wait() -> None:
+    """CuPy's stream does not wait for PyTorch's; the construct follows that by itself."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    given = []
+
+    class Tensor(torch.Tensor):
+        def __dlpack__(self, *args: Any, stream: Any = None, **kwargs: Any) -> Any:
+            given.append(stream)
+            return super().__dlpack__(*args, stream=stream, **kwargs)
+
+    tensor = torch.zeros(8, device="cuda:0").as_subclass(Tensor)
+    with omp.Runtime("cuda:0", check=True):
+        omp.target(lambda x: x.fill(3), arrays="cupy")(tensor)
+    assert set(given) == {-1}
+    assert (tensor == 3).all()
+
+
+@pytest.mark.parametrize("kind", [ByInterface, ByDLPack])
+def test_a_stream_of_cupy_that_captures(kind: Any) -> None:
+    """No array of another library can be ordered before a stream that captures a graph."""
+    array = kind(cupy.zeros(8))
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with omp.Runtime("cuda:0", check=True), stream:
+        stream.begin_capture()
+        try:
+            with pytest.raises(omp.UsageError, match="capturing a CUDA graph"):
+                omp.target(lambda x: None)(array)
+        finally:
+            with suppress(cupy.cuda.runtime.CUDARuntimeError):
+                stream.end_capture()

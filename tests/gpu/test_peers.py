@@ -118,6 +118,28 @@ def test_a_body_reads_the_other_gpus_memory(two):
         omp.target_free(array)
 
 
+def test_memory_of_libraries_on_the_other_gpu_is_copied_by_the_driver(two):
+    """Kernels use another GPU's memory only if it is a pool's of the driver or CuPy's; results are the same."""
+    near, far = (place.device for place in two.places)
+    host = np.arange(64, dtype="f8").reshape(8, 8)
+    ours = block(host, 1)
+    with cupy.cuda.Device(1):
+        cupys = cupy.asarray(host)
+        cupy.cuda.Device().synchronize()
+    memory = cupy.cuda.UnownedMemory(ours.data.ptr, ours.nbytes, object(), 1)  # as DLPack's
+    theirs = cupy.ndarray(host.shape, host.dtype, cupy.cuda.MemoryPointer(memory, 0))
+    reaches = near._memory.reaches(1)
+    for array, is_reached in ((ours, reaches), (cupys, reaches), (theirs, False)):
+        assert near._copies._is_reached(array) is is_reached
+        assert far._copies._is_reached(array)
+        to, stream = block(np.zeros((8, 8)), 0), near.new_stream()
+        near.copy(to[::2, 1:5], array[1::2, 2:6], stream)
+        stream.synchronize()
+        assert (on_host(to)[::2, 1:5] == host[1::2, 2:6]).all()
+        omp.target_free(to)
+    omp.target_free(ours)
+
+
 @pytest.mark.parametrize("clauses", [{}, {"is_device_ptr": ["x"]}, {"nowait": True}])
 def test_an_array_of_another_gpu_is_refused(current, clauses):
     """A device array that a target on another GPU is given is a `MapError` that names both."""

@@ -291,6 +291,27 @@ def test_a_body_that_imports_torch_is_warned_of():
 
 
 @pytest.mark.measures
+def test_a_library_that_cannot_go_back(gpu, torch, monkeypatch):
+    """If PyTorch's stream cannot be restored, CuPy's is; if CuPy's cannot be set, PyTorch's is as before."""
+    device = device_of(gpu)
+    stream, before = device.new_stream(), torch.cuda.current_stream().cuda_stream
+    leave = device._libraries.leave
+
+    def broken(entered):
+        leave(entered)
+        raise ZeroDivisionError
+
+    outer = device.use(stream)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(device._libraries), "leave", lambda _, entered: broken(entered))
+        with pytest.raises(ZeroDivisionError):
+            device.restore(outer)
+    assert cupy.cuda.get_current_stream().ptr == 0
+    with pytest.raises(AttributeError):
+        device.use(SimpleNamespace(ptr=stream.ptr))  # no stream of CuPy's
+    assert torch.cuda.current_stream().cuda_stream == before
+
+
 def test_setting_the_stream_is_cheap(gpu, torch, monkeypatch):
     """Making the task's stream PyTorch's takes 3 µs at most, there and back; without PyTorch it takes nothing."""
     device = device_of(gpu)

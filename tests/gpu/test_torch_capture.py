@@ -11,7 +11,7 @@ import pytest
 
 import offload as omp
 from offload import in_, inout, to, tofrom
-from tests.gpu.conftest import cupy, tensor
+from tests.gpu.conftest import cupy, python, tensor
 
 pytestmark = pytest.mark.gpu
 
@@ -71,6 +71,43 @@ def test_a_model_is_captured(gpu, torch):
         (record,) = region.records
         assert (record.is_captured, record.why_not, record.n_captured) == (True, "", 1)
         assert record.nbytes > 0
+
+
+def test_host_memory_that_a_body_keeps_is_read_at_each_launch(gpu, torch):
+    """A copy from a pinned tensor that the body refers to is part of the graph; what is there at a launch arrives."""
+    host, y = torch.zeros(N, dtype=torch.float64).pin_memory(), np.zeros(N)
+
+    @omp.target(nowait=True)
+    def body(y):
+        tensor(y).copy_(host, non_blocking=True)
+
+    region = omp.taskgraph(body)
+    with omp.target_data(map=[tofrom(y)]):
+        for turn in range(5):
+            host.fill_(turn)
+            region(y)
+            scramble(torch)
+            omp.target_update(from_=[y])
+            assert (y == turn).all()
+        assert region.records[0].is_captured, region.records[0].why_not
+
+
+def test_a_graph_of_cupy_alone_does_not_initialise_torch(gpu, torch):
+    """PyTorch is imported, but no body reaches it."""
+    assert (
+        python("""
+        import numpy as np, torch, offload as omp
+        region = omp.taskgraph(omp.target(nowait=True)(lambda y: y.fill(3)))
+        y = np.zeros(10)
+        with omp.Runtime("cuda:0"), omp.target_data(map=[omp.tofrom(y)]):
+            for _ in range(3):
+                region(y)
+            assert region.records[0].is_captured
+        assert (y == 3).all()
+        print(torch.cuda.is_initialized())
+    """)[0].strip()
+        == "False"
+    )
 
 
 def test_weights_that_move_are_followed(gpu, torch):
@@ -201,9 +238,15 @@ def copies_to_the_host(torch):
     return lambda t: t.cpu()
 
 
+def copies_from_memory_of_nobody(torch):
+    zeros = torch.zeros
+    return lambda t: t.add_(zeros(N).pin_memory().to("cuda", non_blocking=True))
+
+
 @pytest.mark.parametrize(
     ("make", "call"),
     [
+        (copies_from_memory_of_nobody, 'pin_memory().to("cuda"'),
         (reads_a_value, "t.sum().item()"),
         (takes_random_numbers, "torch.rand("),
         (drops_out, "torch.nn.functional.dropout(t, 0.5)"),

@@ -200,8 +200,9 @@ class GraphCapture:
         self.device = device
         self.streams = []
 
-    def begin(self, devices):
+    def begin(self, devices, reached):
         assert not self.device.capturing
+        self.reached = reached
         self.device.capturing.append(self)
         self.first = len(self.device.calls)
         self.streams = [device.new_stream() for device in devices]

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import sys
 import weakref
+from functools import partial
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
 
 import offload as omp
-from offload import alloc, tofrom
-from offload.arrays.foreign import is_model, is_tensor
+from offload import alloc, inout, tofrom
+from offload.arrays.foreign import TensorForm, is_model, is_tensor, with_tensors
 from offload.graphs.reach import HostChanges, reached, reaches_library
 from offload.graphs.rehearsal import NotCapturableError
 from offload.graphs.tensors import TensorState
@@ -26,10 +27,15 @@ class Tensor:
     """A tensor as far as a graph looks at it."""
 
     __module__ = "torch"
+    layout = "strided"
+    is_cpu = True
+    is_nested = is_quantized = is_meta = False
 
     def __init__(self, n=3, *, requires_grad=False, device="cpu"):
         self.storage = np.zeros(n)
         self.shape = (n,)
+        self.strides = (1,)
+        self.dtype = "float64"
         self.requires_grad = requires_grad
         self.is_leaf = True
         self.grad = None
@@ -41,8 +47,17 @@ class Tensor:
             raise RuntimeError("Can't get __cuda_array_interface__ on Variable that requires grad")
         raise AttributeError
 
+    def numpy(self):
+        return self.storage
+
     def data_ptr(self):
         return self.storage.ctypes.data
+
+    def stride(self):
+        return self.strides
+
+    def numel(self):
+        return self.storage.size
 
     def detach(self):
         alias = Tensor()
@@ -51,7 +66,7 @@ class Tensor:
 
     def replace(self, other):
         """Do as ``self.data = other``."""
-        self.storage, self.shape = other.storage, other.shape
+        self.storage, self.shape, self.strides, self.dtype = other.storage, other.shape, other.strides, other.dtype
 
 
 class Module:
@@ -98,7 +113,7 @@ def of_torch():
 def made(request, monkeypatch):
     """Functions that make tensors and modules."""
     if request.param is fakes:
-        monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(Tensor=Tensor))
+        monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(Tensor=Tensor, strided="strided"))
         monkeypatch.setitem(sys.modules, "torch.nn", SimpleNamespace(Module=Module))
     return request.param()
 
@@ -123,6 +138,16 @@ def test_tensors_and_modules_are_kept(made):
         assert any(value is one for one in kept), value
     assert reaches_library(body, [], "torch")
     assert not reaches_library(lambda y: y, [np.zeros(3)], "torch")
+    assert reaches_library(partial(with_tensors, lambda y: y), [np.zeros(3)], "torch")
+    assert reaches_library(lambda y: y, [TensorForm(tensor)], "torch")
+    assert not reaches_library(lambda y: y, [TensorForm(tensor)], "warp")
+
+
+@pytest.mark.parametrize("made", [fakes], indirect=True)
+def test_a_body_of_tensors_receives_tensors_as_they_are(made):
+    """A tensor that requires grad is not asked for the interface of device arrays, which would raise."""
+    tensor = made.tensor(3, requires_grad=True)
+    assert with_tensors(lambda x, *, y: (x, y), tensor, y=tensor) == (tensor, tensor)
 
 
 def test_a_module_of_the_program(made):
@@ -164,6 +189,21 @@ def test_a_tensor_of_the_host_that_host_tasks_change(made):
     assert reached(lambda y: other, [], changes)
 
 
+@pytest.mark.parametrize("swaps", [False, True])
+def test_a_tensor_and_an_array_of_the_same_memory(swaps):
+    """A body is refused that reads memory which a host task may change, whichever of both is PyTorch's."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    tensor = torch.zeros(4)
+    for one, same in ((tensor, tensor.numpy()), (tensor, tensor.view(4)), (tensor.numpy(), tensor.detach())):
+        mine, theirs = (same, one) if swaps else (one, same)
+        changes = HostChanges(frozenset(), frozenset(), {id(theirs): theirs}, True, frozenset())
+        assert changes.may_change("x", mine)
+        assert not changes.may_change("x", torch.zeros(4))
+        assert not changes.may_change("x", np.zeros(4))
+    conjugate = torch.zeros(4, dtype=torch.complex64).conj()  # NumPy cannot look at it
+    assert HostChanges(frozenset(), frozenset(), {0: conjugate}, True, frozenset()).may_change("x", tensor)
+
+
 def test_the_state_holds_while_nothing_changes(made):
     """Contents may change; data that is elsewhere, another shape, a gradient, the mode and other parts may not."""
     layer, other = made.layer(), made.layer()
@@ -184,7 +224,27 @@ def test_the_state_holds_while_nothing_changes(made):
     def grad():
         weight.grad = type(plain)() if isinstance(plain, Tensor) else weight.detach().clone()
 
+    def strides():
+        if isinstance(weight, Tensor):
+            weight.strides = (2,)
+        else:
+            weight.data = weight.data.t()  # of the same address and shape
+
+    def dtype():
+        if isinstance(plain, Tensor):
+            plain.dtype = "int64"
+        else:
+            plain.data = plain.data.view(sys.modules["torch"].int32)
+
+    layer.cache, layer.mask, layer.my_hooks = made.tensor(3), None, []  # plain attributes
     changes = {
+        "strides": strides,
+        "dtype": dtype,
+        "attribute": lambda: setattr(layer, "cache", made.tensor(3)),
+        "no attribute": lambda: delattr(layer, "cache"),
+        "attribute that was None": lambda: setattr(layer, "mask", made.tensor(3)),
+        "hook": lambda: layer._forward_hooks.update({0: print}),
+        "all buffers": lambda: vars(other).update(_buffers={}),
         "data": lambda: made.replace(weight, type(weight)(9) if isinstance(weight, Tensor) else weight.data.clone()),
         "mode": lambda: setattr(layer, "training", False),
         "parameter": swap,
@@ -212,16 +272,30 @@ def test_memory_stays_when_a_tensor_gets_other_data(made):
     assert [one.data_ptr() for one in state._kept] == [ptr]
 
 
-def test_a_tensor_without_memory_is_refused(made):
-    """A tensor that has no address cannot be in a graph."""
+def test_a_tensor_without_memory_is_refused(made, monkeypatch):
+    """A tensor that has no address cannot be in a graph, unless it has no elements."""
 
-    def refuse():
+    def refuse(self):
         raise RuntimeError("no storage")
 
-    tensor = made.tensor(3)
-    tensor.data_ptr = refuse
+    tensor, empty = made.tensor(3), made.tensor(0)
+    kind = type(tensor)
+    monkeypatch.setattr(kind, "data_ptr", refuse)
     with pytest.raises(NotCapturableError, match="no storage"):
         TensorState([tensor])
+    monkeypatch.setattr(kind, "data_ptr", lambda self: 0)
+    with pytest.raises(NotCapturableError, match="without memory"):
+        TensorState([empty, tensor])
+    assert TensorState([empty]).holds()
+
+
+@pytest.mark.parametrize("name", ["training", "_modules", "_parameters", "_buffers"])
+def test_a_module_that_is_not_complete_is_refused(made, name):
+    """A module whose class has not called the base's __init__ has no state to note."""
+    module = made.layer()
+    del vars(module)[name]
+    with pytest.raises(NotCapturableError, match="parts offload cannot find"):
+        TensorState([module])
 
 
 def test_gradients_of_a_capture_that_failed_go(made):
@@ -295,6 +369,64 @@ def test_a_region_is_captured_again_when_a_weight_moves(device, made):
             region(y)
         assert region.records[0].n_captured == 3
         assert region.records[0].is_captured
+
+
+def test_a_mode_that_alternates_is_told(device, made):
+    """A region whose module changes at each replay is left to streams, and the reason is not the data."""
+    layer = made.layer()
+    region = omp.taskgraph(omp.target(nowait=True)(lambda y: layer and None))
+    y = np.zeros(3)
+    with omp.target_data(map=[tofrom(y)]):
+        for turn in range(8):
+            layer.training = turn % 2 == 0
+            region(y)
+    (record,) = region.records
+    assert (record.is_captured, record.n_captured) == (False, 3)
+    assert "PyTorch tensors or modules that it reaches were changed" in record.why_not
+    assert "mapped elsewhere" not in record.why_not
+
+
+@pytest.mark.parametrize("made", [fakes], indirect=True)
+def test_a_host_task_that_moves_a_tensor_between_pieces(device, made):
+    """The piece behind it is captured again: no graph is launched that has the address from before."""
+    weight, y, found, replace = made.tensor(4), np.zeros(3), [], made.replace
+    others = [made.tensor(4) for _ in range(9)]
+    weight.device.type = "cuda"  # a body that reaches the host's is refused
+
+    @omp.taskgraph
+    def region(y):
+        for _ in range(2):
+            omp.target(nowait=True, depend=[inout(y)])(lambda y: None)(y)
+        omp.task(depend=[inout(y)])(lambda: replace(weight, others.pop()))()
+        for _ in range(2):
+            omp.target(nowait=True, depend=[inout(y)])(lambda y: found.append(weight.data_ptr()))(y)
+
+    with omp.target_data(map=[tofrom(y)]):
+        for _ in range(5):
+            found.clear()
+            region(y)
+            assert found[-2:] == [weight.data_ptr()] * 2  # before them, those of a capture that is of no use
+        (record,) = region.records
+        assert (record.is_captured, record.why_not) == (True, "")
+
+
+def test_a_tensor_that_moves_before_the_launch(device, made, monkeypatch):
+    """If a tensor changes between the begin of a replay and the launch of its one graph, the replay is an error."""
+    layer, y = made.layer(), np.zeros(3)
+    region = omp.taskgraph(omp.target(nowait=True)(lambda y: layer and None))
+    with omp.target_data(map=[tofrom(y)]):
+        for _ in range(3):
+            region(y)
+        n_launched = len(device.launches)
+        answers = iter([True, False])
+        monkeypatch.setattr(TensorState, "holds", lambda self: next(answers))
+        with pytest.raises(ExceptionGroup) as caught:
+            region(y)
+        (error,) = caught.value.exceptions
+        assert isinstance(error, omp.UsageError)
+        assert "changed while it was being replayed" in str(error)
+        monkeypatch.undo()
+        assert len(device.launches) == n_launched
 
 
 REFUSES = """

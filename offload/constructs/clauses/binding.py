@@ -14,7 +14,7 @@ import numpy as np
 
 from offload.arrays.containers import MOST_PARTS, leaves_of, parts_of
 from offload.arrays.foreign import is_model, is_tensor, tensor_place
-from offload.arrays.items import MAPPERS, SCALARS, holder, is_device_array, is_foreign, label, mapper_of
+from offload.arrays.items import MAPPERS, SCALARS, dlpack_place, holder, is_device_array, is_foreign, label, mapper_of
 from offload.arrays.sections import covers
 from offload.constructs.clauses.mapping import expansion_of, implicit_item, object_items
 from offload.data.maptypes import MapType
@@ -264,6 +264,8 @@ def is_at(place: DevicePlace, value: Any) -> bool:
     """Tell whether a device array, of another library's too, is on the device of a place."""
     if is_tensor(value):
         return place.device.space == tensor_place(value)
+    if hasattr(value, "__dlpack_device__"):  # no view is made, which may order streams
+        return place.device.space == dlpack_place(value)
     return place.device.as_array(value) is not None
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakSet
 
 from offload.errors import ClauseError, UsageError
@@ -15,16 +15,6 @@ from offload.errors import ClauseError, UsageError
 OWN = "offload"  # blocks of a driver's pool of our own; see `offload.devices.cuda.memory`
 
 NAMES = (OWN, "torch", "cupy", "rmm")
-
-
-class PoolUser(Protocol):
-    """The memory of an open device, which takes its blocks from a pool."""
-
-    def make_pool(self, name: str) -> Any:
-        """Return the device's pool of an allocator; raise `UsageError` if its library is not imported."""
-
-    def take_from(self, pool: Any) -> None:
-        """Take new blocks from this pool; earlier blocks go back to the pool that they are from."""
 
 
 class _Choice:
@@ -60,16 +50,15 @@ def choose(name: object) -> None:
             user.take_from(pool)
 
 
-def enter(user: PoolUser) -> Any:
-    """Return the pool for the memory of a device that is being opened, and have it follow later choices."""
-    with _choice.lock:
-        pool = user.make_pool(_choice.name)
+def enter(user: Any) -> None:
+    """Give a `DeviceMemory`, of a device that is being opened, its pool, and have it follow later choices."""
+    with _choice.lock:  # no choice comes in between
+        user.take_from(user.make_pool(_choice.name))
         _choice.users.add(user)
-        return pool
 
 
-def leave(user: PoolUser) -> None:
-    """Leave the memory of a device as it is from now on: the device is closed."""
+def leave(user: Any) -> None:
+    """Leave a `DeviceMemory` as it is from now on: the device is closed."""
     with _choice.lock:
         _choice.users.discard(user)
 

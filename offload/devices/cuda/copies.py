@@ -34,6 +34,7 @@ from offload.arrays.hostcopies import HostMemory
 from offload.arrays.items import address_of as host_address
 from offload.arrays.units import launches
 from offload.devices.cuda.copy_kernels import CopyKernels, launch_of, prepare
+from offload.devices.cuda.memory import is_open
 from offload.devices.cuda.methods import CopyMethod, choose
 from offload.devices.cuda.staging import PageableCopy, StagingThreads
 from offload.devices.cuda.staging_worker import Driver
@@ -59,7 +60,7 @@ _AT_CALL_TOTAL_NBYTES = 1 << 20
 class Copies:
     """The copies of one device, which has CUDA's ordinal ``index``.
 
-    ``reaches`` tells whether kernels on this device may access arrays of another ordinal.
+    ``reaches`` tells whether kernels on this device may access memory of another ordinal.
     """
 
     def __init__(
@@ -156,14 +157,10 @@ class Copies:
             return
         box = collapse(dst.shape, dst.strides, src.strides, dst.itemsize)
         if box.row_nbytes:
-            self.enqueue_inside(to.ptr, at.ptr, box, stream, to.device_id, at.device_id)
-
-    def enqueue_inside(self, dst: int, src: int, box: Box, stream: Any, to_index: int, from_index: int) -> None:
-        """Enqueue a copy between device arrays, on one device or two."""
-        if box.dims and self._is_reached(to_index) and self._is_reached(from_index):
-            self._launch(dst, src, box, stream)
-        else:
-            enqueue_calls(dst, src, box, _DEFAULT, stream)
+            if box.dims and self._is_reached(dst) and self._is_reached(src):
+                self._launch(to.ptr, at.ptr, box, stream)
+            else:
+                enqueue_calls(to.ptr, at.ptr, box, _DEFAULT, stream)
 
     def enqueue_pinned(
         self, dst: int, src: int, box: Box, stream: Any, *, to_host: bool, method: CopyMethod | None = None
@@ -195,8 +192,10 @@ class Copies:
         for part, work in launches(box, dst, src, keeps_order=over_link):
             kernels.launch(prepare(part, work), dst, src, stream, max_blocks)
 
-    def _is_reached(self, index: int) -> bool:
-        return index == self._index or self._reaches(index)
+    def _is_reached(self, array: Any) -> bool:
+        """Tell whether kernels of this device may use an array, which may be another device's."""
+        index = array.data.device_id
+        return index == self._index or (self._reaches(index) and is_open(array))
 
     def _through_temporary(self, dst: int, src: int, box: Box, stream: Any, *, to_host: bool) -> None:
         """Copy all of the host's bytes at once, and by a kernel between the temporary and the device's layout."""

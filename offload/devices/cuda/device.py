@@ -22,8 +22,9 @@ from offload.devices.cuda.copies import Copies, is_pinned
 from offload.devices.cuda.events import CallerEvents, EventPool, together
 from offload.devices.cuda.forks import check_fork, error_of_fork
 from offload.devices.cuda.graphs import CudaGraphCapture
+from offload.devices.cuda.kept_streams import KeptStream
 from offload.devices.cuda.kernels import CudaKernels
-from offload.devices.cuda.libraries import Libraries, device_index, n_imported, warn_of_late_import
+from offload.devices.cuda.libraries import Libraries, device_index, imported, warn_of_late_import
 from offload.devices.cuda.memory import CudaBlock, DeviceMemory, block_of, is_alone
 from offload.errors import DeviceLostError, DeviceMemoryError, EventError, UnsupportedError, UsageError
 from offload.interrupts.finalizers import catch_up
@@ -71,6 +72,21 @@ def _captures(stream: str, name: str) -> UsageError:
     )
 
 
+class _Unordered:
+    """A tensor of PyTorch for CuPy, which does not wait for PyTorch's stream: a construct follows that by itself."""
+
+    __slots__ = ("_tensor",)
+
+    def __init__(self, tensor: Any) -> None:
+        self._tensor = tensor
+
+    def __dlpack_device__(self) -> Any:
+        return self._tensor.__dlpack_device__()
+
+    def __dlpack__(self, **given: Any) -> Any:
+        return self._tensor.__dlpack__(**given | {"stream": -1})  # DLPack's number for no order
+
+
 class CudaDevice:
     """A CUDA device with CUDA's ordinal ``index``; see `offload.devices.base.Device`."""
 
@@ -107,7 +123,7 @@ class CudaDevice:
         """Make a stream that is not ordered with any other."""
         with self._errors(), self._on():
             self._copies.load()
-            return cupy.cuda.Stream(non_blocking=True)
+            return KeptStream(self.index)
 
     def owns_stream(self, stream: object) -> bool:
         """Tell whether ``stream`` is a stream of this device: CuPy's, or anything with ``__cuda_stream__``."""
@@ -127,20 +143,24 @@ class CudaDevice:
         """Return CuPy's view of a stream of this device; raise `EventError` while it captures a CUDA graph."""
         if not isinstance(stream, cupy.cuda.stream._BaseStream):  # noqa: SLF001  # as above
             stream = cupy.cuda.Stream.from_external(stream)
-        try:
-            if stream.ptr > _LAST_DEFAULT_STREAM:
-                captures = stream.is_capturing()
-            else:
-                with self._on():
-                    captures = stream.is_capturing()
-        except cuda.CUDARuntimeError as error:
-            captures = error.status in _CAPTURE_ERRORS  # other errors are those of whatever is put there
-        if captures:
+        if self._is_capturing(stream):
             raise EventError(
                 f"{stream!r:.60} of {self.name} is capturing a CUDA graph, so work enqueued there does not run; end "
                 "the capture first, or launch the graph and then use the stream of the launch"
             )
         return stream
+
+    def _is_capturing(self, stream: Any) -> bool:
+        """Tell whether a stream captures a CUDA graph, or cannot be asked because another one does."""
+        try:
+            if stream.ptr > _LAST_DEFAULT_STREAM:
+                return bool(stream.is_capturing())
+            with self._on():
+                return bool(stream.is_capturing())
+        except cuda.CUDARuntimeError as error:
+            return error.status in _CAPTURE_ERRORS  # other errors are those of whatever is put there
+        except RuntimeError:  # CuPy's, of a capture that is invalid
+            return True
 
     def record(self, stream: Any) -> Any:
         """Record and return an event at the tail of ``stream``."""
@@ -200,30 +220,39 @@ class CudaDevice:
         device, index = cuda.getDevice(), self.index
         if device != index:
             cuda.setDevice(index)
-        imported = n_imported()
+        known, others = imported(), None
         try:
-            others = self._libraries.enter(stream.ptr) if imported else None
+            if known:
+                others = self._libraries.enter(stream.ptr)
+            outer = cupy.cuda.get_current_stream(index)
+            stream.__enter__()  # on CuPy's stack, where a block in a body finds the stream that it ends on
         except BaseException:
-            cuda.setDevice(device)
+            self._leave(others, device)
             raise
-        outer = cupy.cuda.get_current_stream(index)
-        stream.__enter__()  # on CuPy's stack, where a block in a body finds the stream that it ends on
-        return outer, device, others, imported
+        return outer, device, others, known
 
     def restore(self, outer: tuple[Any, int, Any, int]) -> None:
-        """Make the streams and the device before so again."""
-        stream, device, others, imported = outer
+        """Make the streams and the device before so again: each of them, also if another one cannot be."""
+        stream, device, others, known = outer
         index = self.index
-        if cuda.getDevice() != index:
-            cuda.setDevice(index)
-        stream.__exit__()  # whichever is on top
-        stream.use()  # which may not be the one below
-        if others:
-            self._libraries.leave(others)
-        if device != index:
-            cuda.setDevice(device)
-        if n_imported() != imported:
-            warn_of_late_import()
+        try:
+            if cuda.getDevice() != index:
+                cuda.setDevice(index)
+            stream.__exit__()  # whichever is on top
+            stream.use()  # which may not be the one below
+        finally:
+            self._leave(others, device)
+        if imported() & ~known:
+            warn_of_late_import(known)
+
+    def _leave(self, others: Any, device: int) -> None:
+        """Make the streams of the libraries, and then the device, those from before; the device here is current."""
+        try:
+            if others:
+                self._libraries.leave(others)
+        finally:
+            if device != self.index:
+                cuda.setDevice(device)
 
     def caller_event(self) -> Any:
         """Record an event on the calling thread's current streams of this device; None if they are idle.
@@ -233,45 +262,30 @@ class CudaDevice:
         stream captures a CUDA graph, because no task can follow that; the question breaks the capture.
         """
         current = cuda.getDevice()
-        if current != self.index:
-            there = self._event_elsewhere(current)
-            with self._on():
-                return together(there, self.caller_event())
         stream = cupy.cuda.get_current_stream(current)
         ptr = stream.ptr
-        status = cuda.streamQuery(ptr)  # as `eventQuery`: returned
-        if status in _CAPTURE_ERRORS:
-            raise _captures(f"{stream!r:.60}", self.name)
-        event = None if status == 0 else self.record(stream)
-        if n_imported():
+        event = self._event_of(ptr, stream, current)
+        if current != self.index:
+            with self._on():
+                return together(event, self.caller_event())
+        if imported():
             for label, other in self._libraries.currents():
                 if other != ptr:
-                    event = together(event, self._event_of(label, other))
+                    event = together(event, self._event_of(other, f"stream {other:#x} of {label}", current))
         return event
 
-    def _event_of(self, label: str, ptr: int) -> Any:
-        """Record an event on a library's current stream of this device, which is current, unless it is idle."""
-        status = cuda.streamQuery(ptr)
+    def _event_of(self, ptr: int, stream: object, current: int) -> Any:
+        """Record an event on a stream of the device that is current, which has this ordinal; None if it is idle."""
+        status = cuda.streamQuery(ptr)  # as `eventQuery`: returned
         if status == 0:
             return None
         if status in _CAPTURE_ERRORS:
-            raise _captures(f"stream {ptr:#x} of {label}", self.name)
+            raise _captures(f"{stream!s:.60}", self.name if current == self.index else f"cuda:{current}")
+        pool = self._events
+        if current != self.index:
+            pool = self._events_elsewhere.get(current) or self._events_elsewhere.setdefault(current, EventPool(current))
         try:
-            return self._events.record(ptr)
-        except cuda.CUDARuntimeError as error:
-            raise self._lost(error) from error
-
-    def _event_elsewhere(self, current: int) -> Any:
-        """Record an event on the calling thread's current stream of the current device, unless it is idle."""
-        stream = cupy.cuda.get_current_stream(current)
-        status = cuda.streamQuery(stream.ptr)
-        if status == 0:
-            return None
-        if status in _CAPTURE_ERRORS:
-            raise _captures(f"{stream!r:.60}", f"cuda:{current}")
-        pool = self._events_elsewhere.get(current) or self._events_elsewhere.setdefault(current, EventPool(current))
-        try:
-            return pool.record(stream.ptr)
+            return pool.record(ptr)
         except cuda.CUDARuntimeError as error:
             raise self._lost(error) from error
 
@@ -413,14 +427,29 @@ class CudaDevice:
             if int(kind) not in _DLPACK_CUDA or index != self.index:
                 return None
             # CuPy's current stream, which the construct follows, waits for the library that computes the array.
-            with self._on(), self._errors():
-                array = cupy.from_dlpack(value.detach() if is_tensor(value) else value)
+            array = self._viewed(cupy.from_dlpack, value)
         elif hasattr(value, "__cuda_array_interface__"):
-            with self._on(), self._errors():
-                array = cupy.asarray(value)  # a view on whichever device its address is of
+            array = self._viewed(cupy.asarray, value)  # on whichever device its address is of
         else:
             return None
         return array if array.device.id == self.index else None
+
+    def _viewed(self, convert: Callable[[Any], Any], value: Any) -> Any:
+        """Return a view of another library's array by a function of CuPy.
+
+        Raise `UnsupportedError` if CuPy or the library cannot, and `UsageError` if CuPy's stream captures a graph.
+        """
+        with self._on(), self._errors():
+            stream = cupy.cuda.get_current_stream()
+            if self._is_capturing(stream):
+                raise _captures(f"{stream!s:.60}", self.name)
+            try:
+                return convert(_Unordered(value.detach()) if is_tensor(value) else value)
+            except (BufferError, NotImplementedError, TypeError, ValueError) as error:
+                of = f"{type(value).__name__} of dtype {getattr(value, 'dtype', 'unknown')}"
+                raise UnsupportedError(
+                    f"{self.name}: CuPy has no view of this {of} ({error}); convert it to a dtype of CuPy's"
+                ) from error
 
     def section(self, array: Any) -> Section:
         """Return the storage of an array of this device."""

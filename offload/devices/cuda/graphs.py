@@ -47,14 +47,14 @@ class CudaGraphCapture:
         self._streams: list[tuple[Any, Any]] = []  # each with its device
         self._entered = ExitStack()  # locks, caches and the allocator, until the end
 
-    def begin(self, devices: Sequence[Any]) -> list[Any]:
+    def begin(self, devices: Sequence[Any], reached: Sequence[object] | None = None) -> list[Any]:
         """Capture what is enqueued on new streams from now on; see the contract."""
         by_index = {device.index: device for device in devices}
         for index in sorted(by_index):
             self._entered.enter_context(by_index[index].capturing)
         self._memory = {index: _GraphMemory(device) for index, device in by_index.items()}
         with self._errors():
-            self._pools = self._entered.enter_context(capturing(by_index))
+            self._pools = self._entered.enter_context(capturing(by_index, reached))
             self._streams = [(device, device.new_stream()) for device in devices]
             (_, origin), *others = self._streams
             with using(self._device, origin):
@@ -174,7 +174,7 @@ class CudaGraph:
             if cuda.getDevice() == device.index:
                 cuda.graphLaunch(self._executable, stream.ptr)
                 return
-            with using(device, stream):
+            with cupy.cuda.Device(device.index):  # no library's current stream matters
                 cuda.graphLaunch(self._executable, stream.ptr)
         except cuda.CUDARuntimeError as error:
             raise DeviceLostError(f"{device.name}: {error}") from error

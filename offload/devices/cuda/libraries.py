@@ -143,9 +143,14 @@ class Libraries:
         return entered
 
     def leave(self, entered: list[tuple[LibraryStreams, Any]]) -> None:
-        """Make the streams from before current again."""
-        for streams, outer in reversed(entered):
-            streams.leave(outer)
+        """Make the streams from before current again, in each library, also if another one raises."""
+        try:
+            while entered:
+                streams, outer = entered.pop()
+                streams.leave(outer)
+        finally:
+            if entered:
+                self.leave(entered)
 
     def currents(self) -> list[tuple[str, int]]:
         """Return the label of each library, with the address of the calling thread's current stream there."""
@@ -175,17 +180,21 @@ class Libraries:
         return streams
 
 
-def n_imported() -> int:
-    """Return how many of the libraries the program has imported."""
+def imported() -> int:
+    """Return which of the libraries the program has imported: a bit for each."""
     modules = sys.modules
-    return ("torch" in modules) + ("warp" in modules)
+    return ("torch" in modules) | ("warp" in modules) << 1
 
 
-def warn_of_late_import() -> None:
-    """Warn that a library was imported while a body ran, whose work there then went to another stream."""
-    names = " and ".join(name for name in _KINDS if name in sys.modules)
+def warn_of_late_import(before: int) -> None:
+    """Warn that a library, not in ``before``, was imported while a body ran, whose work there went to another stream.
+
+    Another thread may have imported it. Nobody can tell whether the body has used it.
+    """
+    late = imported() & ~before
+    names = " and ".join(name for bit, name in enumerate(_KINDS) if late >> bit & 1)
     warn(
-        f"{names} was imported while a target body ran, so work that the body gave to it is not part of the task; "
+        f"{names} was imported while a target body ran; if the body has used it, that work is not part of the task; "
         f"import {names} before the construct",
         DirectiveWarning,
     )

@@ -14,6 +14,7 @@ from typing import Any
 import cupy
 from cupy.cuda import runtime as cuda
 
+from offload.devices.cuda.kept_streams import KeptStream
 from offload.errors import UnsupportedError
 
 
@@ -34,7 +35,7 @@ class LibraryPool(ABC):
         self._device = cupy.cuda.Device(index)
         self._neighbour = cupy.get_default_memory_pool()
         with self._device:
-            self._stream = cupy.cuda.Stream(non_blocking=True)
+            self._stream = KeptStream(index)
 
     def take(self, nbytes: int) -> int:
         """Return the address of a block for any stream; raise `MemoryError` if there is not enough memory."""

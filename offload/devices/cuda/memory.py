@@ -18,6 +18,7 @@ from weakref import WeakValueDictionary
 import cupy
 from cupy.cuda import MemoryPointer, UnownedMemory
 from cupy.cuda import runtime as cuda
+from cupy.cuda.memory import PooledMemory
 
 from offload.devices.cuda import allocators
 from offload.devices.cuda.library_pools import LIBRARY_POOLS
@@ -57,7 +58,8 @@ class DeviceMemory:
         self.index = index
         # bytes and pool by address; a single store or removal needs no lock
         self._live: dict[int, tuple[int, DriverPool | LibraryPool]] = {}
-        self._pool: DriverPool | LibraryPool = allocators.enter(self)  # of new blocks
+        self._pool: DriverPool | LibraryPool  # of new blocks
+        allocators.enter(self)
 
     def alloc(self, nbytes: int) -> MemoryPointer:
         """Return memory for any stream, which goes back when the last reference does. No device need be current.
@@ -76,6 +78,10 @@ class DeviceMemory:
         nbytes, pool = self._live.pop(address)  # before another thread may be given the address
         pool.give_back(address, nbytes)
 
+    def is_of_driver_pool(self, address: int) -> bool:
+        """Tell whether a block is from a pool of the driver's."""
+        return isinstance(self._live[address][1], DriverPool)
+
     def live_nbytes(self) -> int:
         """Return the bytes allocated and not yet given back."""
         return sum(nbytes for nbytes, _ in list(self._live.values()))
@@ -85,7 +91,7 @@ class DeviceMemory:
         return self._pool.info()
 
     def reaches(self, index: int) -> bool:
-        """Tell whether kernels here may use the memory of the GPU of another device of the process."""
+        """Tell whether kernels here may use memory of another GPU for which `is_open` holds."""
         return index in self._pool.reaches
 
     def make_pool(self, name: str) -> DriverPool | LibraryPool:
@@ -94,7 +100,8 @@ class DeviceMemory:
 
     def take_from(self, pool: DriverPool | LibraryPool) -> None:
         """Take new blocks from another pool. Those of the pool before go back to it, and keep it."""
-        before, self._pool = self._pool, pool
+        before = getattr(self, "_pool", pool)  # none while the device is being opened
+        self._pool = pool
         if before is not pool:
             before.trim()
 
@@ -122,11 +129,25 @@ class CudaBlock:
         if not is_finalizing():  # else the driver may be gone
             self._memory.give_back(self._address)
 
+    @property
+    def is_of_driver_pool(self) -> bool:
+        """Whether it is from a pool of the driver's, and not from a library."""
+        return self._memory.is_of_driver_pool(self._address)
+
 
 def block_of(array: Any) -> CudaBlock | None:
     """Return the owner of the memory of a CuPy array; None for memory that is not from here."""
     owner = getattr(array.data.mem, "_owner", None)  # which an `UnownedMemory` keeps alive
     return owner if type(owner) is CudaBlock else None
+
+
+def is_open(array: Any) -> bool:
+    """Tell whether GPUs with access to this array's GPU may use its memory: it is a driver's pool's, or CuPy's.
+
+    Nobody knows how another library has allocated its memory, and for whom.
+    """
+    block = block_of(array)
+    return type(array.data.mem) is PooledMemory if block is None else block.is_of_driver_pool
 
 
 def is_alone(buffer: Any) -> bool:
