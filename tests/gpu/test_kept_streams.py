@@ -89,14 +89,16 @@ def test_memory_that_a_stream_has_used_may_go_later(torch):
 
 
 def test_a_stream_that_is_current_when_it_goes():
-    """CuPy's current stream is then its default one, as when a stream of CuPy's own goes."""
-    from offload.devices.cuda.kept_streams import KeptStream
+    """CuPy's current stream is then its default one, or CuPy keeps the stream, which nobody else is given."""
+    from offload.devices.cuda.kept_streams import KeptStream, _free
 
     stream = KeptStream(0)
     stream.use()
     del stream
     gc.collect()
-    assert cupy.cuda.get_current_stream().ptr == 0
+    current = cupy.cuda.get_current_stream()
+    assert current.ptr not in _free.get(0, [])
+    cupy.cuda.Stream.null.use()
 
 
 def test_the_end_of_the_interpreter():
