@@ -189,21 +189,14 @@ class TargetFunction(DirectiveFunction):
                         continue
                     are_native = False
                 takes_others = True
-        if foreign:
-            replaced: list[Any] = [*args]
-            for at in foreign:
-                replaced[at] = arrays[at]  # type: ignore[index]  # a position
-            args = tuple(replaced)
-        if kwargs:
-            kwargs = _on_host(kwargs, said.named, foreign)
-        if foreign and not said.runs_function:  # a loop computes with the elements
-            for name, value in foreign.items():
-                check_numbers(value, args[name] if isinstance(name, int) else kwargs[name], self._directive)
+        given = args, kwargs
+        if foreign or kwargs:
+            args, kwargs = self._hosts(args, kwargs, arrays, foreign)
         # Arguments by position, on a device, and nothing recorded or changed around the call: no names are needed.
         is_short = said.is_short and not region.mode
         places, device = None, None
         if kwargs or not are_native or said.is_spread:
-            if not said.waits and (kwargs or not are_native) and put_off_here(scope, self, args, kwargs):
+            if not said.waits and (kwargs or not are_native) and put_off_here(scope, self, *given):
                 return None
             known = place if are_native and not kwargs else None
             where, device, places = self._where(runtime, region, known, args, kwargs, takes_others)
@@ -225,6 +218,29 @@ class TargetFunction(DirectiveFunction):
             wait, order = self._ordering(scope, region, place, device, recipe)
         task = generate(scope, region, recipe, late, wait, order)
         return task.value if wait else task
+
+    def _hosts(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], arrays: Mapping[Slot, Any], foreign: dict[Slot, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments with a NumPy array for each array of another library in host memory.
+
+        ``arrays`` has those by position. Enter the arguments by name that are such arrays in ``foreign``.
+        """
+        if foreign:
+            replaced: list[Any] = [*args]
+            for at in foreign:
+                replaced[at] = arrays[at]  # type: ignore[index]  # a position
+            args = tuple(replaced)
+        named, found = self._clauses.named, {}
+        for name, value in kwargs.items():
+            is_value = value.__class__ in _MAPPED and not (value.__class__ is bytes and name in named)
+            found[name] = value if is_value else as_host(value)
+            if found[name] is not value:
+                foreign[name] = value
+        if not self._clauses.runs_function:  # a loop computes with the elements
+            for slot, value in foreign.items():
+                check_numbers(value, args[slot] if isinstance(slot, int) else found[slot], self._directive)
+        return args, found
 
     def _where(
         self,
@@ -490,17 +506,6 @@ class TargetFunction(DirectiveFunction):
             if self._clauses.names is None and not objects:
                 self._clauses.items = items, Layouts(items)
         return list(items)
-
-
-def _on_host(kwargs: Mapping[str, Any], named: frozenset[Slot], foreign: dict[Slot, Any]) -> dict[str, Any]:
-    """Return arguments with a NumPy array for each array of another library in host memory; note those."""
-    found = {}
-    for name, value in kwargs.items():
-        is_value = value.__class__ in _MAPPED and not (value.__class__ is bytes and name in named)
-        found[name] = value if is_value else as_host(value)
-        if found[name] is not value:
-            foreign[name] = value
-    return found
 
 
 def _in_form(
