@@ -96,9 +96,12 @@ def _of_attributes(item: Any) -> Any:
 
 def _of_interface(item: Any) -> Any:
     try:
-        described = getattr(item, "__array_interface__", None)  # None: the class has it, but not this object
+        try:
+            described = item.__array_interface__
+        except AttributeError:  # the class has it, but not this object
+            return item
         # Some classes return a copy of their contents here, as bytes. They expose no memory.
-        if described is None or not isinstance(described.get("data"), tuple):
+        if described is None or described.get("data").__class__ is not tuple:
             return item
         view = np.asarray(item)
     except Exception as error:

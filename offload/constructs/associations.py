@@ -190,7 +190,7 @@ def declare_target(array: Any, link: bool = False, device_type: str = "any") -> 
                 f"{what}: {item.label} partly overlaps an array that is already declared; declare an array that "
                 "contains both"
             )
-    declarations.add(host, keep=host is not array)
+    declarations.add(host, array)
 
 
 def _device_place(what: str, device: int | None) -> DevicePlace:

@@ -264,7 +264,7 @@ def byte_ranges(
         # Most copies are of whole arrays that are alike: to copy elements is to copy bytes in the order of memory.
         dtype, shape = dst.dtype, dst.shape
         if (
-            dtype is src.dtype  # of the types that NumPy has built in there is one object each
+            dtype == src.dtype
             and dtype.isbuiltin == _BUILT_IN
             and shape == src.shape
             and 0 not in shape

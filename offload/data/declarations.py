@@ -34,14 +34,19 @@ class Declarations:
     def __init__(self) -> None:
         # Differs after each `add`.
         self.version = 0
-        self._kept: list[Any] = []  # views of other libraries' memory, which only this list keeps
+        # Views of other libraries' memory, which nobody else keeps, by a weak reference to the library's object.
+        self._kept: dict[object, Any] = {}
         # How each declared view lies in its owner, by a weak reference to that.
         self._views: dict[weakref.ref[Any], dict[str, Any]] = {}
 
-    def add(self, array: np.ndarray[Any, Any], *, keep: bool = False) -> None:
-        """Declare a host array; with ``keep`` the declaration lasts until the end of the process."""
-        if keep:
-            self._kept.append(array)
+    def add(self, array: np.ndarray[Any, Any], item: Any) -> None:
+        """Declare a host array, or the view of another library's ``item``, for as long as that is there."""
+        if item is not array:
+            try:
+                key: object = _Owner(item, self._drop)
+            except TypeError:  # a bytearray, of which nobody can tell when it goes
+                key = object()
+            self._kept[key] = array
         owner: Any = array
         while isinstance(owner.base, np.ndarray):
             owner = owner.base
@@ -54,6 +59,9 @@ class Declarations:
             alive = owner()
             if alive is not None:
                 yield np.asarray(_View(interface, alive))
+
+    def _drop(self, item: weakref.ref[Any]) -> None:
+        self._kept.pop(item, None)
 
     def _forget(self, owner: weakref.ref[Any]) -> None:
         self._views.pop(owner, None)

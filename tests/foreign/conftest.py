@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator  # noqa: TC003  # pytest looks
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from offload.data.declarations import declarations
 from tests.foreign.kinds import HAS, LIBRARIES, library
 
 
@@ -41,3 +43,10 @@ def torch() -> Any:
 def jax() -> Any:
     """JAX."""
     return imported("jax")
+
+
+@pytest.fixture(autouse=True)
+def _declarations() -> Iterator[None]:
+    """Arrays of other libraries that a test declares are not there for the next one."""
+    yield
+    declarations._kept.clear()
