@@ -208,6 +208,8 @@ class _OfGradient:
 
 def is_tensor(item: object) -> bool:
     """Tell whether an object is a tensor of PyTorch, on whichever device."""
+    if (kind := type(item)) in READERS:
+        return READERS[kind] is _of_tensor
     try:
         return "torch" in sys.modules and isinstance(item, sys.modules["torch"].Tensor)
     except (AttributeError, TypeError):  # PyTorch is just being imported, or something stands for it
