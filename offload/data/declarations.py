@@ -34,19 +34,16 @@ class Declarations:
     def __init__(self) -> None:
         # Differs after each `add`.
         self.version = 0
-        # Views of other libraries' memory, which nobody else keeps, by a weak reference to the library's object.
-        self._kept: dict[object, Any] = {}
+        # Views of other libraries' memory, which nobody else keeps. The declaration lasts until the end of the process:
+        # other objects may share the memory when the declared one has gone.
+        self._kept: list[Any] = []
         # How each declared view lies in its owner, by a weak reference to that.
         self._views: dict[weakref.ref[Any], dict[str, Any]] = {}
 
     def add(self, array: np.ndarray[Any, Any], item: Any) -> None:
-        """Declare a host array, or the view of another library's ``item``, for as long as that is there."""
+        """Declare a host array, or the view of another library's ``item``, which is kept."""
         if item is not array:
-            try:
-                key: object = _Owner(item, self._drop)
-            except TypeError:  # a bytearray, of which nobody can tell when it goes
-                key = object()
-            self._kept[key] = array
+            self._kept.append(array)
         owner: Any = array
         while isinstance(owner.base, np.ndarray):
             owner = owner.base
@@ -59,9 +56,6 @@ class Declarations:
             alive = owner()
             if alive is not None:
                 yield np.asarray(_View(interface, alive))
-
-    def _drop(self, item: weakref.ref[Any]) -> None:
-        self._kept.pop(item, None)
 
     def _forget(self, owner: weakref.ref[Any]) -> None:
         self._views.pop(owner, None)
