@@ -19,12 +19,12 @@ from offload.acc.clauses import (
     excuse_empty,
 )
 from offload.acc.operations import QueueOperation
-from offload.arrays.items import host_items, identities_of, label
+from offload.arrays.items import host_items, label
 from offload.arrays.sections import overlaps
 from offload.constructs.clauses.mapping import map_item, map_items
 from offload.constructs.clauses.maps import MapClause, as_tuple, check_device, symbolic
 from offload.constructs.replicas import check_devices, choose
-from offload.constructs.update import are_of
+from offload.constructs.update import are_of, hosts_of
 from offload.data.entries import Counter
 from offload.data.maptypes import MapConstruct
 from offload.devices.retirement import refuse_retired
@@ -376,16 +376,12 @@ def update(
         "acc update", async_=async_, wait=wait, if_=if_, device=device_num, devices=devices, depend=depend, code=where
     )
     place = operation.place if operation.places is None else None  # several have a table each
-    key: tuple[Any, ...]
-    hosts = to_device, to_host
+    hosts, known = (to_device, to_host), (*map(id, to_device), None, *map(id, to_host))
     for item in (*to_device, *to_host):
         if item.__class__ is not np.ndarray:
-            hosts = host_items(to_device), host_items(to_host)
-            known = *identities_of(to_device, hosts[0]), None, *identities_of(to_host, hosts[1])
-            key = "acc update", bool(if_present), *known
+            hosts, known = hosts_of(to_device, to_host)
             break
-    else:
-        key = "acc update", bool(if_present), *map(id, to_device), None, *map(id, to_host)
+    key = "acc update", bool(if_present), *known
     work: Any = place.table.remembered.get(key) if place is not None else None  # an `UpdateWork`
     is_known = work is not None and work.layouts.are_current()
     # Names are looked up in the program's frame at the second call with the same arrays, and then no more.

@@ -321,14 +321,14 @@ def lacks_tensor_name(error: AttributeError) -> bool:
     return is_array and isinstance(name, str) and hasattr(tensor, name) and not hasattr(kind, name)
 
 
-def _has_own_type(tensor: Any, host: Host) -> bool:
+def _has_own_type(tensor: Any, array: Any) -> bool:
     """Tell whether a view of a tensor has integers for a type that NumPy lacks."""
-    return str(tensor.dtype) != f"torch.{host.dtype.name}"
+    return str(tensor.dtype) != f"torch.{array.dtype.name}"
 
 
 def type_of(item: Any, array: Any) -> Any:
     """Return the type of an object's elements: the dtype of its array, or a tensor's own where NumPy lacks that."""
-    return item.dtype if is_tensor(item) and str(item.dtype) != f"torch.{array.dtype.name}" else array.dtype
+    return item.dtype if is_tensor(item) and _has_own_type(item, array) else array.dtype
 
 
 def tensor_memory(tensor: Any) -> tuple[int, int] | None:
@@ -379,10 +379,10 @@ def with_tensors(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
     """Call a body with a tensor for each array among its arguments."""
     form = TensorForm()
 
-    def formed(value: Any) -> Any:
+    def as_tensor(value: Any) -> Any:
         if is_tensor(value):  # first: one that requires grad raises if it is asked for the interface
             return value
         is_array = isinstance(value, np.ndarray) or hasattr(value, "__offload_section__")
         return form(value) if is_array or hasattr(value, "__cuda_array_interface__") else value
 
-    return function(*map(formed, args), **{name: formed(value) for name, value in kwargs.items()})
+    return function(*map(as_tensor, args), **{name: as_tensor(value) for name, value in kwargs.items()})

@@ -114,14 +114,12 @@ def target_update(
         if place is None:
             place = runtime.place(frame, check_device(device), if_=bool(if_))
     # Calls that name the same arrays share the work, and the plan of an earlier launch, until a layout differs.
-    key: tuple[Any, ...]
+    named: tuple[Any, ...] = *map(id, to), None, *map(id, from_)
     for item in (*to, *from_):
         if item.__class__ is not np.ndarray:
-            given, to, from_ = (to, from_), host_items(to), host_items(from_)
-            key = "target update", bool(present), *identities_of(given[0], to), None, *identities_of(given[1], from_)
+            (to, from_), named = hosts_of(to, from_)
             break
-    else:
-        key = "target update", bool(present), *map(id, to), None, *map(id, from_)
+    key = "target update", bool(present), *named
     work: Any = place.table.remembered.get(key) if place is not None and places is None else None
     if work is None or not work.layouts.are_current():
         items = _items(to, from_, present=bool(present))
@@ -139,6 +137,14 @@ def target_update(
     recipe = Recipe(site) if place is None else DeviceRecipe(site, place, done)
     task = generate(scope, frame, recipe, dependences, wait=not nowait)
     return task if nowait else None
+
+
+def hosts_of(
+    first: tuple[Any, ...], second: tuple[Any, ...]
+) -> tuple[tuple[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]:
+    """Return the items of two clauses with NumPy arrays for other libraries' arrays, and the key of calls with them."""
+    hosts = host_items(first), host_items(second)
+    return hosts, (*identities_of(first, hosts[0]), None, *identities_of(second, hosts[1]))
 
 
 def are_of(items: list[MapItem], first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:

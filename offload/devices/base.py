@@ -321,9 +321,9 @@ class Device(Protocol):
     def as_array(self, value: Any) -> Any | None:
         """Return a device array of any library as an array of this device; None if it is not on this device.
 
-        One of this device is returned as it is; another library's becomes a view of the same memory. What that library
-        has enqueued comes before the work on the calling thread's streams, which `caller_event` marks, as far as the
-        library's protocol says. Raises `UnsupportedError` for a type that this device has no arrays of.
+        One of this device is returned as it is; another library's becomes a view of the same memory. The calling
+        thread's streams, which `caller_event` marks, follow the work of that library as far as its protocol says.
+        Raises `UnsupportedError` for a type that this device has no arrays of.
         """
 
     def section(self, array: Any) -> Section:

@@ -58,8 +58,8 @@ class TensorState:
         for state in [vars(value) for value in values if is_model(value)]:
             if not {"training", *_PARTS} <= state.keys():
                 raise NotCapturableError(
-                    "it reaches a PyTorch module whose parts offload cannot find, as of a ScriptModule or one whose "
-                    "__init__ has not been called"
+                    "it reaches a PyTorch module whose parts offload cannot find: a ScriptModule, or a module whose "
+                    "__init__ has not run"
                 )
             own = [name for name, value in state.items() if value is None or is_tensor(value)]
             found = itemgetter("training", *_PARTS, *own)
@@ -70,7 +70,7 @@ class TensorState:
         self._empty = [one for one in dicts if not one]
 
     def holds(self) -> bool:
-        """Tell whether all is as it was noted. Costs half a microsecond for each tensor, and for each module."""
+        """Tell whether all is as it was noted. The cost grows with the number of tensors and modules."""
         if not (self._tensors or self._models):
             return True
         for ask, answers in self._seen:

@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from offload.arrays.foreign import check_numbers, in_kind_of, read_only_reason
-from offload.arrays.items import (
-    array_section,
-    held_host,
-    host_items,
-    label,
-)
+from offload.arrays.items import array_section, held_host, host_items, label
 from offload.arrays.sections import overlaps
 from offload.constructs.clauses.maps import as_tuple
 from offload.constructs.clauses.names import parse_item

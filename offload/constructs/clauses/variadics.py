@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from offload.arrays.items import (
-    held_host,
-    is_device_array,
-    is_foreign,
-    mapper_of,
-)
+from offload.arrays.items import held_host, is_device_array, is_foreign, mapper_of
 from offload.constructs.clauses.names import STARRED
 
 if TYPE_CHECKING:

@@ -112,7 +112,7 @@ class CallerEvents:
 def together(
     one: PooledEvent | CallerEvents | None, other: PooledEvent | CallerEvents | None
 ) -> PooledEvent | CallerEvents | None:
-    """Return an event that has passed when both have; None stands for one that has passed."""
+    """Return an event that has passed when both have. None stands for an event that has passed."""
     if one is None or other is None:
         return one or other
     return CallerEvents(one, other)

@@ -21,7 +21,7 @@ _LEGACY_STREAM = 1  # cudaStreamLegacy, another name of the null stream; to PyTo
 
 
 class LibraryStreams(Protocol):
-    """The current stream that a library has for one device."""
+    """The current stream of one device in a library."""
 
     label: str  # the library's name, for people
 
@@ -43,8 +43,8 @@ class TorchStreams:
     label = "PyTorch"
 
     def __init__(self, module: Any, index: int) -> None:
-        # `torch.cuda.set_stream` is these functions; by itself it takes 1.4 µs, where they take 0.6. They initialise
-        # nothing: a body may be the first of the program that uses PyTorch's CUDA.
+        # `torch.cuda.set_stream` calls these functions, and does more around them. They initialise nothing: a body may
+        # be the first of the program that uses PyTorch's CUDA.
         native = module._C  # noqa: SLF001  # as above
         self._index = index
         self._get: Callable[[int], tuple[int, int, int]] = native._cuda_getCurrentStream  # noqa: SLF001  # as above
@@ -189,7 +189,7 @@ def imported() -> int:
 def warn_of_late_import(before: int) -> None:
     """Warn that a library, not in ``before``, was imported while a body ran, whose work there went to another stream.
 
-    Another thread may have imported it. Nobody can tell whether the body has used it.
+    Another thread may have imported it, and the body may not have used it.
     """
     late = imported() & ~before
     names = " and ".join(name for bit, name in enumerate(_KINDS) if late >> bit & 1)

@@ -1,7 +1,7 @@
 """Device memory of one GPU from another library's allocator, where the program has chosen one.
 
 Such allocators hand a block out in the order of one stream: work of its last user there may still run. A pool
-therefore has a stream of its own. Nobody enqueues work there, so any stream may use a block as soon as this stream is
+therefore has a stream of its own. No work is enqueued there, so any stream may use a block as soon as this stream is
 idle. The runtime gives a block back when no work uses it any more, so the allocator need not wait.
 """
 

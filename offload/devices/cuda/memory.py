@@ -144,7 +144,7 @@ def block_of(array: Any) -> CudaBlock | None:
 def is_open(array: Any) -> bool:
     """Tell whether GPUs with access to this array's GPU may use its memory: it is a driver's pool's, or CuPy's.
 
-    Nobody knows how another library has allocated its memory, and for whom.
+    Other libraries may have allocated memory that only its own GPU can use.
     """
     block = block_of(array)
     return type(array.data.mem) is PooledMemory if block is None else block.is_of_driver_pool

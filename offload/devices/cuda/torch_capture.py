@@ -37,7 +37,7 @@ def capturing(indices: Iterable[int], reached: Iterable[object] | None) -> Itera
 
     A launch of the graph writes to addresses that PyTorch has given back long ago. So the calling thread's memory comes
     from a pool for each device that nobody else uses. It goes back when nobody refers to the pool. The list is empty if
-    no body reaches PyTorch, or it cannot use CUDA. Raise `DeviceError` if this version has no pool for one thread.
+    no body reaches PyTorch, or it cannot use CUDA. Raise `DeviceError` for a version without pools for one thread.
     """
     torch = sys.modules.get("torch")
     if torch is None or reached is None or not _uses_cuda(torch):
