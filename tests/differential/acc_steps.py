@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import offload as omp
 from offload import acc
-from tests.differential.world import BodyError, attempted, operation
+from tests.differential.world import BodyError, attempted, described, operation
 
 
 def _queue(world, clauses):
@@ -84,10 +84,13 @@ def acc_update(world, step):
 
 @operation
 def acc_routine(world, step):
-    """Call a routine with an array."""
+    """Call a routine with an array; one without a queue first waits for queued regions, which map arrays meanwhile."""
     name, array = step["name"], world.item(step["item"])
-    if world.queue is not None and name not in {"is_present", "deviceptr", "delete_finalize"}:
-        return getattr(acc, f"{name}_async")(array, world.queue)
+    if world.queue is not None:
+        if name not in {"is_present", "deviceptr", "delete_finalize"}:
+            return getattr(acc, f"{name}_async")(array, world.queue)
+        for number in filter(None, (world.queue, world.other_queue)):
+            world.lines.append(f"waited -> {described(_ended(number), names_causes=world.chain is None)}")
     if step["is_async"] and name not in {"is_present", "deviceptr"}:
         return _waited(1 + world.first_queue, getattr(acc, f"{name}_async")(array, 1 + world.first_queue))
     found = getattr(acc, name)(array)
