@@ -31,6 +31,7 @@ STUDIES = {
     "parray": ("parray.command", "what typed copies reach and cost"),
     "parray_mpi": ("parray.parray_mpi", "typed copies over the ranks of a job: mpiexec -n 2 python …"),
     "mpi": ("mpi.command", "what requests of MPI cost as events, and hide: mpiexec -n 2 python …"),
+    "cluster": ("cluster.command", "what the devices of a Dask cluster cost, along with bare distributed"),
 }
 """The module of each study, which has `add_arguments` and `run`, and its line in the list."""
 

@@ -294,7 +294,16 @@ class DeviceMemoryError(DeviceError, MemoryError):
 
 
 class DeviceLostError(DeviceError):
-    """Work on a device failed; later work on this device does not run.
+    """Work on a device failed, or its worker in a Dask cluster is gone; later work on this device does not run.
+
+    Attributes
+    ----------
+    device_num : int or None
+        The number of the device; None if it is not known.
+    worker : str
+        The address of the worker that was lost; empty for a device of this process.
+    lost : tuple of str
+        The labels of the data that was on the worker.
 
     Examples
     --------
@@ -305,6 +314,17 @@ class DeviceLostError(DeviceError):
         ...
     offload.errors.DeviceLostError: ...
     """
+
+    def __init__(
+        self, message: str = "", device_num: int | None = None, worker: str = "", lost: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(message, device_num, worker, lost)
+        self.device_num = device_num
+        self.worker = worker
+        self.lost = lost
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class TransportError(DeviceError):

@@ -23,6 +23,7 @@ from offload.devices.sim.device import SimDevice, SimEvent
 from offload.runtime import registry
 from offload.tasks.states import MAY_FOLLOW
 from offload.tasks.task import Task
+from tests import cluster
 
 settings.load_profile("quick")  # `pytest --hypothesis-profile=full` takes another one
 
@@ -179,6 +180,8 @@ def pytest_itemcollected(item):
         runs_on_one = orders & {"no worker", "one worker", "delayed streams"}
         if devices != ("sim:1" if runs_on_one else "sim:2") or "one worker" in orders:
             item.add_marker("slow")
+    if devices == "dask" and given.params.get("streams", given.params.get("queues", "four workers")) != "four workers":
+        item.add_marker("slow")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -362,6 +365,8 @@ def checked(devices, **kwargs):
 
 DEVICES = ["sim:1", "sim:2", pytest.param("cuda", marks=pytest.mark.gpu)]
 """The devices of the runtimes of `runtime`, `streams` and `alone`."""
+if cluster.N_WORKERS:
+    DEVICES = ["dask"]
 
 
 @pytest.fixture
@@ -378,6 +383,8 @@ def cuda(monkeypatch):
 @pytest.fixture(params=DEVICES)
 def devices(request):
     """The devices of a runtime, as it takes them."""
+    if request.param == "dask":
+        cluster.shared_client(cluster.N_WORKERS)
     return request.param
 
 

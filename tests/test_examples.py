@@ -27,8 +27,15 @@ SMALL = {"loops_bodies": ["48"], "loops_devices": ["24"], "loops_heat": ["24"], 
 OF_PARRAY = [path for path in EXAMPLES if path.stem.startswith("parray_")]
 OF_LOOPS = [path for path in EXAMPLES if path.stem in {"loops_heat", "loops_histogram", "loops_sparse"}]
 OF_OPENACC = [path for path in EXAMPLES if path.stem.startswith("acc_")]
-ELSEWHERE = {"fft3d_mpi", "loops_devices", "loops_speculation"}
-"""Other tests run these by default: those of MPI, of loops on several devices, and of speculation."""
+ELSEWHERE = {
+    "cluster_cholesky",
+    "cluster_pipeline",
+    "cluster_planes",
+    "fft3d_mpi",
+    "loops_devices",
+    "loops_speculation",
+}
+"""Other tests run these by default: those of clusters, of MPI, of loops on several devices, and of speculation."""
 QUICK = [path for path in EXAMPLES if path not in [*OF_OPENACC[1:], *OF_PARRAY[1:]] and path.stem not in ELSEWHERE]
 
 

@@ -281,7 +281,7 @@ def get_property(n: int, device_type: DeviceType | str, what: DeviceProperty | s
     asked = _word(DeviceProperty, what, "get_property: {} is not a property")
     place = _place(runtime, n, _type_of(device_type, "get_property"), "get_property")
     device: Any = Host(runtime.initial_device) if place is None else place.device
-    kind = kinds.known_as(device.kind)  # None for the host
+    kind = kinds.known_as(device.kind)  # None for the host, and for devices of Dask workers
     match asked:
         case DeviceProperty.MEMORY:
             return int(device.memory_info()[1])
@@ -292,7 +292,8 @@ def get_property(n: int, device_type: DeviceType | str, what: DeviceProperty | s
         case DeviceProperty.NAME:
             return str(device.name)
         case DeviceProperty.VENDOR:
-            return Kind.vendor if kind is None else kind.vendor
+            maker = kinds.known_as(_native_kind(device))
+            return Kind.vendor if maker is None else maker.vendor
         case DeviceProperty.DRIVER:
             return platform.python_version() if kind is None else kind.driver_version()
         case _:
@@ -402,7 +403,7 @@ def on_device(device_type: DeviceType | str) -> bool:
         wanted = _default_type(scope.runtime)
     if scope.device is None:
         return wanted in (DeviceType.HOST, DeviceType.NONE)
-    return wanted in (DeviceType.NOT_HOST, _type_of_kind(scope.device.kind))
+    return wanted in (DeviceType.NOT_HOST, _type_of_device(scope.device))
 
 
 # -- types and numbers -------------------------------------------------------------------------------
@@ -425,6 +426,15 @@ def _type_of_kind(name: str) -> DeviceType | str:
     return DeviceType(kind.acc_type) if kind.acc_type in _OWN_TYPES else kind.acc_type
 
 
+def _type_of_device(device: Any) -> DeviceType | str:
+    return _type_of_kind(_native_kind(device))
+
+
+def _native_kind(device: Any) -> str:
+    """Return the kind of a device; for a device of a Dask worker, the kind that it has there."""
+    return str(getattr(device, "native_kind", device.kind))
+
+
 def _word(words: type[_Word], given: Any, message: str) -> _Word:
     try:
         return words(given)
@@ -437,7 +447,7 @@ def _type_at(runtime: Runtime, number: int) -> DeviceType | str:
     if number == runtime.initial_device:
         return DeviceType.HOST
     if 0 <= number < len(runtime.places):
-        return _type_of_kind(runtime.places[number].device.kind)
+        return _type_of_device(runtime.places[number].device)
     return DeviceType.NONE
 
 
@@ -457,7 +467,7 @@ def _places(runtime: Runtime, wanted: DeviceType | str) -> list[_Place]:
         return []
     if wanted is DeviceType.HOST:
         return [None]
-    return [place for place in runtime.places if wanted in (DeviceType.NOT_HOST, _type_of_kind(place.device.kind))]
+    return [place for place in runtime.places if wanted in (DeviceType.NOT_HOST, _type_of_device(place.device))]
 
 
 def _available(runtime: Runtime, wanted: DeviceType | str, what: str) -> list[_Place]:

@@ -397,6 +397,7 @@ def _queue_with_stream(what: str, value: Any, device: int | None) -> tuple[Scope
     scope, frame, place = _here(what, device)
     if place is None:
         raise ClauseError(f"{what}: the host has no streams; choose a device")
+    place.refuse_streams(what)
     queue = None if number in (None, async_sync) else queue_of(scope.runtime.queues, place, number)
     if queue is None:
         raise ClauseError(f"{what}: {value!r} does not name a queue; use a number of at least 0")

@@ -325,6 +325,8 @@ def interop(
     frame = scope.frame("interop")
     if stream is None or number is not None:
         place = runtime.place(frame, number)
+        if place is not None and targetsync:
+            place.refuse_streams("interop")
         if stream is not None and (place is None or not place.device.owns_stream(stream)):
             where = "the host, which has no streams" if place is None else f"device {number}, {place.device.name}"
             raise ClauseError(

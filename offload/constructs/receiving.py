@@ -196,21 +196,24 @@ def _with_items(clause: MapClause, items: tuple[Any, ...]) -> MapClause:
 class ReceivingWork(Work):
     """The work of a target region that receives values: its launch becomes that of the work that these ask for."""
 
-    __slots__ = ("_known", "_make", "takes_device_arrays")
+    __slots__ = ("_known", "_make", "items", "takes_device_arrays")
 
     def __init__(
         self,
         known: TargetWork,
-        make: Callable[[list[Any]], tuple[TargetWork, Forms]],
+        make: Callable[[list[Any], DevicePlace], tuple[TargetWork, Forms]],
     ) -> None:
         self._known = known  # has None in the place of each value, and is never begun
-        self._make = make  # the work for the values, and the forms in which the body receives tensors
+        self._make = make  # the work for the values at a place, and the forms in which the body receives tensors
+        self.items = known.items  # as far as they are known at the call
         self.takes_device_arrays = known.takes_device_arrays
 
-    @property
-    def items(self) -> list[MapItem]:
-        """The items that it maps, as far as they are known at the call."""
-        return self._known.items
+    def moved(self, runtime: Any) -> ReceivingWork:
+        known: Any = self._known.moved(runtime)
+        return ReceivingWork(known, self._make)
+
+    def sent(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        return self._known.sent(args, kwargs)
 
     @property
     def binding(self) -> Binding:
@@ -220,7 +223,7 @@ class ReceivingWork(Work):
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         values = launch.received
         assert values is not None, "made with them"
-        work, forms = self._make(values.found())  # its errors are the region's failure
+        work, forms = self._make(values.found(), place)  # its errors are the region's failure
         if forms:
             launch.body = formed(launch.body, forms)  # type: ignore[arg-type]  # a region has a body
         if work.takes_device_arrays and not all(task and task.waits_in_stream_order for task in values.tasks):
@@ -251,10 +254,10 @@ def receiving_work(
         Raises where a region of this kind cannot have such values.
     """
 
-    def work_of(whole: Binding) -> TargetWork:
-        return TargetWork(whole.complete(place), counter)
+    def work_of(whole: Binding, at: DevicePlace) -> TargetWork:
+        return TargetWork(whole.complete(at), counter)
 
-    def make(received: list[Any]) -> tuple[TargetWork, Forms]:
+    def make(received: list[Any], at: DevicePlace) -> tuple[TargetWork, Forms]:
         found = [value if value.__class__ in SCALARS else as_host(value) for value in received]
         forms: Forms = ()
         for slot, value, host in zip(values.slots, received, found, strict=True):
@@ -266,9 +269,9 @@ def receiving_work(
         # A graph that runs again makes it again, for the values of that run.
         known = binding.with_arguments(*values.put(found, binding.args, binding.kwargs))
         known.items += late_items(late, dict(zip(values.slots, found, strict=True)), known.objects)
-        return work_of(known), forms
+        return work_of(known, at), forms
 
-    return ReceivingWork(work_of(binding.with_arguments(binding.args, binding.kwargs)), make)
+    return ReceivingWork(work_of(binding.with_arguments(binding.args, binding.kwargs), place), make)
 
 
 def rebuilt_on_host(keeps_tensors: bool, found: list[Any]) -> Sequence[Any]:

@@ -40,7 +40,7 @@ def get_num_devices() -> int:
     ...     omp.get_num_devices()
     2
     """
-    return len(current_runtime().places)
+    return current_runtime().initial_device
 
 
 def get_initial_device() -> int:
@@ -304,6 +304,7 @@ def current_stream() -> Any:
             "current_stream: the host has no streams, and there is no device or the default device is the host; choose "
             "a device with set_default_device"
         )
+    place.refuse_streams("current_stream")
     if scope.user_lane is None or scope.user_lane.device is not place.device:  # kept for the thread
         scope.user_lane = place.user_pool.next()
     return scope.user_lane.stream
@@ -386,6 +387,7 @@ def _queue(what: str, queue: Any, device: Any) -> Queue:
     place = scope.runtime.place(scope.frame(what), check_device(device))
     if place is None:
         raise ClauseError(f"{what}: the host has no streams; choose a device")
+    place.refuse_streams(what)
     return scope.runtime.queues[place, queue]
 
 

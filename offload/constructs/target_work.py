@@ -21,11 +21,11 @@ from offload.data.entries import Counter
 from offload.data.maptypes import MapType
 from offload.data.memo import Layouts
 from offload.data.plans import entry_at
-from offload.errors import DeviceLostError, InternalError, MapError
+from offload.errors import DeviceLostError, InternalError, MapError, UnsupportedError
 from offload.runtime.works import Work, present_items
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
 
@@ -71,6 +71,25 @@ class TargetWork(Work):
         # As `KnownWork` has them.
         self.layouts: Layouts | None = None
         self.plan: Plan | None = None
+
+    def moved(self, runtime: Any) -> Work:
+        if self.takes_device_arrays:
+            return super().moved(runtime)
+        if type(self) is not TargetWork:
+            raise UnsupportedError(
+                "speculate= and several devices are not supported on a Dask cluster; leave speculate= out, and call "
+                "the loop once for each device"
+            )
+        return TargetWork(self.binding, self.counter)
+
+    def sent(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        binding, given, named = self.binding, [*args], {**kwargs}
+        for slot in (*(slot for slot, *_ in binding.arrays), *binding.privates):
+            put(given, named, slot, None)
+        for slot, expansion in binding.copies:
+            is_plain = not expansion.holds_tensors()  # else its tensors could not be made
+            put(given, named, slot, expansion.rebuilt(lambda _: None) if is_plain else None)
+        return given, named
 
     def forget(self) -> None:
         self.plan = None

@@ -76,6 +76,8 @@ class DataEnvironment:
     def __init__(self, device: Device) -> None:
         self.device = device
         self.table = PresentTable(device.number)
+        # Whether the device carries out its work later, perhaps in another process, and may then not have done it.
+        self.plans: bool = getattr(device, "plans", False)
         # Held from the plan of a construct to its commit.
         self.lock = threading.Lock()
         self.ledger = Ledger()
@@ -217,12 +219,16 @@ class DataEnvironment:
                             check_writeable(item)
                     if found:
                         complete(self, plan.copies, lane, may_be_put_off=may_be_put_off)
+                    if self.plans:
+                        plan.before = [(entry, entry.dynamic, entry.structured) for entry, *_ in plan.counts]
                     self._commit(exit_steps(plan, self.ledger, may_be_put_off=may_be_put_off), lane, staged)
                     break
             sets = found
         end = self._carry_out(plan, lane, staged) if plan.copies_out or staged or plan.failures else plan.point
         held = self._released(plan.removed, lane, staged)
         held += map(_host_of, items)
+        if self.plans:
+            held.append(plan)  # for `restore`
         return held, end
 
     def update(
@@ -275,6 +281,32 @@ class DataEnvironment:
                 self.ledger.release((lane, used, (), ()), lane.mark())
         released = [Released(removed, self.device)] if removed else []
         return [*released, *(item.host for item in plan.items)]
+
+    def take_back(self, plan: Plan) -> None:
+        """Release the items of `enter`, which the device has not carried out."""
+        with self.lock:
+            removed = self.table.undo(plan, owes=True)
+        # An entry that was there before may come back: perhaps an exit that came later does not run either. Its plan
+        # keeps the memory until that is known.
+        Released([entry for entry in removed if entry in plan.created], self.device).retire()
+
+    def drop(self, entry: Entry) -> None:
+        """Take out an entry whatever its counts, and give its memory back."""
+        with self.lock:
+            self.table.discard(entry)
+        Released([entry], self.device).retire()
+
+    def restore(self, plan: Plan, held: Sequence[object]) -> None:
+        """Make the items of `exit` present again, which the device has not carried out.
+
+        ``held`` is what the exit has returned: buffers that are present again do not go back.
+        """
+        released = held[0] if held and held[0].__class__ is Released else None
+        with self.lock:
+            for entry, generation in self.table.restore(plan):
+                if released is not None:
+                    released.buffers.pop(generation, None)
+                entry.views = {}
 
     def settle(self, lane: Lane, point: Point | None = None) -> Point | None:
         """Note that the copies of the construct on the lane are all enqueued, or carried out.

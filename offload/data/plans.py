@@ -92,6 +92,8 @@ class Plan:
         # Of an exit: the new dynamic and structured counts of every entry, and the entries whose counts both reach 0.
         self.counts: list[tuple[Entry, float, int]] = []
         self.removed: list[Entry] = []
+        # Of an exit on a device that plans: the counts of these entries before it.
+        self.before: Sequence[tuple[Entry, float, int]] = ()
         # Copies of the items' own bytes, each once: of an entry to the device, of an exit to the host.
         self.copies: list[ItemCopy] = []
 

@@ -348,10 +348,11 @@ class PresentTable:
         """Tell whether `leave` only counts: no entry goes with the plan's construct."""
         return plan.only_counts and all(any(entry.counts_after(plan.counter)) for entry in plan.counted)  # type: ignore[arg-type]  # an entry counts
 
-    def undo(self, plan: Plan) -> list[Entry]:
+    def undo(self, plan: Plan, *, owes: bool = False) -> list[Entry]:
         """Take back a committed `enter` without copying anything; return the entries that it removed.
 
-        Entries that were removed since then are left alone, also where the same storage was mapped anew.
+        Entries that were removed since then are left alone, also where the same storage was mapped anew. If it
+        ``owes``, these note the reference that was never there: `restore` may yet make them present again.
         """
         if not plan.is_committed:
             msg = "an entry that was never committed is undone; drop the plan instead"
@@ -366,8 +367,31 @@ class PresentTable:
                 end.counts.append((entry, dynamic, structured))
                 if not (dynamic or structured):
                     end.removed.append(entry)
+            elif owes and plan.counter is _DYNAMIC:
+                entry.dynamic -= 1
+            elif owes:
+                entry.structured -= 1
         self.commit(end)
         return end.removed
+
+    def restore(self, plan: Plan) -> list[tuple[Entry, int]]:
+        """Take back a committed `exit`; return the entries that are present again, with their former generations.
+
+        An entry stays away if something else has been mapped there since then.
+        """
+        again = []
+        self.version += 1
+        for (entry, dynamic, structured), (_, dynamic_left, structured_left) in zip(
+            plan.before, plan.counts, strict=True
+        ):
+            if dynamic != dynamic_left:  # else it may be infinite
+                entry.dynamic += dynamic - dynamic_left
+            entry.structured += structured - structured_left
+            is_there = self._index.exact.get(entry.section) is entry
+            if not is_there and entry.count > 0 and self._index.search(entry.section) == (None, None):
+                again.append((entry, entry.generation))
+                self._add(entry, entry.buffer)
+        return again
 
     def entries(self) -> tuple[Entry, ...]:
         """Return the live entries, lowest address first."""

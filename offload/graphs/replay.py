@@ -20,6 +20,7 @@ from offload.graphs.pieces import Cut, obstacles
 from offload.graphs.plan import ReplayPlan, ReplayRun, UnitMaker, Wiring
 from offload.interrupts.frames import warn
 from offload.interrupts.shields import Shield
+from offload.runtime.appended import gathering
 from offload.runtime.generate import begin
 from offload.runtime.launch import DeviceTask
 from offload.runtime.recipe import DeviceRecipe
@@ -153,7 +154,8 @@ class Replay:
                         if self._running():
                             continue  # another thread was quicker
                         made = self._generate_armed(frame, engine, cut, works)
-                self._hand_out(scope, *made, helps=waits)
+                with gathering(self.runtime.places):
+                    self._hand_out(scope, *made, helps=waits)
                 is_started = True
 
     def _ready(self, scope: Scope, frame: Region) -> tuple[Cut, list[GraphWork]]:

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, SupportsIndex
 from weakref import ref
 
-from offload.errors import UsageError
+from offload.errors import UnsupportedError, UsageError
 from offload.tasks.goals import Goal
 from offload.tasks.graph import Graph, Node
-from offload.tasks.region import Group, Region
+from offload.tasks.region import Group, Inherited, Region
 from offload.tasks.states import TaskState
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from offload.runtime.runtime import Runtime
     from offload.tasks.depend import Mutex
     from offload.tasks.recipe import Recipe
-    from offload.tasks.region import Inherited
     from offload.tasks.task import Task
 
 
@@ -116,6 +115,15 @@ class Again:
             task.special = True
         return task
 
+    def moved(self, runtime: Runtime, host: int) -> Again:
+        """Return this for another runtime; ``host`` is the number of the host device in the present one."""
+        inherited = self.inherited
+        if inherited.default_device == host:
+            inherited = Inherited(runtime.initial_device, inherited.group, is_final=inherited.is_final)
+        other = Again(self.recipe.moved(runtime), inherited)
+        other.mutexes = self.mutexes
+        return other
+
 
 def _recipes(nodes: Iterable[Node]) -> Iterator[Again]:
     """Yield the data for making the tasks of nodes again."""
@@ -191,11 +199,16 @@ class TaskGraph(Graph):
         Parameters
         ----------
         scheduler : {"auto", "synchronous", "threads"} or distributed.Client
-            A scheduler in this process. The workers of a client must be in this process, too. ``"auto"`` chooses as
-            other Dask collections do: the scheduler of Dask's configuration, else the active client, else threads. In a
-            task of a client it chooses threads.
+            A scheduler in this process, or a client. ``"auto"`` chooses as other Dask collections do: the scheduler of
+            Dask's configuration, else the active client, else threads. In a task of a client it chooses threads. A
+            graph of ``Runtime(client)`` runs on its cluster, with that client and with ``"auto"``. A graph of local
+            devices runs on them, unless the client has workers in other processes: then it runs on the devices of the
+            workers with the same numbers, in a runtime that ends with the computation. Host tasks run in this process.
         **kwargs
-            Arguments for the scheduler, for example ``num_workers``.
+            Arguments for the scheduler, for example ``num_workers``. On a cluster: ``retries``, the number of times
+            that the graph runs again after a `DeviceLostError`, and after no other error. The host arrays are then as
+            at the beginning of the computation. A graph that uses data on the lost device that it has not mapped itself
+            does not run again.
 
         Returns
         -------
@@ -205,7 +218,15 @@ class TaskGraph(Graph):
         Raises
         ------
         UnsupportedError
-            The scheduler is in another process.
+            The scheduler is in another process, or the client is of another cluster. A task cannot move to the workers:
+            it uses device arrays, its data is present on a local device, or something cannot be pickled. Nothing has
+            run.
+        DeviceUnavailableError
+            The graph uses more devices than the client's workers have.
+        LeakError
+            A graph of local devices has left data on the workers.
+        DeviceLostError
+            A worker of the cluster was lost.
         UsageError
             Another computation of the graph is in progress.
         BaseException
@@ -226,13 +247,20 @@ class TaskGraph(Graph):
     @contextmanager
     def running(self) -> Iterator[None]:
         """Arm the graph and hold it for a computation, because its tasks serve a single computation at a time."""
+        with self.held():
+            self._arm()
+            yield
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the graph for a computation; raise `UsageError` if another one is in progress."""
         if not self._computing.acquire(blocking=False):
             raise UsageError(
                 "the graph is already being computed, and its tasks can run in only one computation at a time; wait "
                 "for that computation, or record another graph"
             )
         try:
-            self._arm()
+            self._wait_for_live()
             yield
         finally:
             self._computing.release()
@@ -242,8 +270,8 @@ class TaskGraph(Graph):
         with self.running():
             return
 
-    def _arm(self) -> None:
-        """Re-arm every event before anything runs: a node may fulfil the event of one that starts after it."""
+    def _wait_for_live(self) -> None:
+        """Wait for the recorded tasks; raise `UsageError` if tasks of a computation are not complete."""
         runs = [node.run for node in self.nodes if isinstance(node.run, TaskRun) and node.run.is_live]
         live = [task for run in runs if (task := run.task) is not None]
         if live and self._was_computed:
@@ -253,6 +281,9 @@ class TaskGraph(Graph):
         if live:
             self._wait_for_recorded(live)
         self._was_computed = True
+
+    def _arm(self) -> None:
+        """Re-arm every event before anything runs: a node may fulfil the event of one that starts after it."""
         for event in self.events:
             event.rearm()
         for again in _recipes(self.nodes):
@@ -292,6 +323,16 @@ class TaskGraph(Graph):
     def advance(self, task: Task) -> None:
         """Do the next step of a started task on this thread."""
         self.runtime.engine.execute(task, self.scope())
+
+    def moved(self, runtime: Runtime) -> MovedGraph:
+        """Return this graph for the devices of another runtime that have the same numbers.
+
+        Raises
+        ------
+        UnsupportedError
+            A task uses something of its own device.
+        """
+        return MovedGraph(self, runtime)
 
     def scope(self) -> Scope:
         """Return the calling thread's scope for the graph's runtime."""
@@ -364,6 +405,42 @@ class TaskGraph(Graph):
         from offload.views.files import visualize  # only for those who look
 
         visualize(self, path)
+
+
+class MovedGraph(TaskGraph):
+    """A graph made of another one for another runtime. Its tasks are the runs of the other graph's nodes."""
+
+    def __init__(self, graph: TaskGraph, runtime: Runtime) -> None:
+        super().__init__(runtime)
+        self._moved_from = graph
+        self.events, self.groups = graph.events, graph.groups
+        nodes = {node: self.add_node(self._made(node)) for node in graph.nodes}
+        for edge in graph.edges:
+            self.add_edge(nodes[edge.source], nodes[edge.target], edge.kind, edge.item)
+        self.group_ends = {nodes[node]: group for node, group in graph.group_ends.items()}
+        for node, other in nodes.items():
+            again: Any = node.spec
+            if again is not None:
+                other.spec.sources = tuple(source and nodes[source] for source in again.sources)  # type: ignore[attr-defined]  # an `Again`
+
+    def _made(self, node: Node) -> Node:
+        again: Any = node.spec
+        try:
+            spec = again and again.moved(self.runtime, self._moved_from.runtime.initial_device)
+        except UnsupportedError as error:
+            raise UnsupportedError(f"compute: {node.key} cannot run on the client's workers: {error}") from error
+        where: Any = {"device_num": node.device_num, "location": node.location, "detach": node.detach}
+        return Node(node.key, node.name, node.directive, **where, spec=spec, run=node.run)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        with self._moved_from.held():
+            yield
+
+    def prepare(self, node: Node, parent: Task | None, group: Group) -> Task | None:
+        task = super().prepare(node, parent, group)
+        self._moved_from.node(node.key).run = node.run  # where the program looks
+        return task
 
 
 def values_by_key(values: Sequence[Any], keys: Sequence[str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from offload.arrays.items import is_device_array, label
-from offload.errors import ClauseError, UsageError
+from offload.errors import ClauseError, UnsupportedError, UsageError
 from offload.loops.running.arguments import NestRun, on_host, results_of
 from offload.loops.running.configurations import tell_launches
 from offload.loops.running.cuda_runs import ON_CUDA, CudaRun, shaped
@@ -23,6 +23,7 @@ from offload.loops.running.parallel_runs import host_runs, run_in_parallel
 from offload.loops.running.plan import form_of, numbers_of, plans_of, ranged
 from offload.loops.running.preparation import described, kernels_of, n_threads_of, prepared, view_at
 from offload.loops.running.runs import NestForm
+from offload.loops.running.specialise import LoopProgram
 from offload.loops.settled_calls import keep_settled
 from offload.runtime.current import here
 
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from offload.devices.base import Device, Kernels
+    from offload.loops.running.clauses import LoopWords
     from offload.loops.running.cuda_runs import CudaForm
-    from offload.loops.running.specialise import LoopProgram, Specialisation
+    from offload.loops.running.specialise import Specialisation
     from offload.loops.settled_calls import SettledCall
     from offload.loops.speculative.verdict_memory import Remembered
     from offload.runtime.launch import DeviceTask
@@ -72,6 +74,11 @@ class Launcher:
         # called before the first kernel is enqueued, when all is prepared; not in a settled call
         self.starts: Callable[[], None] | None = None
 
+    @property
+    def sent_as(self) -> Any:
+        """The body that stands for it in another process; `UnsupportedError` if there can be none."""
+        return SentLoop.of(self, is_alone=self._is_alone)
+
     def look(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Look at the arguments: `LoopError` for wrong types, `ClauseError` if the loop writes to a read-only array."""
         values = self.program.bound(args, kwargs)
@@ -105,6 +112,53 @@ class Launcher:
         runs = enqueue(spec, values, task, args, starts=self.starts)
         if runs or spec.typed.function.returns:
             task.leave(lambda _: outcome_of(spec, runs))
+
+
+class SentLoop:
+    """The body of a loop function's task in another process. All calls of a program share one."""
+
+    def __init__(self, program: LoopProgram, *, is_alone: bool) -> None:
+        self.program = program
+        self._is_alone = is_alone
+        self.__name__ = program.name
+
+    @classmethod
+    def of(cls, launcher: Launcher, *, is_alone: bool) -> SentLoop:
+        """Return the body that stands for a launcher."""
+        if type(launcher) is not Launcher:
+            raise UnsupportedError(
+                f"{launcher.program.directive} {launcher.program.name!r}: speculate= and several devices are not "
+                "supported on a Dask cluster; leave speculate= out, and call the loop once for each device"
+            )
+        shared: dict[bool, SentLoop] = launcher.program.__dict__.setdefault("_sent", {})
+        return shared.get(is_alone) or shared.setdefault(is_alone, cls(launcher.program, is_alone=is_alone))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Start the loop in the device task that runs here."""
+        return Launcher(self.program, is_alone=self._is_alone)(*args, **kwargs)
+
+    def __reduce__(self) -> Any:
+        program = self.program
+        names, texts = program.source.texts()
+        return sent_loop, (program.function, program.words, program.directive, names, texts, self._is_alone)
+
+
+def sent_loop(
+    function: Callable[..., Any],
+    words: LoopWords,
+    directive: str,
+    names: dict[str, Any],
+    texts: tuple[Any, ...],
+    is_alone: bool,  # by pickle
+) -> SentLoop:
+    """Return the body in the process that has received it."""
+    known: Any = function
+    for name, value in names.items():
+        known.__globals__.setdefault(name, value)
+    from offload.loops.front.source import received  # as `offload.loops.common` does
+
+    received(texts)
+    return SentLoop(LoopProgram(function, words, directive), is_alone=is_alone)
 
 
 def launcher_for(program: LoopProgram, args: tuple[Any, ...], kind: type[Launcher] = Launcher) -> Launcher:

@@ -20,12 +20,13 @@ from offload.errors import DeviceLostError, DeviceMemoryError
 from offload.interrupts.finalizers import put_off
 from offload.interrupts.frames import calls_program
 from offload.interrupts.shields import ends_body
+from offload.runtime import appended
 from offload.runtime.stream_callbacks import BodyStart, Kept, StagedCopies, found
 from offload.tasks.failures import note_task, without_engine_frames
 from offload.tasks.states import TaskState
 from offload.tasks.task import Task
 
-_RUNNING, _LAUNCHED = TaskState.RUNNING, TaskState.LAUNCHED  # to look one up costs 0.15 µs
+_RUNNING, _LAUNCHED, _FAILED = TaskState.RUNNING, TaskState.LAUNCHED, TaskState.FAILED  # to look one up costs 0.15 µs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,6 +76,8 @@ class DeviceTask(Task):
     other_after: Any = None
     device_nums: tuple[int, ...] = ()  # those that take part, where these are several
     received: Values | None = None
+    appended: Any = None
+    """What a device that plans knows of the launch; None on others, and when it has gone well."""
     _is_watched: bool
     after: Any
     held: list[Any] | None
@@ -132,7 +135,7 @@ class DeviceTask(Task):
                 queue = None if self.queue is None else self.queue.number
                 notify.launch(site.directive, self.name, site.location, self.device_num, queue)
             if self.body is not None:
-                failure = self._run_body(scope)
+                failure = self._append_body() if self.place.plans else self._run_body(scope)
                 if failure.__class__ is PutOffError:  # a body of ours: storage on another device is being copied to
                     engine.make_ready(self)
                     return None
@@ -157,12 +160,14 @@ class DeviceTask(Task):
         if lane is None:
             return self._put_off()
         place.in_flight.add(self)
-        if self.run is not None:
+        if self.run is not None and not place.plans:
             self._is_watched = True  # the times of a recorded graph are looked at
         work = self.work
         staged: list[Any] = []
         ended, follows_others = place.ended, False
         try:
+            if place.plans:
+                appended.begin(self, lane)
             for point in points:
                 if point.lane is not lane:  # else what it follows is before it there
                     follows_others = True
@@ -198,6 +203,7 @@ class DeviceTask(Task):
             with suppress(DeviceLostError):
                 self.construct.runtime.gate.add(lane.mark(), Kept(kept))
         place.in_flight.discard(self)
+        self._leave_plan(lane)
         lane.release()
         if isinstance(error, PutOffError):
             self._put_off(error.place)
@@ -221,6 +227,19 @@ class DeviceTask(Task):
         if not (place or self.place).put_off(self):
             self.construct.runtime.engine.make_ready(self)
         return False
+
+    def _append_body(self) -> BaseException | None:
+        """Have the device call the body when the plan gets there; return the error of a body that it cannot take."""
+        try:
+            self.place.device.append(self.lane.stream, self.body, self.args, self.kwargs)  # type: ignore[attr-defined, union-attr]  # it plans
+        except Exception as error:  # noqa: BLE001  # kept for whoever waits
+            return self._noted(error)
+        return None
+
+    def _leave_plan(self, lane: Lane) -> None:
+        """Have the device know that nothing more comes of this launch."""
+        if self.appended is not None:
+            lane.stream.launch = None
 
     @calls_program
     def _run_body(self, scope: Scope) -> BaseException | None:
@@ -296,6 +315,8 @@ class DeviceTask(Task):
             point = self.point
             if point is None:
                 point = self.point = lane.mark()
+            if self.appended is not None:
+                lane.stream.launch = None
         except DeviceLostError as error:
             lane.release()
             self.passed(error)
@@ -363,7 +384,12 @@ class DeviceTask(Task):
 
     def passed(self, error: BaseException | None) -> None:
         """Complete: the lane has got to the end of this task, or never will."""
-        failure = self.failure
+        failure, state = self.failure, _FAILED
+        if self.appended is not None:
+            settled = appended.settle(self)
+            if settled is None:
+                return
+            failure, state = settled
         if error is not None and failure is None:
             failure = DeviceLostError(f"{self.key}: {error}")
             failure.__cause__ = error.__cause__ or error
@@ -392,7 +418,9 @@ class DeviceTask(Task):
             each.ended += 1
             each.in_flight.discard(self)
         engine.activity += 1
-        following = engine.finish(self, failure)  # as `finish_elsewhere` does, whose call each launch would pay for
+        following = engine.finish(
+            self, failure, state
+        )  # as `finish_elsewhere` does, whose call each launch would pay for
         if following is not None:
             engine.make_ready(following)
         if place.waiting:

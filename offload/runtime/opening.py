@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from offload.devices import kinds
 from offload.devices.kind import Kind, Opening
-from offload.errors import ClauseError, DeviceUnavailableError, UnsupportedError
+from offload.errors import ClauseError, DeviceUnavailableError
 from offload.runtime.settings import TargetOffload
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from offload.devices.base import Device
-    from offload.errors import OffloadError
     from offload.runtime.settings import Settings
 
 
@@ -26,6 +26,13 @@ _MOST_DIGITS = 18
 """Python refuses to convert thousands of digits. No number of devices or index has as many as this."""
 
 
+class DaskClient(Protocol):
+    """A `distributed.Client`, as far as a runtime has to know one."""
+
+    asynchronous: bool
+    status: str
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """One device that was asked for: its kind and its index among those of the kind."""
@@ -34,14 +41,12 @@ class Wanted:
     index: int
 
 
-def open_devices(
-    spec: str | None, settings: Settings, rng: random.Random | None, poisons: bool = False
-) -> list[Device]:
+def open_devices(spec: Any, settings: Settings, rng: random.Random | None, poisons: bool = False) -> list[Device]:
     """Open the devices of a specification, numbered in its order; none under ``OMP_TARGET_OFFLOAD=DISABLED``.
 
     Parameters
     ----------
-    spec : str or None
+    spec : str, distributed.Client or None
         As `Runtime` takes it; None is all CUDA devices, or else one simulated device.
     settings : Settings
         The variables of the kinds, and whether devices are wanted at all.
@@ -57,9 +62,13 @@ def open_devices(
     DeviceUnavailableError
         It names a device that does not exist here, or a kind that opens devices of another.
     """
+    named = _cluster_of(spec)
     if settings.target_offload is TargetOffload.DISABLED:
-        parse_devices(spec or "none", lambda _: 0)  # a mistake is one all the same
+        if named is None:
+            parse_devices(spec or "none", lambda _: 0)  # a mistake is one all the same
         return []
+    if named is not None:
+        return _open_cluster(*named, settings, poisons=poisons)
     if spec is None:
         spec = _default_spec()
     counts: dict[str, int] = {}
@@ -88,6 +97,49 @@ def open_devices(
             )
         opened.append(made)
     return opened
+
+
+def version() -> str:
+    """Return the version of the package, which a higher room has."""
+    return str(sys.modules["offload"].__version__)
+
+
+def is_client(value: object) -> bool:
+    """Tell whether something is a client of a Dask cluster; imports nothing."""
+    module = sys.modules.get("distributed")
+    return module is not None and isinstance(value, module.Client)
+
+
+def _cluster_of(spec: Any) -> tuple[Any] | None:
+    """Return the client, the address of a scheduler, or None for the default client, in a tuple; None for no cluster.
+
+    Raise `ClauseError` where a cluster is named among other devices.
+    """
+    if not isinstance(spec, str):
+        return None if spec is None else (spec,)
+    parts = [part.strip() for part in spec.split(",")]
+    clusters = [part for part in parts if part.lower() == "dask" or part.lower().startswith("dask:")]
+    if not clusters:
+        return None
+    if len(parts) > 1:
+        raise ClauseError(
+            f"devices={spec!r:.60}: the devices of a Dask cluster cannot be mixed with others; write 'dask', or "
+            "'dask:ADDRESS', alone"
+        )
+    address = parts[0][5:].strip()
+    if parts[0][4:5] == ":" and not address:
+        raise ClauseError(f"devices={spec!r}: 'dask:' needs the address of a scheduler, as in 'dask:tcp://host:8786'")
+    return (address or None,)
+
+
+def _open_cluster(client: Any, settings: Settings, *, poisons: bool) -> list[Device]:
+    """Open the devices of a cluster's workers."""
+    from offload.devices.dask.cluster import Cluster  # imports distributed
+    from offload.devices.dask.connecting import found_client
+
+    address, security = found_client(client)
+    cluster = Cluster(address, security, lease_s=settings.lease_s, poisons=poisons, version=version())
+    return [*cluster.open()]
 
 
 def _default_spec() -> str:
@@ -156,11 +208,8 @@ def _number(text: str) -> int:
     return int(text.lstrip("0")[:_MOST_DIGITS] or "0")
 
 
-def not_a_specification(devices: object) -> OffloadError:
-    """Return the error for an argument ``devices`` of `Runtime` that is not a string."""
-    if type(devices).__module__.partition(".")[0] == "distributed":
-        return UnsupportedError(
-            f"devices={devices!r:.80}: a runtime cannot use the devices of a Dask cluster; create a Runtime in each "
-            "worker, for example Runtime('cuda'), or run recorded graphs with graph.compute"
-        )
+def not_a_specification(devices: object) -> ClauseError:
+    """Return the error for an argument ``devices`` of `Runtime` that is neither a string nor a client."""
+    if type(devices).__module__.partition(".")[0] in ("distributed", "dask_cuda"):
+        return ClauseError(f"devices={devices!r:.80} is not a client; pass distributed.Client(cluster)")
     return ClauseError(f"devices={devices!r} is not a string; write for example 'cuda', 'sim:2' or 'none'")

@@ -9,8 +9,11 @@ from weakref import WeakValueDictionary
 
 from offload.data.environment import DataEnvironment
 from offload.devices.streams import Lane, StreamPool
+from offload.errors import UnsupportedError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from offload.devices.base import Device
     from offload.tasks.protocols import Runner
     from offload.tasks.task import Task
@@ -63,6 +66,24 @@ class DevicePlace(DataEnvironment):
             if lane is None:
                 lane = self._adopted[key] = Lane(self.device, native, -1)
             return lane
+
+    def attend(self, labels: Callable[[], Sequence[str]]) -> None:
+        """Have a device that may be lost and recovered know what it holds, and that it is to be forgotten then."""
+        if self.plans:
+            self.device.attend(labels, self.forget)  # type: ignore[attr-defined]  # it plans
+
+    def abandon(self) -> None:
+        """Close a device of another process although tasks are under way there: nobody waits for them."""
+        if self.plans:
+            self.device.close()
+
+    def refuse_streams(self, what: str) -> None:
+        """Raise `UnsupportedError` if the streams of the device are in another process."""
+        if self.plans:
+            raise UnsupportedError(
+                f"{what}: the streams of {self.device.name} are in a worker's process; call current_stream() in the "
+                "body of a target region, and order tasks by depend"
+            )
 
     def stream_of_queue(self, number: int) -> Any:
         """Return the stream that a queue shares with others, by its number."""

@@ -10,6 +10,7 @@ from offload.tasks.states import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Self
 
     from offload.runtime.place import DevicePlace
     from offload.runtime.works import Work
@@ -67,6 +68,11 @@ class DeviceRecipe(Recipe):
         """Empty: device work fulfils no event, and its arguments are device memory."""
         return []
 
+    @property
+    def places(self) -> tuple[DevicePlace, ...]:
+        """All places that the tasks are carried out on."""
+        return self.work.places or (self.place,)
+
     def make(self, frame: Region, sources: Sequence[Task | None] = ()) -> DeviceTask:
         work, place = self.work, self.place
         task = _new(self.kind)  # each field is set here: an `__init__` would take as long again
@@ -96,7 +102,14 @@ class DeviceRecipe(Recipe):
             task.survives = True
         if self.values is not None:
             task.received = self.values.of(sources)
+            if place.plans:
+                task.waits_in_stream_order = False  # a plan needs the values, and they come with completion
         return task
+
+    def moved(self, runtime: Any) -> Self:
+        other = super().moved(runtime)
+        other.place, other.work = runtime.places[self.place.device.number], self.work.moved(runtime)
+        return other
 
 
 def recipe_at(site: Site, place: DevicePlace | None, work: Work) -> Recipe:

@@ -71,6 +71,13 @@ def note_open(runtime: Opened) -> None:
         runtimes[:] = [*(other for other in runtimes if other is not runtime), runtime]  # in one step, for `latest`
 
 
+def set_aside(runtime: Opened) -> None:
+    """Keep a runtime from being the current one outside of its own threads: it belongs to another process's program."""
+    with _lock:
+        if runtime in runtimes:
+            runtimes.remove(runtime)
+
+
 def note_closed(runtime: Opened) -> None:
     """Note that a runtime has been closed."""
     put_off.stirs.discard(runtime.engine.stir)

@@ -10,12 +10,12 @@ import gc
 import os
 import sys
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
 from offload.data.associations import take_declared
 from offload.data.declarations import declarations
-from offload.data.entries import Origin
 from offload.devices import kinds
 from offload.devices.kind import Kind
 from offload.errors import (
@@ -36,7 +36,8 @@ from offload.interrupts.frames import caller, warn
 from offload.interrupts.shields import Shield, in_one_piece, late
 from offload.runtime import registry
 from offload.runtime.keywords import takes_clauses
-from offload.runtime.opening import not_a_specification, open_devices
+from offload.runtime.leftovers import labels_at, leftovers
+from offload.runtime.opening import DaskClient, is_client, not_a_specification, open_devices
 from offload.runtime.place import DevicePlace, initial_device, invalid_device
 from offload.runtime.queues import Queues
 from offload.runtime.settings import DisplayEnv, Settings, TargetOffload, format_env, read_settings
@@ -46,7 +47,6 @@ from offload.tasks.parker import Parker
 from offload.tasks.presence import Entered
 from offload.tasks.region import Inherited, Region
 from offload.tasks.scope import Scope, current_scope
-from offload.tasks.site import line_of
 from offload.tasks.states import TaskState
 from offload.tasks.waiting import wait_within
 from offload.views.lines import Notifier
@@ -90,10 +90,11 @@ class Runtime:
 
     Parameters
     ----------
-    devices : str, optional
+    devices : str or distributed.Client, optional
         ``"cuda"`` (all), ``"cuda:0,2"``, ``"sim"``, ``"sim:4"`` (a count, at most 1,024), ``"none"``, or a list of
-        these separated by commas. None: ``OFFLOAD_DEVICES``, else ``ACC_DEVICE_TYPE``, else all CUDA devices that CuPy
-        sees, else ``"sim:1"``.
+        these separated by commas. A client, ``"dask"`` (the default client) or ``"dask:ADDRESS"``: the devices of the
+        workers that the cluster has now. None: ``OFFLOAD_DEVICES``, else ``ACC_DEVICE_TYPE``, else all CUDA devices
+        that CuPy sees, else ``"sim:1"``.
     num_threads : int, optional
         Host workers in addition to the calling thread, at least 0; by default 2 to 4, by the number of processors.
     check : bool
@@ -106,19 +107,19 @@ class Runtime:
     env : mapping, optional
         Variables that replace ``os.environ``: ``OMP_TARGET_OFFLOAD``, ``OMP_DEFAULT_DEVICE``,
         ``OMP_MAX_TASK_PRIORITY``, ``OMP_CANCELLATION``, ``OMP_DISPLAY_ENV``, ``ACC_DEVICE_NUM``, ``ACC_DEVICE_TYPE``,
-        ``OFFLOAD_DEVICES``, ``OFFLOAD_SIM_MEMORY``, ``OFFLOAD_HANG_S``, ``OFFLOAD_LOOP_DEVICES``, ``OFFLOAD_NOTIFY``,
-        ``OFFLOAD_SEED``, ``OFFLOAD_UNSEEN``.
+        ``OFFLOAD_DEVICES``, ``OFFLOAD_SIM_MEMORY``, ``OFFLOAD_HANG_S``, ``OFFLOAD_LEASE_S``, ``OFFLOAD_LOOP_DEVICES``,
+        ``OFFLOAD_NOTIFY``, ``OFFLOAD_SEED``, ``OFFLOAD_UNSEEN``.
 
     Raises
     ------
     ClauseError
         A parameter or variable has a wrong value.
     DeviceUnavailableError
-        A device does not exist on this machine.
+        A device does not exist on this machine. A cluster has no workers, or a worker has another version of `offload`
+        or of Python.
     UsageError
-        The process was forked from one that has used CUDA, and ``devices`` names CUDA devices.
-    UnsupportedError
-        ``devices`` is a ``distributed.Client``; a runtime cannot use the devices of a Dask cluster yet.
+        The process was forked from one that has used CUDA, and ``devices`` names CUDA devices. The client is
+        asynchronous or closed.
 
     Examples
     --------
@@ -133,7 +134,7 @@ class Runtime:
     @takes_clauses
     def __init__(
         self,
-        devices: str | None = None,
+        devices: str | DaskClient | None = None,
         *,
         num_threads: int | None = None,
         check: bool = False,
@@ -153,7 +154,7 @@ class Runtime:
             raise
 
     def _open(
-        self, devices: str | None, num_threads: int | None, settings: Settings, *, check: bool, seed: int | None
+        self, devices: Any, num_threads: int | None, settings: Settings, *, check: bool, seed: int | None
     ) -> None:
         if num_threads is None:
             num_threads = min(4, max(2, os.cpu_count() or 1))
@@ -161,7 +162,7 @@ class Runtime:
             raise ClauseError(f"num_threads={num_threads!r} is not a number of host workers; use an int of at least 0")
         if seed is not None and type(seed) is not int:
             raise ClauseError(f"seed={seed!r:.60} is not a seed; use an int")
-        if devices is not None and not isinstance(devices, str):
+        if devices is not None and not isinstance(devices, str) and not is_client(devices):
             raise not_a_specification(devices)
         self.rng = _generator(settings.seed if seed is None else seed)
         poisons = check or self.rng is not None
@@ -178,6 +179,8 @@ class Runtime:
         # Those of the devices, by their numbers; the host's number follows.
         self.places = [DevicePlace(device) for device in devices]
         self.initial_device = len(self.places)
+        for place in self.places:
+            place.attend(partial(self.labels_at, place))
         # Whether devices are of different kinds, which cannot wait for each other's events.
         self.has_mixed_kinds = len({device.kind for device in devices}) > 1
         # The blocks of `target_alloc` that have not been freed, by the `id` of the array, with what each is and where.
@@ -353,6 +356,10 @@ class Runtime:
         """Forget a live block of ``target_alloc`` and return its record; None if ``array`` is not such a block."""
         found = self._allocated.pop(id(array), None)
         return None if found is None else found[1]
+
+    def labels_at(self, place: DevicePlace) -> list[str]:
+        """Return the data that the runtime has at a place, for the error that tells of its loss."""
+        return labels_at(place, [*self._allocated.values()])
 
     # -- threads, and their waits ----------------------------------------------------------------------
     def scope(self) -> RuntimeScope:
@@ -538,7 +545,7 @@ class Runtime:
                 failure = self._with_unseen(refused)
             except BaseException as caught:  # noqa: BLE001  # raised below, or noted
                 failure = caught
-            left = self._leftovers()
+            left = leftovers(self.places, self._allocated.values())
             self._shut_down()
         if left:
             message = "left at the end of the runtime: " + "; ".join(left)
@@ -558,6 +565,12 @@ class Runtime:
                     del failure  # or the traceback would refer to this frame, and that to the failure
             error.add_note(f"then, at the end of the runtime: {failure!r}")
 
+    def drop(self) -> None:
+        """Close the runtime without a wait or a report: nobody is left who would want its results."""
+        if not self._is_closed:
+            with Shield():
+                self._shut_down()
+
     def close_at_end(self, *, waits_for_bodies: bool) -> None:
         """Close the runtime as the process ends: host threads that go on generating tasks do not keep it open.
 
@@ -575,7 +588,7 @@ class Runtime:
     def _wait_for_finalizers(self) -> None:
         """Carry out requests of finalizers; if mappings would be left, also collect garbage and run its finalizers."""
         self._wait_for_all()
-        if self._leftovers():
+        if leftovers(self.places, self._allocated.values()):
             gc.collect()  # a mapping of an object that nobody can reach is not left over
         put_off.wait(self)
 
@@ -623,6 +636,8 @@ class Runtime:
             records.leave(self)
         if any(frame.children.live for frame in self.regions()):  # the wait was interrupted, or given up
             self.engine.abandon(self.engine.closed)
+            for place in self.places:
+                place.abandon()
         else:
             for stream in self.gate.close():
                 warn(f"{stream} never reached the point where it should fulfil an event", CleanupWarning)
@@ -635,19 +650,6 @@ class Runtime:
         for frame in list(self._roots):
             frame.tracker.clear()  # clauses may outlive it
         registry.note_closed(self)
-
-    def _leftovers(self) -> list[str]:
-        left = []
-        for place in self.places:
-            left += [
-                f"{entry.label} {entry.origin.value} on device {place.device.number} "
-                f"({entry.nbytes:,} bytes, count {entry.count})"
-                + (f" at {line_of(entry.mapped_at)}" if entry.mapped_at is not None else "")
-                for entry in place.table.entries()
-                if entry.origin is not Origin.DECLARED
-            ]
-        left += [f"{what} from target_alloc at {line_of(call)}" for _, what, call in self._allocated.values()]
-        return left
 
 
 class Everything(Goal):

@@ -88,6 +88,9 @@ class Settings:
         ``OFFLOAD_DEVICES``.
     hang_s : float
         ``OFFLOAD_HANG_S``: seconds without progress after which a wait reports its goal.
+    lease_s : float
+        ``OFFLOAD_LEASE_S``: seconds after which the workers of a Dask cluster free the data of a runtime that has not
+        renewed its lease.
     loop_devices : str or tuple of int or None
         ``OFFLOAD_LOOP_DEVICES``: ``"all"`` or device numbers, which constructs without ``device`` and ``devices`` have.
     notify : int
@@ -112,6 +115,7 @@ class Settings:
     acc_device_type: str | None
     devices: str | None
     hang_s: float
+    lease_s: float
     loop_devices: str | tuple[int, ...] | None
     notify: int
     seed: int | None
@@ -163,6 +167,7 @@ class Settings:
             "OFFLOAD_DEVICES": self.devices,
             **self.of_kinds,
             "OFFLOAD_HANG_S": self.hang_s,
+            "OFFLOAD_LEASE_S": self.lease_s,
             "OFFLOAD_LOOP_DEVICES": ",".join(map(str, numbers)) if isinstance(numbers, tuple) else numbers,
             "OFFLOAD_NOTIFY": self.notify,
             "OFFLOAD_SEED": self.seed,
@@ -179,13 +184,6 @@ def read_settings(env: Mapping[str, str] | None) -> Settings:
         A variable has a value that means nothing.
     """
     env = os.environ if env is None else env
-    hang = env.get("OFFLOAD_HANG_S", "30")
-    try:
-        hang_s = float(hang)
-    except ValueError:
-        hang_s = -1.0
-    if not 0 < hang_s < 1e9:
-        raise ClauseError(f"OFFLOAD_HANG_S={hang!r} is not a number of seconds above 0")
     settings = Settings(
         target_offload=TargetOffload(_word(env, "OMP_TARGET_OFFLOAD", {word: word for word in TargetOffload})),
         default_device=_default_device(env),
@@ -195,7 +193,8 @@ def read_settings(env: Mapping[str, str] | None) -> Settings:
         acc_device_num=_acc_device_num(env),
         acc_device_type=_acc_device_type(env),
         devices=env.get("OFFLOAD_DEVICES") or None,
-        hang_s=hang_s,
+        hang_s=_seconds(env, "OFFLOAD_HANG_S", "30"),
+        lease_s=_seconds(env, "OFFLOAD_LEASE_S", "300"),
         loop_devices=_loop_devices(env),
         notify=_word(env, "OFFLOAD_NOTIFY", _NOTIFY),
         seed=_seed(env),
@@ -206,6 +205,18 @@ def read_settings(env: Mapping[str, str] | None) -> Settings:
     for kind in kinds.known():
         settings.of_kind(kind)
     return settings
+
+
+def _seconds(env: Mapping[str, str], name: str, default: str) -> float:
+    """Return the seconds in a variable."""
+    text = env.get(name, default)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < 1e9:
+        raise ClauseError(f"{name}={text!r} is not a number of seconds above 0")
+    return seconds
 
 
 def _word(env: Mapping[str, str], name: str, words: Mapping[str, _Meaning]) -> _Meaning:

@@ -6,20 +6,23 @@ Target regions have theirs in `offload.constructs.target_work`, captured graphs 
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from offload.data.arguments import touch
 from offload.data.entries import Counter
 from offload.data.maptypes import MapType
+from offload.data.plans import Plan
 from offload.devices.retirement import refuse_retired
+from offload.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Self
 
     from offload.data.items import MapItem
     from offload.data.memo import Layouts
-    from offload.data.plans import Plan
     from offload.data.sets import DeviceSet
     from offload.devices.streams import Lane, Point
     from offload.runtime.place import DevicePlace
@@ -110,6 +113,8 @@ class Work:
         Whether its body may wait for the device, so that a call which does not wait must not run it.
     places : tuple of DevicePlace
         All that it is carried out on, the task's first, where that is more than one.
+    items : sequence of MapItem
+        The host memory that it maps, as far as that is known before a launch.
     """
 
     __slots__ = ()
@@ -120,6 +125,24 @@ class Work:
     ends_region: bool = False
     blocks: bool = False
     places: tuple[DevicePlace, ...] = ()
+    items: Sequence[MapItem] = ()
+
+    def moved(self, runtime: Any) -> Work:
+        """Return the work for the devices of another runtime that have the same numbers.
+
+        Raises
+        ------
+        UnsupportedError
+            It uses memory or streams of its own device.
+        """
+        raise UnsupportedError(
+            "it uses device arrays or streams of its own runtime; map host arrays instead, or record the graph in "
+            "Runtime(client)"
+        )
+
+    def sent(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """Return the arguments as a body in another process gets them, with None for what is mapped."""
+        return args, kwargs
 
     def mark(self, launch: Launch) -> None:
         """Set the fields that only launches of such a work have, when its task is made."""
@@ -151,6 +174,9 @@ class Work:
     def abort(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
         """Undo the mappings of `begin`, without a copy back."""
 
+    def fail(self, launch: Launch, place: DevicePlace) -> None:
+        """Undo in the table what a launch has planned and a device that plans did not carry out."""
+
 
 def present_items(plan: Any) -> list[MapItem]:
     """Return the items of an entry without those that it has ignored."""
@@ -171,6 +197,9 @@ class EmptyWork(Work):
     def __init__(self, before: Point | None = None) -> None:
         self._before = before
 
+    def moved(self, runtime: Any) -> Work:
+        return self if self._before is None else super().moved(runtime)
+
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         if self._before is not None:
             lane.wait_for([self._before])
@@ -185,6 +214,13 @@ class DataWork(Work):
 
     def __init__(self) -> None:
         self.on, self.places = None, ()
+
+    def moved(self, runtime: Any) -> Self:
+        other = copy(self)
+        if self.on is not None:
+            other.places = tuple(runtime.places[place.device.number] for place in self.places)
+            other.on = self.on._replace(places=other.places, gate=runtime.gate)
+        return other
 
     def settle(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
         launch.point = place.settle(lane)
@@ -218,6 +254,11 @@ class EnterDataWork(DataWork):
         if launch.plan is not None:
             launch.held = (self.on or place).undo(launch.plan, lane)
 
+    def fail(self, launch: Launch, place: DevicePlace) -> None:
+        if launch.plan is not None:
+            for at, plan in zip(self.places or (place,), launch.plan.plans, strict=False):
+                at.take_back(plan)
+
 
 class ExitDataWork(DataWork):
     """Unmap items, as ``target exit data`` does; with ``finalizes`` all references of ``counter`` go."""
@@ -246,6 +287,12 @@ class ExitDataWork(DataWork):
     def items_of(self, launch: Launch) -> Sequence[MapItem]:
         """Return the items that a launch unmaps."""
         return self.items
+
+    def fail(self, launch: Launch, place: DevicePlace) -> None:
+        held = launch.held or ()
+        if not getattr(place.device, "is_lost", False):  # else there is nothing any more
+            for plan in [thing for thing in held if isinstance(thing, Plan)]:
+                place.restore(plan, held)
 
 
 class EnterRegionWork(EnterDataWork):
@@ -392,6 +439,11 @@ class UpdateWork(DataWork):
         self.plan: Plan | None = None
         # Whether labels that look names up in the program's frames have done so.
         self.is_named = False
+
+    def moved(self, runtime: Any) -> Self:
+        other = super().moved(runtime)
+        other.layouts = other.plan = None  # of a launch on this device
+        return other
 
     def forget(self) -> None:
         self.plan = None

@@ -71,7 +71,7 @@ def follow(engine: Runner[Task], task: Task, found: Sequence[Any]) -> bool:
             counters.pop()
             # Not before: it has noted its trouble, and then that it has finished.
             if other is not None and other.failure is not None:  # perhaps it is of another region
-                if not (other.past or _is_only_ordered(task, reference)):
+                if not (other.past or is_only_ordered(task, reference)):
                     poison(task, other, Trouble.of(other))
             elif troubles := task.frame.children.troubles:
                 _heed(task, reference, troubles.get(id(reference)))
@@ -157,7 +157,7 @@ def release(engine: Runner[Task], successors: list[Task], task: Task) -> Task | 
             successor = successors.pop()
         except IndexError:
             break  # the producer took the rest
-        if failed and not _is_only_ordered(successor, ref(task)):
+        if failed and not is_only_ordered(successor, ref(task)):
             poison(successor, task, Trouble.of(task))
         if successor.counters.pop():
             if following is None and not engine.max_priority and not (successor.special and successor.owner):
@@ -177,10 +177,10 @@ def release_all(engine: Runner[Task], successors: list[Task], task: Task) -> Non
 def _heed(task: Task, reference: ref[Task], trouble: Trouble | None) -> None:
     """Keep a task from running that follows one with this trouble, unless all of that is over."""
     source = trouble.unseen() if trouble is not None else None
-    if source is not None and not _is_only_ordered(task, reference):
+    if source is not None and not is_only_ordered(task, reference):
         poison(task, source, trouble)  # type: ignore[arg-type]  # it has a source
 
 
-def _is_only_ordered(task: Task, reference: ref[Task]) -> bool:
+def is_only_ordered(task: Task, reference: ref[Task]) -> bool:
     """Tell whether a task follows another one, which may be gone, in a way along which no failure goes."""
     return bool(task.ordered_after) and reference in task.ordered_after

@@ -10,6 +10,7 @@ Device work has recipes of its own (`offload.runtime.recipe`), and so has a coro
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any, Protocol
 
 from offload.tasks.states import TaskState
@@ -18,7 +19,9 @@ from offload.tasks.values import Receiver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Self
 
+    from offload.tasks.protocols import AnyRuntime
     from offload.tasks.region import Region
     from offload.tasks.site import Site
     from offload.tasks.values import Values
@@ -124,6 +127,19 @@ class Recipe:
 
     def give_back(self) -> None:
         """Give back a reservation, if no task has been made since."""
+
+    def moved(self, runtime: AnyRuntime) -> Self:
+        """Return the recipe of these tasks in a graph of another runtime. The graph has the order of async queues.
+
+        Raises
+        ------
+        UnsupportedError
+            The tasks use something that belongs to the devices of their runtime.
+        """
+        other = copy(self)
+        other.site = self.site.moved(runtime)
+        other.queue = None
+        return other
 
     def _mark(self, task: Task) -> None:
         """Set the fields of a task that few tasks have."""

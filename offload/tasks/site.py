@@ -69,6 +69,12 @@ class Site:
         copy.caller = caller
         return copy
 
+    def moved(self, runtime: AnyRuntime) -> Site:
+        """Return a copy for another runtime."""
+        copy = Site(self.directive, self.name, self.where, runtime, is_target=self.is_target)
+        copy.caller = self.caller
+        return copy
+
 
 def line_of(call: Call) -> str:
     """Return the file and the line of a call."""

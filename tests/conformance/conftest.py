@@ -8,6 +8,7 @@ import pytest
 
 import offload as omp
 import tests.eager_device  # noqa: F401  # registers the kind
+from tests.conformance.elsewhere import why_not_on_workers
 from tests.conftest import DEVICES
 
 _ON_A_KIND_OF_ONES_OWN = {
@@ -28,6 +29,13 @@ def pytest_generate_tests(metafunc):
     if is_theirs and "devices" in metafunc.fixturenames:
         every_kind = pytest.mark.parametrize("devices", [*DEVICES, "eager:2"], indirect=True)
         metafunc.definition.add_marker(every_kind)
+
+
+def pytest_itemcollected(item):
+    """Leave out a test that cannot run on the workers of a cluster, where the run takes place there."""
+    devices = item.callspec.params.get("devices") if hasattr(item, "callspec") else None
+    if devices == "dask" and (reason := why_not_on_workers(item)) is not None:
+        item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def nothing(*arrays):

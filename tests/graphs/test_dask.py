@@ -1,5 +1,6 @@
 """Recorded graphs under Dask: order, gates that hold no worker, failures, and what is refused."""
 
+import os
 import statistics
 import threading
 import time
@@ -461,27 +462,34 @@ def test_other_schedulers_are_refused(sim, scheduler):
     assert log.entries == ["a"]
 
 
-def test_a_cluster_is_no_device(client):
-    """A runtime of a client's devices is an UnsupportedError; what else is no string is a ClauseError."""
-    with pytest.raises(omp.UnsupportedError, match="Dask cluster"):
-        omp.Runtime(client)
+def test_what_is_no_specification(client):
+    """A list is a ClauseError, and so is a cluster without a client."""
     with pytest.raises(omp.ClauseError, match="is not a string"):
         omp.Runtime(["sim"])
+    with pytest.raises(omp.ClauseError, match="is not a client"):
+        omp.Runtime(client.cluster)
 
 
-def test_a_client_of_other_processes_is_refused(sim):
-    """A client whose worker is a process of its own is an UnsupportedError, explicitly and through Dask."""
+def test_a_client_of_this_process_has_devices(client):
+    """The workers of a client may be in this process; their devices are this runtime's all the same."""
+    x = np.zeros(3)
+    with omp.Runtime(client, check=True):
+        assert omp.device(0).kind == "dask"
+        omp.target(lambda x: x.fill(1))(x)
+    assert (x == 1).all()
+
+
+def test_dask_refuses_a_client_of_other_processes(sim):
+    """Dask's own compute cannot move a graph to a worker that is a process of its own: UnsupportedError."""
     log = Log()
     with omp.record(execute=False) as graph:
         log.task("a")
     with (
         LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
         Client(cluster, set_as_default=False) as client,
+        pytest.raises(omp.UnsupportedError, match=r"graph\.compute\(client\)"),
     ):
-        with pytest.raises(omp.UnsupportedError):
-            graph.compute(client)
-        with pytest.raises(omp.UnsupportedError):
-            dask.compute(graph, scheduler=client)
+        dask.compute(graph, scheduler=client)
     assert not log.entries
 
 
@@ -593,18 +601,19 @@ def test_the_active_client_is_used(sim):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_an_active_client_of_other_processes_is_refused(sim):
-    """An active client that cannot compute a graph is an UnsupportedError that says which scheduler can."""
+def test_an_active_client_of_other_processes(sim):
+    """graph.compute moves the graph to its workers. Dask's own compute says so, and which scheduler it can use."""
     with omp.record(execute=False) as graph:
-        omp.task(lambda: 1)()
+        omp.target(os.getpid).options(nowait=True)()
     with (
         LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
-        Client(cluster),
+        Client(cluster) as client,
     ):
-        for compute in (graph.compute, lambda: dask.compute(graph), lambda: dask.compute(graph, dask.delayed(7))):
+        for compute in (lambda: dask.compute(graph), lambda: dask.compute(graph, dask.delayed(7))):
             with pytest.raises(omp.UnsupportedError, match=r"scheduler='threads'"):
                 compute()
-        assert [*graph.compute("threads").values()] == [1]
+        assert [*graph.compute("threads").values()] == [os.getpid()]
+        assert [*graph.compute().values()] == [*client.run(os.getpid).values()] != [os.getpid()]
 
 
 @pytest.mark.parametrize("scheduler", ["synchronous", "threads", "client"])

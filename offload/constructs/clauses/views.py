@@ -16,7 +16,7 @@ import numpy as np
 
 from offload.arrays.items import array_section, label
 from offload.arrays.sections import covers, overlaps
-from offload.errors import MapError
+from offload.errors import MapError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -59,6 +59,12 @@ class Parts:
         self._hosts = hosts
         self._sections = [array_section(host) for host in hosts]
         self._corresponding = corresponding  # from a host array to the device's
+
+    def __reduce__(self) -> Any:
+        raise UnsupportedError(
+            f"the mapper of {self.owner} maps a part of {self.name}, and a body in another process cannot get parts of "
+            f"attributes; map all of {self.name}, or pass the part as an argument"
+        )
 
     def find(self, view: Any) -> Any:
         """Return the body's form of a view of the host's array: a device array, or a `PartialView`.

@@ -1,4 +1,4 @@
-"""Recorded graphs under a `distributed.Client` whose workers are in this process."""
+"""Recorded graphs under a `distributed.Client`: by the workers in this process, or moved to the devices of others."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from dask.task_spec import TaskRef
 from distributed import get_worker
 from distributed.worker_state_machine import SecedeEvent
 
-from offload.errors import UnsupportedError, UsageError
+from offload.errors import UnsupportedError
+from offload.graphs.dask.cluster import check_client, retries_among
 from offload.graphs.dask.computation import Computation
+from offload.graphs.dask.moving import get_moved
 from offload.graphs.dask.nodes import InProcess
 from offload.interrupts.shields import pass_on
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from distributed import Client
 
@@ -98,41 +100,38 @@ def _secede(key: str) -> None:
     get_worker().handle_stimulus(SecedeEvent(key=key, compute_duration=0.0, stimulus_id=f"secede-{now_s}"))
 
 
-def get_on_client(graph: Any, keys: Sequence[str], client: Client, **kwargs: Any) -> list[Any]:
+def get_on_client(graph: Any, keys: Sequence[str], client: Client, kwargs: Mapping[str, Any]) -> list[Any]:
     """Compute a graph on the workers of a client, and return the values of the keys.
 
-    Raise `UsageError` if the client is asynchronous or the graph is being computed already, `UnsupportedError` if the
-    client has no workers, or one in another process. Raise the failure of a node unchanged, once everything that was
-    started is complete.
+    If the workers are in this process, they run the tasks on the graph's own devices, and the keywords are for
+    `Client.get`. Otherwise the graph moves to the devices of the workers (`offload.graphs.dask.moving`).
+
+    Raises
+    ------
+    ClauseError
+        The workers are in other processes, and a keyword is not ``retries``.
+    UsageError
+        The client is asynchronous or closed, or the graph is being computed already.
+    BaseException
+        The failure of a node, unchanged, once everything that was started is complete.
     """
+    check_client(client)
     run = ClientRun(graph)
-    _check(client, run)
+    if not _has_its_workers_here(client, run):
+        return get_moved(graph, keys, client, retries_among(kwargs))
     with graph.running():
         run.get(client, **kwargs)
     return [run.values.get(key) for key in keys]
 
 
-def _check(client: Client, run: ClientRun) -> None:
-    if client.asynchronous:
-        raise UsageError(
-            "compute: the client is asynchronous, but compute blocks; use a Client(processes=False) outside its loop, "
-            "or scheduler='threads'"
-        )
+def _has_its_workers_here(client: Client, run: ClientRun) -> bool:
+    """Tell whether all workers of a client are in this process."""
     try:
         is_here = client.run(_is_here, run)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  # of a worker that cannot import offload: it is elsewhere
         pass_on(error)
-        raise UnsupportedError(
-            f"compute: the client's workers cannot import offload, so they are in other processes: {error!r}; "
-            "use Client(processes=False), or scheduler='threads'"
-        ) from error
-    others = [address for address, here in is_here.items() if not here]
-    if others or not is_here:
-        where = f"{others[0]} is in another process" if others else "it has no workers"
-        raise UnsupportedError(
-            f"compute: the client's workers must be in this process, but {where}; use Client(processes=False), or "
-            "scheduler='threads'"
-        )
+        return False
+    return bool(is_here) and all(is_here.values())
 
 
 def _is_here(reference: ClientRun | str) -> bool:

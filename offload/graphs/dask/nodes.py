@@ -51,7 +51,7 @@ def run_node(reference: Round | str, key: str, *_predecessors: object) -> Any:
     if round_ is None:
         raise UnsupportedError(
             f"{key} was recorded in another process, which holds its memory and events, or its graph no longer exists; "
-            "use scheduler='threads', or a Client(processes=False)"
+            "call graph.compute(client) there, or use scheduler='threads'"
         )
     return round_.run(key)
 

@@ -48,9 +48,10 @@ from offload.tasks.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Self
 
     from offload.tasks.aio.loops import Home
-    from offload.tasks.protocols import Runner
+    from offload.tasks.protocols import AnyRuntime, Runner
     from offload.tasks.region import Region
     from offload.tasks.site import Site
 
@@ -270,6 +271,11 @@ class CoroutineRecipe(ClauseRecipe):
                 "final), on the thread of the event loop that has to run it; leave that clause out and `await` the task"
             )
         self._home = None if loop is None else home_of(loop)
+
+    def moved(self, runtime: AnyRuntime) -> Self:
+        other = super().moved(runtime)
+        other._coroutines = Coroutines.of(runtime.engine)  # noqa: SLF001  # of this class
+        return other
 
     def _new(self, frame: Region) -> Task:
         home, self._home = self._home, None

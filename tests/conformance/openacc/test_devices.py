@@ -9,6 +9,7 @@ import pytest
 
 import offload as omp
 from offload import acc
+from tests.cluster import WORKER_DEVICES
 from tests.conftest import checked
 
 TYPES = [acc.device_host, acc.device_not_host, acc.device_nvidia, acc.device_sim, acc.device_default]
@@ -17,7 +18,8 @@ TYPES = [acc.device_host, acc.device_not_host, acc.device_nvidia, acc.device_sim
 @pytest.fixture
 def own(devices):
     """The type of the devices of `runtime`."""
-    return acc.device_nvidia if devices == "cuda" else acc.device_sim
+    is_cuda = devices == "cuda" or (devices == "dask" and WORKER_DEVICES.startswith("cuda"))
+    return acc.device_nvidia if is_cuda else acc.device_sim
 
 
 def where():

@@ -1,0 +1,1 @@
+"""What the devices of a Dask cluster cost, along with bare `distributed`."""
