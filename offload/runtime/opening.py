@@ -212,4 +212,6 @@ def not_a_specification(devices: object) -> ClauseError:
     """Return the error for an argument ``devices`` of `Runtime` that is neither a string nor a client."""
     if type(devices).__module__.partition(".")[0] in ("distributed", "dask_cuda"):
         return ClauseError(f"devices={devices!r:.80} is not a client; pass distributed.Client(cluster)")
-    return ClauseError(f"devices={devices!r} is not a string; write for example 'cuda', 'sim:2' or 'none'")
+    return ClauseError(
+        f"devices={devices!r:.80} is not a string; write for example 'cuda', 'sim:2' or 'none', or pass a Dask client"
+    )

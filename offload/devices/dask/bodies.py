@@ -183,8 +183,8 @@ def _dumped(function: Any, device: Any) -> bytes:
             "and values that pickle takes"
         ) from error.with_traceback(None)
     if len(data) > _MOST_NBYTES:
-        sizes = sorted(_sizes(function, device), reverse=True)[:_MOST_LISTED]
-        holders = ", ".join(f"{name} ({nbytes:,} bytes)" for nbytes, name in sizes) or "its code"
+        sizes = [found for found in sorted(_sizes(function, device), reverse=True) if found[0] > _MOST_NBYTES // 100]
+        holders = ", ".join(f"{name} ({nbytes:,} bytes)" for nbytes, name in sizes[:_MOST_LISTED]) or "its code"
         raise UsageError(
             f"{_name(function)} takes {len(data):,} bytes along to its worker, by {holders}; at most {_MOST_NBYTES:,} "
             "are allowed; pass arrays as arguments"

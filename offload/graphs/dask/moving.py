@@ -48,7 +48,7 @@ def get_moved(graph: Any, keys: Sequence[str], client: Any, retries: int) -> lis
             if number >= len(runtime.places):
                 raise DeviceUnavailableError(
                     f"compute: {node.key} is for device {number}, but the client's workers have devices 0 to "
-                    f"{len(runtime.places) - 1}; start more workers"
+                    f"{len(runtime.places) - 1}; start more workers, or wait for them with client.wait_for_workers(n)"
                 )
         moved = graph.moved(runtime)
         _check_pickles(moved)

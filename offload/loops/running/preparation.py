@@ -365,10 +365,10 @@ def kernels_of(device: Device, program: LoopProgram) -> Kernels:
     """Return how a device is given kernels; `UnsupportedError` if it runs none that loops become."""
     kernels = device.kernels
     if kernels is None:
-        raise UnsupportedError(
-            f"{program.directive} {program.name!r}: loops are not compiled for devices of kind {device.kind!r}; use "
-            "if_=False, which runs the loop on the host"
-        )
+        why = f"loops are not compiled for devices of kind {device.kind!r}; use if_=False to run it on the host"
+        if getattr(device, "plans", False):
+            why = "one call runs on one device of a Dask cluster; call the loop once for each device, with device="
+        raise UnsupportedError(f"{program.directive} {program.name!r}: {why}")
     return kernels
 
 
