@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def begin(task: Any, lane: Lane) -> None:
-    """Begin the launch of a task: tell the device what it depends on."""
+    """Begin the launch of a task: give the device the tasks that it depends on."""
     before: list[Any] = []
     if not task.survives:
         before = [other for other in task.predecessors if not is_only_ordered(task, ref(other))]

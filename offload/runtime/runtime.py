@@ -358,7 +358,7 @@ class Runtime:
         return None if found is None else found[1]
 
     def labels_at(self, place: DevicePlace) -> list[str]:
-        """Return the data that the runtime has at a place, for the error that tells of its loss."""
+        """Return the data that the runtime has at a place, for the error about its loss."""
         return labels_at(place, [*self._allocated.values()])
 
     # -- threads, and their waits ----------------------------------------------------------------------

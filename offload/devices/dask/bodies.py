@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 cloudpickle decides whether a function goes by reference or by value, as it does for Dask. A function that a directive
-decorates is not what stands under its name; it goes by the name all the same, and the worker takes the decorated one.
+decorates is not the object under its name. It goes by that name, and the worker takes the decorated function.
 
 A function that goes by value takes along the variables that it reaches. The program may assign them later, and would
 then call on a worker another function than here. So each call compares the variables by identity with those that were
@@ -75,7 +75,7 @@ class SentBody:
         self.seen = seen  # the variables that it reached when it was pickled; None if they may change in place
 
     def is_current(self, function: Any, device: Any) -> bool:
-        """Tell whether a worker that has it would call what this process calls now."""
+        """Tell whether a worker that has it would call the same function as this process does now."""
         if self.seen is None:
             return _dumped(function, device) == self.data
         return all(variable.read(*variable.arguments) is variable.value for variable in self.seen)
@@ -153,7 +153,7 @@ class Bodies:
 
 
 def _reference(function: Any, gone: Callable[[Any], None]) -> Callable[[], Any]:
-    """Return a weak reference, or what keeps the function where there can be none."""
+    """Return a weak reference, or a function that keeps the object if it has no weak references."""
     try:
         return ref(function, gone)
     except TypeError:
@@ -216,7 +216,7 @@ def decorated(module: str, name: str) -> Any:
 
 
 def _named(function: Any) -> Any:
-    """Return what to pickle for a function: itself, or the name of the construct that decorates it."""
+    """Return the object to pickle for a function: itself, or the name of the construct that decorates it."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
     if module in (None, "__main__") or "<" in name or _is_by_value(module):
         return function
@@ -319,7 +319,7 @@ def _sizes(function: Any, device: Any) -> Iterator[tuple[int, str]]:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has few types
-    """Pickles arrays of one device as what its worker knows them by."""
+    """Pickles arrays of one device as views, which its worker knows."""
 
     def __init__(self, buffer: io.BytesIO, device: Any) -> None:
         super().__init__(buffer, protocol=5)

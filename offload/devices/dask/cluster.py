@@ -10,7 +10,7 @@ A worker reports the ends of nodes in two ways. It logs an event on the client's
 some time has gone by. The result of the segment has all ends, with the copies to the host. The planner notes each end
 once.
 
-The scheduler's event tells of a lost worker. Futures of tasks that are bound to its address would stay pending for
+The scheduler's event reports a lost worker. Futures of tasks that are bound to its address would stay pending for
 ever, so nothing here waits for them.
 """
 
@@ -50,7 +50,7 @@ _FREES_S = 0.02
 """After which a worker frees memory although there is nothing else to send, and the scheduler's end is noticed."""
 
 _NOTICE_S = 0.25
-"""Within which the scheduler tells of a worker that has gone."""
+"""Within which the scheduler reports a worker that has gone."""
 
 _TURN_S = 0.0005
 """Between two looks whether a segment that is needed has been sent."""
@@ -136,7 +136,7 @@ class Cluster:
         return self.devices
 
     def leave(self, device: DaskDevice) -> None:
-        """Close a device; the last one ends the cluster's thread, and what the workers have for the runtime."""
+        """Close a device; the last one ends the cluster's thread and the runtime's leases."""
         self._n_open -= 1
         if self._n_open:
             return
@@ -148,7 +148,7 @@ class Cluster:
     def _run(self) -> None:
         try:
             asyncio.run(self._main())
-        except BaseException as error:  # noqa: BLE001  # raised by the thread that opens, or nobody is left to hear of it
+        except BaseException as error:  # noqa: BLE001  # the thread that opens raises it, if it still waits
             if not self._opened.is_set():
                 self._error = error
         finally:
@@ -338,7 +338,7 @@ class Cluster:
         if large:
             arguments = await self._scatter(large, line)
         n_data = len(arguments)
-        # A worker that has been lost meanwhile, so that a future is gone, has this segment sent again.
+        # If a worker has been lost meanwhile, its futures are gone, and this segment is sent again.
         arguments += [self._needed(other, line, segment) for other in needs if other.future is not None]
         payload = pickle.dumps((wire, n_data), protocol=5)
         segment.key = key_of(segment, self.number)
@@ -367,7 +367,7 @@ class Cluster:
         return [found[name] for name in named]
 
     def _needed(self, other: Segment, line: WorkLine, segment: Segment) -> Any:
-        """Return the future that tells a worker that an earlier segment is over, with what it imports from there."""
+        """Return the future of the end of an earlier segment, with the data that this one imports from there."""
         if other.line is line:
             return other.future
         imported = {
@@ -399,7 +399,7 @@ class Cluster:
 
     # -- results ---------------------------------------------------------------------------------------
     async def _collect(self, segment: Segment) -> None:
-        """Take the result of a segment when it is there, unless events have told everything already."""
+        """Take the result of a segment when it is there, unless events have reported all ends already."""
         future = segment.future
         await future._state.wait()  # noqa: SLF001  # `wait` would raise, and take a task
         if future.status == "finished":
@@ -417,7 +417,7 @@ class Cluster:
     async def _gathered(self, future: Any) -> SegmentReport | None:
         """Return a result; None if Dask has lost it.
 
-        Dask takes results together, so that a segment that is given up may cancel how the result of another is taken.
+        Dask takes results together. So a segment that is given up may cancel the transfer of another one's result.
         """
         task = asyncio.current_task()
         assert task is not None, "on the loop"
@@ -549,7 +549,7 @@ class Cluster:
             waiting = [*self._waiting.values()]
             segments = [segment for segment in waiting if segment.line is line]
             stuck = {*segments}
-            for segment in waiting:  # in the order in which they were sent: what one needs comes before it
+            for segment in waiting:  # in the order in which they were sent: each comes after those that it needs
                 if any(other.line is line or other in stuck for other in segment.needs):
                     stuck.add(segment)
             for node in [*line.live]:

@@ -103,7 +103,7 @@ class DaskStream:
         raise _no_stream("launch_host_func")
 
     def close_node(self) -> PlannedNode:
-        """Return a node of what has been collected, and begin the next one."""
+        """Return a node of the collected operations, and begin the next one."""
         device, launch, tail = self.device, self.launch, self.tail
         planner = device.cluster.planner
         with planner.lock:
@@ -237,7 +237,7 @@ class DaskDevice:
         self.cluster.recover(self.line, timeout, worker)
 
     def attend(self, labels: Callable[[], Sequence[str]], forget: Callable[[], None]) -> None:
-        """Have the runtime say what is on the device, and forget that when the device is recovered and empty."""
+        """Set the functions of the runtime that list the data on the device, and that forget it after a recovery."""
         self._labels, self._forget = labels, forget
 
     def labels(self) -> Sequence[str]:
@@ -245,7 +245,7 @@ class DaskDevice:
         return self._labels()
 
     def forget(self) -> None:
-        """Have the runtime forget what was on the device."""
+        """Have the runtime forget the data on the device."""
         self._forget()
 
     def failure_of(self, node: PlannedNode) -> BaseException | None:
@@ -343,7 +343,7 @@ class DaskDevice:
         """Begin the launch of a task on a stream; it does not run if one of the tasks ``before`` fails."""
         stream.launch = None
         if stream.operations:
-            stream.close_node()  # of a launch that was put off
+            stream.close_node()  # of a launch that was postponed
         stream.launch = launch = Appended(task, before)
         return launch
 

@@ -9,7 +9,7 @@ only segments that were closed before it was, and no two can wait for each other
 
 A node that copies from host memory *awaits* the copies to that memory which are still on their way: the client has to
 have written them before it reads. Its segment is sent when they have arrived. Nodes before it are not to wait for that,
-so that their segment is closed first.
+so their segment is closed first.
 
 Nodes of one stream pass in order: each follows the one before it, and counts as passed only when that one does.
 
@@ -74,7 +74,7 @@ class PlannedNode:
         self.follows: Iterable[PlannedNode] = _NONE
         self.outs: Sequence[tuple[Section, Any]] = _NONE
         self.after: set[PlannedNode] = set()
-        self.keep: Any = None  # what the operations refer to
+        self.keep: Any = None  # the objects that the operations refer to
         self.segment: Segment | None = None
         self.site: tuple[str, str, str] = ("", "", "")
         self.name = ""
@@ -152,7 +152,7 @@ class Segment:
         self.carrier: Any = None  # carries it
         self.recalls = 0  # questions to its worker, without an answer yet, whether it is to be sent again
         self.is_carried = False  # its report has come, or never will
-        self.freed: list[int] = []  # what it tells its worker besides: blocks to free,
+        self.freed: list[int] = []  # for its worker: blocks to free,
         self.bodies: set[int] = set()  # functions that the worker gets,
         self.dropped: Sequence[int] = _NONE  # and functions to forget
         self.future: Any = None  # of its Dask task; None before it is sent, and when its worker is lost
@@ -167,7 +167,7 @@ class Segment:
         return self.epoch != self.line.epoch
 
     def forget(self) -> None:
-        """Let go what nobody needs once all ends are known: the last node of a stream keeps its segment."""
+        """Drop all that is not needed after the ends are known: the last node of a stream keeps its segment."""
         self.nodes, self.needs = [], {}
         if not self.exports:
             self.future, self.own = None, {}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     # An operation: its name, and its arguments, which `Op` lists.
     Operation: TypeAlias = tuple[Any, ...]
-    # How a node has ended: one of the kinds of `Ended`, and what belongs to it.
+    # How a node has ended: one of the kinds of `Ended`, with its detail.
     End: TypeAlias = tuple[str, Any]
 
 
@@ -131,7 +131,7 @@ class SegmentReport(NamedTuple):
 
 
 def part_of(report: SegmentReport, exports: Sequence[int], *, for_client: bool) -> SegmentReport:
-    """Return what one reader needs of a report; other workers need failures alone."""
+    """Return the part of a report for one reader; other workers need failures alone."""
     ends = report.ends if for_client else {number: end for number, end in report.ends.items() if end[0] != Ended.OK}
     return SegmentReport(
         ends,

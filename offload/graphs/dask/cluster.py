@@ -226,7 +226,7 @@ class Saved:
         return ""
 
     def restore(self) -> None:
-        """Release what the graph has mapped, recover the devices, and restore the host arrays."""
+        """Release the data that the graph has mapped, recover the devices, and restore the host arrays."""
         for place in self._places:
             device: Any = place.device
             if device.is_lost:

@@ -1,4 +1,4 @@
-"""Leases: what a worker has for the runtimes of clients, each with devices of its own.
+"""Leases: the devices and data of a worker for the runtimes of clients.
 
 A lease is renewed by its runtime. One that is not renewed in time, since the client has died, is closed, and so is each
 when the worker closes.
@@ -56,7 +56,7 @@ class Lease:
     Attributes
     ----------
     topic : str
-        Of the events for the client. It is the identity of Dask's client, so that the scheduler forgets them after it.
+        Of the events for the client. It is the identity of Dask's client: after that, the scheduler drops them.
     incarnation : str
         A plan for another one is refused: it counts on data that is not here.
     blocks : dict
@@ -255,7 +255,7 @@ class LeaseKeeper(WorkerPlugin):
                     lease.close()
 
 
-# -- what the client calls, by `offload.devices.dask.calls` -----------------------------------------
+# -- functions that the client calls, by `offload.devices.dask.calls` -------------------------------
 
 
 async def open_lease(

@@ -58,7 +58,7 @@ _MOST_RUNS = 4
 """Segments that are kept: more than are under way on a worker."""
 
 _PATIENCE_S = 0.02
-"""After which ends are reported that nobody has been seen to wait for."""
+"""After which ends are reported although no wait for them is known."""
 
 
 async def run_segment(payload: bytes, *arguments: Any) -> SegmentReport:
@@ -249,7 +249,7 @@ class SegmentRun:
             self._worker.log_event(self.lease.topic, (self.segment.number, pickle.dumps(small)))
 
     def _finish(self) -> None:
-        """Report what is left, and give the result."""
+        """Report the remaining ends, and give the result."""
         self._report()
         if not self.over.done():
             self.over.set_result(SegmentReport(self.ends, self.outs, self.exports))
@@ -320,7 +320,7 @@ class NodeWork(Work):
             self._carry_out(operation, place, lane, staged)
 
     def release(self) -> None:
-        """Free what the node has allocated: it has failed."""
+        """Free the blocks that the node has allocated: it has failed."""
         self._run.lease.withhold(self._made)
 
     def _carry_out(self, operation: Any, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
@@ -356,7 +356,7 @@ class NodeWork(Work):
 
     # -- the body --------------------------------------------------------------------------------------
     def _run_call(self) -> None:
-        """Call the body, and pickle what comes of it."""
+        """Call the body, and pickle its value or its exception."""
         scope_task: Any = self._run.tasks[self._node.number]
         lane, lease = scope_task.lane, self._run.lease
         call: Any = self._call  # it has one
@@ -436,7 +436,7 @@ def carried(error: BaseException) -> Carried:
         try:
             data = cloudpickle.dumps(form)
             pickle.loads(data)  # noqa: S301  # its own
-        except BaseException:  # noqa: BLE001, S112  # whatever its class does
+        except BaseException:  # noqa: BLE001, S112  # its class may do anything
             continue
         return Carried(data, text, trace)
     return Carried(None, text, trace)
