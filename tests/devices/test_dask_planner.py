@@ -200,3 +200,16 @@ def test_a_node_after_one_that_cannot_run():
     assert second.end is third.end is third.segment is None
     workers.planner.resolve(running, OK)
     assert second.end == third.end == (Ended.NOT_RUN, failed)
+
+
+def test_a_long_chain_whose_ends_come_early():
+    """The report of the first node settles all others, however many they are."""
+    workers = Workers(1)
+    nodes = [workers.add(0)]
+    for _ in range(5000):
+        nodes.append(workers.add(0, depends=[nodes[-1]]))
+    for node in nodes[1:]:
+        workers.planner.resolve(node, OK)
+    assert nodes[-1].end is None
+    workers.planner.resolve(nodes[0], OK)
+    assert all(node.end == OK for node in nodes)

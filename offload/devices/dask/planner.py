@@ -336,14 +336,21 @@ class Planner:
         Workers report in any order. A node ends here only after those that it follows, whose copies to the host have
         been written then.
         """
-        if node.end is not None:
-            return
-        node.reported = end
-        if end[0] != Ended.LOST:
-            for other in (*node.depends, *node.follows):
-                if other.end is None:
-                    other.blocked.append((node, end))
-                    return
+        pending = [(node, end)]
+        while pending:
+            node, end = pending.pop()
+            if node.end is not None:
+                continue
+            node.reported = end
+            before = next((one for one in (*node.depends, *node.follows) if one.end is None), None)
+            if before is not None and end[0] != Ended.LOST:
+                before.blocked.append((node, end))
+                continue
+            self._end(node, end)
+            pending += reversed(node.blocked)
+            node.blocked = []
+
+    def _end(self, node: PlannedNode, end: End) -> None:
         node.end = end
         segment = node.segment
         if segment is not None:
@@ -365,9 +372,6 @@ class Planner:
         node.keep = None
         if node.previous is None:
             self._pass(node)
-        blocked, node.blocked = node.blocked, []
-        for other, its_end in blocked:
-            self.resolve(other, its_end)
 
     def _pass(self, node: PlannedNode | None) -> None:
         """Note that a stream has passed a node, and those after it that have ended."""
