@@ -308,7 +308,7 @@ _space = mmap.mmap(-1, 1)
 
 
 def _address_space(nbytes: int) -> mmap.mmap:
-    """Return a buffer of at least ``nbytes`` bytes. Nobody touches them, so the system gives no memory for them."""
+    """Return a buffer of at least ``nbytes`` bytes. They are never touched, so they take no memory."""
     global _space  # noqa: PLW0603  # it only grows
     if len(_space) < nbytes:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)

@@ -18,6 +18,7 @@ import io
 import pickle
 import sys
 import threading
+from contextlib import contextmanager
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -120,15 +121,8 @@ class Bodies:
                 break
         if is_plain and not kwargs:
             return Op.CALL, number, tuple(plain_args), None, False
-        try:
+        with _pickling(f"an argument of {_name(function)}", "pass arrays, numbers and objects that pickle takes"):
             return Op.CALL, number, dumps_arguments((tuple(args), dict(kwargs)), device), None, True
-        except OffloadError:
-            raise
-        except Exception as error:  # noqa: BLE001  # of the program's classes
-            raise UsageError(
-                f"an argument of {_name(function)} cannot be pickled for its worker ({_text(error)}); pass arrays, "
-                "numbers and objects that pickle takes"
-            ) from error.with_traceback(None)  # its frames hold the arguments
 
     def _number_of(self, function: Any, device: Any) -> int:
         with self._lock:
@@ -160,8 +154,17 @@ def _reference(function: Any, gone: Callable[[Any], None]) -> Callable[[], Any]:
         return lambda: function
 
 
-def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"[:120]
+@contextmanager
+def _pickling(what: str, advice: str) -> Iterator[None]:
+    """Raise `UsageError` if the block cannot pickle; the library's own errors pass."""
+    try:
+        yield
+    except OffloadError:
+        raise
+    except Exception as error:  # noqa: BLE001  # of the program's classes
+        text = f"{type(error).__name__}: {error}"[:120]
+        # The frames of the error hold the arguments.
+        raise UsageError(f"{what} cannot be pickled for its worker ({text}); {advice}") from error.with_traceback(None)
 
 
 def _name(function: Any) -> str:
@@ -173,15 +176,8 @@ def _name(function: Any) -> str:
 
 def _dumped(function: Any, device: Any) -> bytes:
     """Return a function, pickled: by the name of the construct that it belongs to if it has one, else as Dask would."""
-    try:
+    with _pickling(_name(function), "a body may reach modules, functions and values that pickle takes"):
         data = dumps_arguments(function, device)
-    except OffloadError:
-        raise
-    except Exception as error:  # noqa: BLE001  # of the program's classes
-        raise UsageError(
-            f"{_name(function)} cannot be pickled for its worker ({_text(error)}); a body may reach modules, functions "
-            "and values that pickle takes"
-        ) from error.with_traceback(None)
     if len(data) > _MOST_NBYTES:
         sizes = [found for found in sorted(_sizes(function, device), reverse=True) if found[0] > _MOST_NBYTES // 100]
         holders = ", ".join(f"{name} ({nbytes:,} bytes)" for nbytes, name in sizes[:_MOST_LISTED]) or "its code"
