@@ -33,6 +33,15 @@ def wide(y, p):
 
 
 @omp.target_loop(seq=True)
+def deep(y, p):
+    for i in range(2):
+        for j in range(y.size):
+            for k in range(p.size):
+                for m in range(p.size):
+                    y[j] += k ^ i ^ m
+
+
+@omp.target_loop(seq=True)
 def endless(y, p):
     for i in range(y.size):
         while p[i] < 3:
@@ -52,6 +61,14 @@ def n_threads():
         with contextlib.suppress(OSError):  # a thread that has just gone
             names.append(path.read_text().strip())
     return names.count("offload-serial")
+
+
+def waited_for_a_write(y):
+    """Wait until the first trip of the thread is under way."""
+    until = time.monotonic() + 20
+    while not y.any():
+        assert time.monotonic() < until
+        time.sleep(0.001)
 
 
 def waited(made):
@@ -96,13 +113,14 @@ def test_a_fault_ends_it():
     assert (y[40_000:] == 0).all()
 
 
-@pytest.mark.parametrize(("loop", "shape"), [(wide, (10**6, 10**6)), (endless, (3, 3))])
+@pytest.mark.parametrize(("loop", "shape"), [(wide, (10**6, 10**6)), (deep, (3, 10**6)), (endless, (3, 3))])
 def test_what_never_ends_is_given_up(loop, shape):
     """A trip that would take hours ends when nobody wants it any more."""
     y, p = (np.zeros(n, np.int64) for n in shape)
     with checked("sim:1"):
         made = competitor(loop, y, p)
         assert made.start()
+        waited_for_a_write(y)
         assert not made.has_ended
         made.give_up()
         waited(made)

@@ -5,8 +5,9 @@ it has evaluated its operands and before it changes anything. Slices are ranges 
 after another. Reduction variables, ``lastprivate`` scalars and scalars that iterations carry pass from slice to slice
 through the slots of chunk 0, bit for bit.
 
-A caller can give up a run: it sets a word, which the function tests where a single trip may be long. The results are of
-no use then. If a statement has two faults, the C compiler chooses which one is reported.
+A caller can give up a run: it sets a word, which the function tests in each trip of a ``while``, and of a loop that
+contains a loop. The results are of no use then. If a statement has two faults, the C compiler chooses which one is
+reported.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class _ExactWriter(KernelWriter):
 
     def _variable(self, k: int) -> str:
         line = super()._variable(k)
-        is_innermost = k == len(self._axes) - 1
+        is_innermost = k == len(self._axes) - 1 and not _has_loop(self._nest.body)
         return line if is_innermost else f"{_cancelled(self._scope.use('cancel'))} {line}"
 
 
@@ -175,6 +176,10 @@ class _ExactStatements(Statements):
             guard = [f"if (fault.what) {self._exit()}"]
         return [*lines, *guard], head, value
 
+    def _looped(self, node: ir.For, trip: list[str]) -> list[str]:
+        look = [f"    {_cancelled(self._scope.use('cancel'))}"] if _has_loop(node.body) else []
+        return super()._looped(node, [*trip, *look])
+
     def _while(self, node: ir.While) -> list[str]:
         self._loops += 1
         body = self.lines(node.body)
@@ -182,6 +187,10 @@ class _ExactStatements(Statements):
         test = [f"const bool goes_on = {self._text(node.condition)};", *self._guard(node.condition)]
         lines = [_cancelled(self._scope.use("cancel")), *test, "if (!goes_on)", "    break;", *body]
         return ["for (;;) {", *indented(lines), "}"]
+
+
+def _has_loop(body: tuple[Statement, ...]) -> bool:
+    return any(isinstance(node, (ir.For, ir.While)) for node in walk(*body))
 
 
 def _cancelled(word: str) -> str:

@@ -45,7 +45,7 @@ class _Words(ctypes.Structure):
 class Competitor:
     """A run in order on a thread of its own.
 
-    After `give_up` it may go on for ``slice_ns``, or for one trip of the outermost loop if that takes longer.
+    After `give_up` it may go on for ``slice_ns``, or for one innermost loop if that takes longer.
     """
 
     def __init__(self, run: OrderedRun, slice_ns: int = SLICE_NS) -> None:
