@@ -235,15 +235,17 @@ NBYTES = 8 * N
 
 
 class Copies:
-    """Hears of copies, and says when those of some arrays have been enqueued."""
+    """Hears of copies, and says when those of some arrays have been enqueued, and the bytes in use at the last."""
 
-    def __init__(self, *arrays):
+    def __init__(self, device, *arrays):
+        self.device = device
         self.left = {id(array) for array in arrays}
         self.are_done = threading.Event()
 
     def copy(self, dst, src, *_):
         self.left.discard(id(src))
-        if not self.left:
+        if not self.left and not self.are_done.is_set():
+            self.nbytes = self.device.live_nbytes()
             self.are_done.set()
 
     def launch(self, *_):
@@ -257,7 +259,8 @@ def held_regions(runtime, map_type, *, follows, keeps=None):
     """
     (device,) = runtime.devices()
     latch, a, b, seen, order = SimEvent(device), np.arange(1.0 * N), np.arange(1.0 * N) + 5, [], np.zeros(1)
-    copies = runtime.places[0].notify = Copies(a, b)
+    copies = runtime.places[0].notify = Copies(device, a, b)
+    is_held = threading.Event()
 
     @omp.target(map=[map_type("x")], nowait=True)
     def hold(x):
@@ -265,18 +268,19 @@ def held_regions(runtime, map_type, *, follows, keeps=None):
         if keeps is not None:
             keeps.append(x)
         omp.current_stream().wait_event(latch)
+        is_held.set()
 
     @omp.target(map=[map_type("x")], nowait=True)
     def read(x):
         seen.append(float(x[3]))
 
     hold.options(depend=[omp.inout(order)])(a)
+    assert is_held.wait(20)  # another thread could end the second before
     read.options(depend=[omp.inout(order)] if follows else [])(b)
-    copies.are_done.wait()
-    nbytes = device.live_nbytes()
+    assert copies.are_done.wait(20)
     latch.fire()
     omp.taskwait()
-    return nbytes, sorted(seen)
+    return copies.nbytes, sorted(seen)
 
 
 @pytest.mark.parametrize("map_type", [omp.to, omp.tofrom])
