@@ -97,7 +97,7 @@ class Work:
     not change, and data of one launch is in that launch. A launch that is begun may be dropped, and begun once more,
     where `begin` has raised `PutOffError`: then it has changed nothing.
 
-    This class does nothing in each of these steps, and so does a kind of work that has no use for one.
+    Each step does nothing here; a kind of work overrides those that it needs.
 
     Attributes
     ----------

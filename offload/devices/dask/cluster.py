@@ -209,8 +209,7 @@ class Cluster:
         workers = {address: worker["name"] for address, worker in info["workers"].items()}
         if not workers:
             raise DeviceUnavailableError(
-                f"devices='dask': the cluster at {self.address} has no workers; wait for one, with "
-                "client.wait_for_workers(n)"
+                f"devices='dask': the cluster at {self.address} has no workers; call client.wait_for_workers(n) before"
             )
         await check_versions(self._client, workers)
         addresses = sorted(workers, key=lambda address: order_of(workers[address]))

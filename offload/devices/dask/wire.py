@@ -131,7 +131,7 @@ class SegmentReport(NamedTuple):
 
 
 def part_of(report: SegmentReport, exports: Sequence[int], *, for_client: bool) -> SegmentReport:
-    """Return the part of a report for one reader; other workers need failures alone."""
+    """Return what one reader needs of a report: its exports and the failures; the client also needs ends and values."""
     ends = report.ends if for_client else {number: end for number, end in report.ends.items() if end[0] != Ended.OK}
     return SegmentReport(
         ends,
