@@ -240,6 +240,57 @@ class UnsupportedError(OffloadError, NotImplementedError):
     """
 
 
+class PragmaError(ClauseError, SyntaxError):
+    """A directive string is wrong, or a block with a directive cannot be taken.
+
+    It has the attributes of a `SyntaxError`, and ``text[offset - 1 : end_offset - 1]`` is the offending token. Under
+    `directives`, ``text`` is the line of the source file. For a string that `omp` or `acc` receives directly, ``text``
+    is the line of the string, and ``filename`` is ``"<directive>"``.
+
+    Examples
+    --------
+    >>> from offload.pragma import omp as pragma
+    >>> try:
+    ...     pragma("taskwait dpend(in: x)")
+    ... except omp.PragmaError as error:
+    ...     print(error.text[error.offset - 1 : error.end_offset - 1])
+    dpend
+    """
+
+    def __init__(
+        self,
+        message: str,
+        filename: str = "<directive>",
+        lineno: int = 1,
+        offset: int = 1,
+        text: str = "",
+        end_lineno: int | None = None,
+        end_offset: int | None = None,
+    ) -> None:
+        # `ClauseError` stands first among the bases; its `__init__` knows nothing of lines.
+        SyntaxError.__init__(self, message, (filename, lineno, offset, text, end_lineno or lineno, end_offset or offset))
+
+    __str__ = SyntaxError.__str__
+
+    def __reduce__(self) -> tuple[object, ...]:
+        place = self.filename, self.lineno, self.offset, self.text, self.end_lineno, self.end_offset
+        return type(self), (self.msg, *place), self.__dict__
+
+
+class UnsupportedPragmaError(PragmaError, UnsupportedError):
+    """A directive string has a directive or a clause that OpenMP or OpenACC knows, but `offload` does not support.
+
+    Examples
+    --------
+    >>> from offload.pragma import omp as pragma
+    >>> try:
+    ...     pragma("threadprivate(x)")
+    ... except omp.UnsupportedError as error:
+    ...     print(isinstance(error, omp.PragmaError))
+    True
+    """
+
+
 class DeviceError(OffloadError, RuntimeError):
     """Base of the errors of devices.
 
