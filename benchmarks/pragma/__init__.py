@@ -1,0 +1,1 @@
+"""Directive strings along with the same programs as decorated functions."""
