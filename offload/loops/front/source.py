@@ -8,15 +8,13 @@ identity), *plain* (a function to inline) or *unfit*. Loop functions that cloudp
 """
 
 from __future__ import annotations
-import __future__
 
 import ast
 import builtins
-import linecache
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from operator import is_
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, get_args
@@ -24,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, get_args
 from offload.errors import LoopError
 from offload.loops.front.layouts import METHODS, is_layout
 from offload.loops.tree import ir
-from offload.loops.tree.text import marked
+from offload.texts import TextError, columns_of, first_line, marked, named, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -183,11 +181,7 @@ class FunctionSource:
     def _marked(self, node: ast.AST, line: int) -> str:
         """Return the first line of a node, with carets under the node."""
         text = self.text.split("\n")[line - 1]
-        data = text.encode()  # in which Python counts columns
-        begin, end = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", None)
-        is_one_line = getattr(node, "end_lineno", None) == line
-        columns = [len(data[:column].decode()) for column in (begin, end if is_one_line and end else len(data))]
-        return marked(ir.SourceLine(self.file, line), text, *columns)
+        return marked(self.file, line, text, *columns_of(node, text))
 
     def meaning(self, name: str) -> Meaning | None:
         """Return the present meaning of a name from outside; None if it is defined nowhere."""
@@ -405,8 +399,8 @@ def received(texts: tuple[Text, ...]) -> None:
         text = before + lines
         known = _DEFINITIONS.get(_key(code))
         if known is None or known[1:] != (text, file):  # equal codes may be of two texts: types are in no code
-            found = _named(code, ast.parse(text))
-            assert found is not None
+            found = named(code, ast.parse(text))
+            assert isinstance(found, ast.FunctionDef)
             _DEFINITIONS[_key(code)] = found, text, file
 
 
@@ -417,7 +411,7 @@ def keep_text(function: FunctionType, definition: ast.FunctionDef, text: str, fi
 
 def _sent(source: FunctionSource) -> Text:
     node = source.definition
-    lines = "\n".join(source.text.split("\n")[_first_line(node) - 1 : node.end_lineno])
+    lines = "\n".join(source.text.split("\n")[first_line(node) - 1 : node.end_lineno])
     return Text(source.function.__code__, source.file, f"{lines}\n")
 
 
@@ -426,104 +420,26 @@ def _key(code: CodeType) -> tuple[CodeType, str]:
     return code, code.co_filename
 
 
+_REASONS: Final = {
+    "lambda": "a lambda cannot contain loops; write the function with `def`",
+    "absent": (
+        "offload needs the source code of this function and cannot find it (was it created by `exec`, typed at a "
+        "prompt, or defined in a function that cloudpickle sent?); write it to a file, and decorate it at the top "
+        "level there"
+    ),
+}
+
+
 def _definition(function: FunctionType) -> tuple[ast.FunctionDef, str, str]:
     code = function.__code__
-    file, line = code.co_filename, code.co_firstlineno
-    text = _text_of(file, function)
-    where = f"{file}:{line}, {code.co_name}"
-    if code.co_name == "<lambda>":
-        raise LoopError(f"{where}: a lambda cannot contain loops; write the function with `def`", file, line, "source")
-    if not text:
-        found = _in_file_of_module(function)
-        if found is not None:
-            return found
-        raise LoopError(
-            f"{where}: offload needs the source code of this function and cannot find it (was it created by `exec`, "
-            "typed at a prompt, or defined in a function that cloudpickle sent?); write it to a file, and decorate it "
-            "at the top level there",
-            file,
-            line,
-            "source",
-        )
+    where = f"{code.co_filename}:{code.co_firstlineno}, {code.co_name}"
     try:
-        node = _written(code, text)
-    except RecursionError:
-        raise LoopError(
-            f"{where}: Python cannot parse this file here: an expression or a chain of `elif` is too long (thousands "
-            "of terms), or the calls are already nested too deeply; split it into parts",
-            file,
-            line,
-            "source",
-        ) from None
-    if node is not None:
-        return node, text, file
-    raise LoopError(
-        f"{where}: the file does not hold the text from which this function was compiled: it was changed after its "
-        "import, or something rewrites it at import; restart the program, or turn the rewriting off",
-        file,
-        line,
-        "source",
-    )
-
-
-def _text_of(file: str, function: FunctionType) -> str:
-    linecache.checkcache(file)
-    return "".join(linecache.getlines(file, function.__globals__))
-
-
-def _in_file_of_module(function: FunctionType) -> tuple[ast.FunctionDef, str, str] | None:
-    """Return the definition in the file of the function's module, which cloudpickle keeps; None if it is not there."""
-    file = function.__globals__.get("__file__")
-    text = _text_of(file, function) if isinstance(file, str) else ""
-    node = _written(function.__code__, text)
-    return None if node is None else (node, text, str(file))
-
-
-def _written(code: CodeType, text: str) -> ast.FunctionDef | None:
-    """Return the definition in a text that a code was compiled from, None if there is none."""
-    node = _named(code, _tree(text))
-    return node if node is not None and _is_compiled_from(code, text) else None
-
-
-def _named(code: CodeType, tree: ast.Module) -> ast.FunctionDef | None:
-    """Return the definition in a tree that has the name and the first line of a code."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and (node.name, _first_line(node)) == (code.co_name, code.co_firstlineno):
-            return node
-    return None
-
-
-@lru_cache(maxsize=8)  # the functions of a program's few files are asked for one after another
-def _tree(text: str) -> ast.Module:
-    try:
-        return ast.parse(text)
-    except SyntaxError:  # changed after its import, and not finished
-        return ast.Module([], [])
-
-
-def _first_line(node: ast.FunctionDef) -> int:
-    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-
-
-def _is_compiled_from(code: CodeType, text: str) -> bool:
-    """Tell whether a text compiles to a code; the whole text, since a module's imports change its code."""
-    if any(name.startswith("@py") for name in (*code.co_names, *code.co_varnames)):
-        return True  # pytest has rewritten its asserts, as it does in modules of tests: there is nothing to compare
-    flags = code.co_flags & __future__.annotations.compiler_flag
-    return any(
-        (other.co_name, other.co_firstlineno) == (code.co_name, code.co_firstlineno) and _facts(other) == _facts(code)
-        for other in _codes_of(text, flags)
-    )
-
-
-@lru_cache(maxsize=8)
-def _codes_of(text: str, flags: int) -> tuple[CodeType, ...]:
-    found = [compile(_tree(text), "<text>", "exec", flags, dont_inherit=True)]
-    for code in found:  # which grows
-        found += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-    return tuple(found)
-
-
-def _facts(code: CodeType) -> tuple[object, ...]:
-    constants = [repr(constant) for constant in code.co_consts if not isinstance(constant, CodeType)]
-    return code.co_code, code.co_names, code.co_varnames, code.co_freevars, constants
+        found = text_of(function)
+    except TextError as error:
+        reason = _REASONS.get(error.reason)
+        message = str(error) if reason is None else f"{where}: {reason}"
+        raise LoopError(message, error.file, error.line, "source") from None
+    if isinstance(found.definition, ast.AsyncFunctionDef):
+        message = f"{where}: a coroutine cannot be a loop; write the function with `def`"
+        raise LoopError(message, code.co_filename, code.co_firstlineno, "source")
+    return found.definition, found.text, found.file

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from offload.errors import LoopError
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import written_index
+from offload.texts import marked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -200,14 +201,5 @@ def refusal(place: SourceLine, rule: str, what: str) -> LoopError:
     shown = f" `{line.strip()}`:" if line.strip() else ""  # a function may come from a process that has the file
     error = LoopError(f"{place.file}:{place.line}:{shown} {what}", place.file, place.line, rule)
     if shown:
-        error.add_note(marked(place, line))
+        error.add_note(marked(place.file, place.line, line))
     return error
-
-
-def marked(place: SourceLine, line: str, begin: int = 0, end: int | None = None) -> str:
-    """Return a line of the program as Python shows that of a `SyntaxError`, with carets under characters of it."""
-    text = line.strip()
-    indent = len(line) - len(line.lstrip())
-    first = max(begin - indent, 0)
-    width = (len(text) if end is None else min(end - indent, len(text))) - first
-    return f'  File "{place.file}", line {place.line}\n    {text}\n    {" " * first}{"^" * max(width, 1)}'
