@@ -22,7 +22,7 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -54,9 +54,9 @@ class FunctionText:
     definition: Definition  # of a tree that is shared: copy it before you change it
 
     @property
-    def lines(self) -> list[str]:
+    def lines(self) -> tuple[str, ...]:
         """The lines of the file, without their ends."""
-        return self.text.split("\n")
+        return _lines_of(self.text)
 
 
 class TextError(Exception):
@@ -266,6 +266,20 @@ def _setter(kind: type, name: str, part: str) -> Callable[[FunctionType], object
 def column_of(line: str, column_in_bytes: int) -> int:
     """Return a column of a tree, which counts bytes of UTF-8, as characters of its line."""
     return column_in_bytes if line.isascii() else len(line.encode()[:column_in_bytes].decode(errors="replace"))
+
+
+@lru_cache(maxsize=8)
+def _lines_of(text: str) -> tuple[str, ...]:
+    return tuple(text.split("\n"))
+
+
+def segment_of(node: ast.expr, lines: Sequence[str]) -> str:
+    """Return the text of an expression, which may have several lines."""
+    last = node.end_lineno or node.lineno
+    rows = list(lines[node.lineno - 1 : last])
+    rows[-1] = rows[-1][: column_of(rows[-1], node.end_col_offset or 0)]
+    rows[0] = rows[0][column_of(rows[0], node.col_offset) :]
+    return "\n".join(rows)
 
 
 def columns_of(node: ast.AST, line: str) -> tuple[int, int]:
