@@ -48,7 +48,7 @@ Run it: ``python examples/fft3d.py``, or on a field of your own ``offload demo f
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -151,12 +151,12 @@ def library():
 class Pass(NamedTuple):
     """One pass over the slab: the boxes, the buffers in the shape of the largest, and a plan for each buffer."""
 
-    boxes: list
-    buffers: list
-    transforms: list
+    boxes: list[Any]
+    buffers: list[Any]
+    transforms: list[Any]
 
 
-def passes_over(slab, buffers, *, planes, rows=1, pencils=1):
+def passes_over(slab: Any, buffers: list[Any], *, planes: int, rows: int = 1, pencils: int = 1) -> list[Pass]:
     """Plan both passes: groups of ``planes`` cuts along z, then ``rows`` cuts along y and ``pencils`` along x."""
     every = slice(None)
     groups = [(z, every, every) for z in cuts(slab.shape[0], planes)]

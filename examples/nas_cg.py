@@ -20,8 +20,12 @@ import sys
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from offload.pragma import directives, omp
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 STEPS = 25  # of a solution
 CONDITION = 0.1  # the reciprocal of the matrix's condition number
@@ -47,7 +51,7 @@ SIZES = {
 
 
 @directives
-def cg(start, column, value, shift, n_outer):
+def cg(start: Indices, column: Indices, value: Array, shift: float, n_outer: int) -> float:
     n = start.size - 1
     x = np.ones(n)
     z, p, q, r = (np.zeros(n) for _ in range(4))
@@ -96,14 +100,14 @@ def cg(start, column, value, shift, n_outer):
     return zeta
 
 
-def matrix_of(size):
+def matrix_of(size: Size) -> tuple[Indices, Indices, Array]:
     """Return the matrix in compressed rows: a weighted sum of outer products of sparse random vectors."""
     n, bound = size.n, 1 << (size.n - 1).bit_length()
-    rows = [{} for _ in range(n)]
+    rows: list[dict[int, float]] = [{} for _ in range(n)]
     state = 314159265 * FACTOR % MODULUS
     weight, ratio = 1.0, CONDITION ** (1.0 / n)
     for i in range(n):
-        vector = {}
+        vector: dict[int, float] = {}
         while len(vector) < size.nonzeros:
             state = state * FACTOR % MODULUS
             element = state / MODULUS
@@ -122,7 +126,7 @@ def matrix_of(size):
     return start, column, np.concatenate([[row[col] for col in sorted(row)] for row in rows])
 
 
-def main():
+def main() -> None:
     name = sys.argv[1] if len(sys.argv) > 1 else "S"
     size = SIZES[name]
     zeta = cg(*matrix_of(size), size.shift, size.n_outer)

@@ -26,8 +26,11 @@ import math
 import sys
 
 import numpy as np
+from numpy.typing import NDArray
 
 from offload.pragma import directives, omp
+
+Array = NDArray[np.float64]
 
 SEED = 271828183
 FACTOR = 5**13
@@ -42,7 +45,7 @@ PUBLISHED = {
 """The sums, by the logarithm of the number of pairs."""
 
 
-def skip(x, n):
+def skip(x: int, n: int) -> int:
     """Return the number that stands n places after x in the sequence."""
     factor = FACTOR
     while n > 0:
@@ -54,7 +57,7 @@ def skip(x, n):
 
 
 @directives
-def ep(n_batches):
+def ep(n_batches: int) -> tuple[float, float, Array]:
     counts = np.zeros(10)
     sx = 0.0
     sy = 0.0
@@ -81,12 +84,12 @@ def ep(n_batches):
     return sx, sy, counts
 
 
-def is_right(sums, log_pairs):
+def is_right(sums: tuple[float, float], log_pairs: int) -> bool:
     """Compare the sums with the published ones: NAS allows a relative error of 1e-8."""
     return all(abs(one / other - 1) <= 1e-8 for one, other in zip(sums, PUBLISHED[log_pairs], strict=True))
 
 
-def main():
+def main() -> None:
     log_pairs = int(sys.argv[1]) if len(sys.argv) > 1 else 24
     sx, sy, counts = ep(2**log_pairs // PAIRS)
     print(f"2**{log_pairs} pairs, {int(counts.sum())} in the circle, sums {sx:.15e} and {sy:.15e}")

@@ -18,8 +18,11 @@ import math
 import sys
 
 import numpy as np
+from numpy.typing import NDArray
 
 from offload.pragma import directives, omp
+
+Array = NDArray[np.float64]
 
 CYCLES = 4
 FACTOR, MODULUS = 5**13, 2**46
@@ -34,7 +37,7 @@ SIZES = {
 
 
 @directives
-def exchange(a):
+def exchange(a: Array) -> None:
     """Fill the ghost cells from the opposite faces, one direction after the other."""
     n = a.shape[0]
     with omp("target teams loop collapse(2)"):
@@ -55,7 +58,7 @@ def exchange(a):
 
 
 @directives
-def clear(a):
+def clear(a: Array) -> None:
     n = a.shape[0]
     with omp("target teams loop collapse(3)"):
         for i in range(n):
@@ -65,7 +68,7 @@ def clear(a):
 
 
 @directives
-def residual(u, v, r):
+def residual(u: Array, v: Array, r: Array) -> None:
     """Set ``r`` to v - A u. The operator has no weights for faces."""
     n = u.shape[0]
     with omp("target teams loop collapse(3)"):
@@ -84,7 +87,7 @@ def residual(u, v, r):
 
 
 @directives
-def smooth(r, u):
+def smooth(r: Array, u: Array) -> None:
     """Add S r to ``u``. The smoother has no weights for corners."""
     n = u.shape[0]
     with omp("target teams loop collapse(3)"):
@@ -101,7 +104,7 @@ def smooth(r, u):
 
 
 @directives
-def restrict(fine, coarse):
+def restrict(fine: Array, coarse: Array) -> None:
     """Set ``coarse`` to weighted means of ``fine``."""
     n = coarse.shape[0]
     with omp("target teams loop collapse(3)"):
@@ -119,7 +122,7 @@ def restrict(fine, coarse):
 
 
 @directives
-def interpolate(coarse, fine):
+def interpolate(coarse: Array, fine: Array) -> None:
     """Add ``coarse`` to ``fine``, linearly between its points."""
     n = fine.shape[0]
     with omp("target teams loop collapse(3)"):
@@ -135,7 +138,7 @@ def interpolate(coarse, fine):
 
 
 @directives
-def norm(r):
+def norm(r: Array) -> float:
     """Return the root of the mean square."""
     n = r.shape[0]
     total = 0.0
@@ -148,7 +151,7 @@ def norm(r):
 
 
 @directives
-def mg(v, n_levels, n_cycles):
+def mg(v: Array, n_levels: int, n_cycles: int) -> float:
     u = [np.zeros((2**level + 2,) * 3) for level in range(n_levels + 1)]
     r = [np.zeros((2**level + 2,) * 3) for level in range(n_levels + 1)]
     top = n_levels
@@ -171,7 +174,7 @@ def mg(v, n_levels, n_cycles):
         return norm(r[top])
 
 
-def charges(n_levels):
+def charges(n_levels: int) -> Array:
     """Return the right-hand side: 1 at the ten largest numbers of a random sequence, and -1 at the ten smallest."""
     n, state = 2**n_levels, 314159265
     numbers = np.empty(n**3)
@@ -185,7 +188,7 @@ def charges(n_levels):
     return np.pad(inner.reshape(n, n, n), 1, mode="wrap")
 
 
-def main():
+def main() -> None:
     name = sys.argv[1] if len(sys.argv) > 1 else "S"
     n_levels, published = SIZES[name]
     found = mg(charges(n_levels), n_levels, CYCLES)

@@ -26,6 +26,7 @@ Run it: ``python examples/pragma_acc_columns.py``.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from offload.acc import async_sync
 from offload.pragma import acc, directives
@@ -35,7 +36,7 @@ N_BLOCKS = 7
 
 
 @directives
-def process(matrix, n_blocks, *, asynchronous):
+def process(matrix: NDArray[np.float64], n_blocks: int, *, asynchronous: bool) -> None:
     """Evaluate a polynomial in blocks of columns: one queue a block, or one block after the other."""
     columns = matrix.shape[1]
     with acc("data create(matrix)"):
@@ -49,7 +50,7 @@ def process(matrix, n_blocks, *, asynchronous):
         acc("wait")
 
 
-def main():
+def main() -> None:
     rng = np.random.default_rng(1)
     start = np.asfortranarray(rng.uniform(-1, 1, (ROWS, COLUMNS)))
     expected = 1 + start + start**2 / 2 + start**3 / 6

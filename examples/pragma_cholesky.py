@@ -29,13 +29,14 @@ Run it: ``python examples/pragma_cholesky.py``, with ``--size`` and ``--tile`` f
 import argparse
 
 import numpy as np
+from numpy.typing import NDArray
 
 import offload
 from offload.pragma import directives, omp
 
 
 @directives
-def cholesky(a, m):
+def cholesky(a: NDArray[np.float64], m: int) -> None:
     """Replace the lower triangle of ``a`` by its Cholesky factor, in tiles of ``m`` by ``m``, smaller at the end."""
     n = -(-len(a) // m)
     cuts = [slice(k * m, (k + 1) * m) for k in range(n)]
@@ -53,7 +54,7 @@ def cholesky(a, m):
                         tiles[i][j][...] -= tiles[i][k] @ tiles[j][k].T
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=600, help="rows of the matrix")
     parser.add_argument("--tile", type=int, default=64, help="rows of a tile")

@@ -28,15 +28,17 @@ OpenMP in C it is:
 Run it: ``python examples/pragma_fft3d.py``.
 """
 
+from typing import Any
+
 import numpy as np
-from fft3d import passes_over
+from fft3d import Pass, passes_over
 
 import offload
 from offload.pragma import directives, omp
 
 
 @directives
-def pipeline(slab, boxes, buffers, transforms):
+def pipeline(slab: Any, boxes: list[Any], buffers: list[Any], transforms: list[Any]) -> None:
     """Take every box of the slab through a buffer, and back."""
     for number, box in enumerate(boxes):
         slot = number % len(buffers)
@@ -55,13 +57,13 @@ def pipeline(slab, boxes, buffers, transforms):
     omp("taskwait")  # a box of z needs all planes
 
 
-def fft3d(slab, passes):
+def fft3d(slab: Any, passes: list[Pass]) -> None:
     """Transform the slab in place."""
     for one in passes:
         pipeline(slab, one.boxes, one.buffers, one.transforms)
 
 
-def main():
+def main() -> None:
     rng = np.random.default_rng(1)
     slab = rng.standard_normal((60, 128, 128)) + 1j * rng.standard_normal((60, 128, 128))
     expected = np.fft.fftn(slab)
