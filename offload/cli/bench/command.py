@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from offload.cli.bench.measuring import Finding
 
 _REPEAT = 7
+_PAIRS = 31  # of differences below a microsecond
 # Arguments of the parts with ``--quick``.
 _QUICK = {
     "tasks": {"n_tasks": 40},
     "link": {"nbytes": 1 << 12},
     "launch": {"n_calls": 2, "n_chained": 5},
     "overlap": {"block_nbytes": 1 << 12},
+    "pragma": {"n_encounters": 20},
 }
 
 
@@ -37,8 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Check that this machine performs as expected. Each part takes a few seconds. tasks: the cost of a host task, "
         "compared with Dask. link: the bandwidth of copies between the host and device 0. launch: the time of single "
-        "constructs on device 0. overlap: the gain from running copies and kernels at the same time. Each table lists "
-        "the values to expect."
+        "constructs on device 0. overlap: the gain from running copies and kernels at the same time. pragma: the "
+        "cost of directive strings. Each table lists the values to expect."
     )
     parser.epilog = (
         "More benchmarks compare every part of the library with hand-written code. They are not installed; find them "
@@ -51,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--devices", metavar="SPEC", help="devices to open, as in OFFLOAD_DEVICES; device 0 is measured"
     )
     parser.add_argument(
-        "--repeat", metavar="N", type=int, default=_REPEAT, help=f"number of repetitions (default: {_REPEAT})"
+        "--repeat", metavar="N", type=int, help=f"number of repetitions (default: {_REPEAT}; pragma: {_PAIRS})"
     )
     parser.add_argument(
         "--quick", action="store_true", help="measure very little, only to check that the command works"
@@ -71,18 +73,19 @@ def run(args: argparse.Namespace) -> int:
                 f"bench {name}: there is no such part; use {', '.join(PARTS)}; a clone of the project has more: run "
                 "`python benchmarks/run.py --help` there"
             )
-    if args.repeat < 1:
+    repeat = _REPEAT if args.repeat is None else args.repeat
+    if repeat < 1:
         raise ClauseError(f"--repeat {args.repeat}: use a number of at least 1")
     # In the order of the table, whatever the order of the arguments.
     wanted = [name for name in PARTS if name in (args.part or PARTS)]
     found = {name: PARTS[name](args, _QUICK[name] if args.quick else {}) for name in wanted}
     if args.json:
         parts = {name: [one._asdict() for one in findings] for name, findings in found.items()}
-        write(json.dumps({"machine": _machine(), "repeat": args.repeat, "parts": parts}) + "\n")
+        write(json.dumps({"machine": _machine(), "repeat": repeat, "parts": parts}) + "\n")
         return 0
     shows = console()
     shows.print(", ".join(f"{name} {value}" for name, value in _machine().items()) + ".")
-    shows.print(f"Medians of {args.repeat} repetitions (lowest to highest).\n")
+    shows.print(f"Medians of {repeat} repetitions (lowest to highest).\n")
     for finding in (one for findings in found.values() for one in findings):
         shows.print(table_of(finding))
     return 0
@@ -103,7 +106,13 @@ def _machine() -> dict[str, str]:
 def _tasks(args: argparse.Namespace, sizes: Mapping[str, int]) -> list[Finding]:
     from offload.cli.bench import tasks  # imports Dask
 
-    return tasks.measure(args.repeat, **sizes)
+    return tasks.measure(args.repeat or _REPEAT, **sizes)
+
+
+def _pragma(args: argparse.Namespace, sizes: Mapping[str, int]) -> list[Finding]:
+    from offload.cli.bench import pragma  # rewrites functions
+
+    return pragma.measure(args.repeat or _PAIRS, **sizes)
 
 
 def _on_device(name: str, args: argparse.Namespace, sizes: Mapping[str, int]) -> list[Finding]:
@@ -113,11 +122,12 @@ def _on_device(name: str, args: argparse.Namespace, sizes: Mapping[str, int]) ->
         if not omp.get_num_devices():
             raise ClauseError(f"bench {name} measures a device, but there is none; choose one with --devices")
         measure: Callable[..., list[Finding]] = getattr(device, f"measure_{name}")
-        return measure(args.repeat, **sizes)
+        return measure(args.repeat or _REPEAT, **sizes)
 
 
 # What measures each part, with the options and the sizes that are not the usual ones.
 PARTS: dict[str, Callable[[argparse.Namespace, Mapping[str, int]], list[Finding]]] = {
     "tasks": _tasks,
     **{name: partial(_on_device, name) for name in ("link", "launch", "overlap")},
+    "pragma": _pragma,
 }
