@@ -19,12 +19,14 @@ import linecache
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+
+_Node = TypeVar("_Node", bound=ast.AST)
 
 Reason: TypeAlias = Literal["kind", "lambda", "absent", "deep", "changed"]
 
@@ -296,3 +298,17 @@ def marked(file: str, number: int, line: str, begin: int = 0, end: int | None = 
     first = max(begin - indent, 0)
     width = (len(text) if end is None else min(end - indent, len(text))) - first
     return f'  File "{file}", line {number}\n    {text}\n    {" " * first}{"^" * max(width, 1)}'
+
+
+def copied(node: _Node) -> _Node:
+    """Return a copy of a tree that may be changed; `copy.deepcopy` takes four times as long."""
+    new = type(node).__new__(type(node))
+    names = vars(new)
+    for name, value in vars(node).items():
+        if isinstance(value, ast.AST):
+            names[name] = copied(value)
+        elif type(value) is list:
+            names[name] = [copied(one) if isinstance(one, ast.AST) else one for one in value]
+        else:
+            names[name] = value
+    return new
