@@ -157,7 +157,7 @@ def tree_of(text: str) -> ast.Module:
     """Return the tree of a text, which is shared; empty if Python cannot read the text."""
     try:
         return ast.parse(text)
-    except SyntaxError:  # changed after its import, and not finished
+    except (SyntaxError, ValueError, MemoryError):  # changed after its import: not finished, a NUL, too many brackets
         return ast.Module([], [])
 
 
