@@ -28,6 +28,7 @@ STUDIES = {
     "cuda_calls": ("gpu.cuda_calls", "what single calls of CUDA and CuPy take"),
     "loops": ("loops.command", "what loop functions reach, along with Numba, CUDA by hand and serial C"),
     "twins": ("loops.twins", "loops that gain nothing by a second device, on one GPU that plays two"),
+    "pragma": ("pragma.command", "what NAS kernels with directive strings take, along with loop functions"),
     "parray": ("parray.command", "what typed copies reach and cost"),
     "parray_mpi": ("parray.parray_mpi", "typed copies over the ranks of a job: mpiexec -n 2 python …"),
     "mpi": ("mpi.command", "what requests of MPI cost as events, and hide: mpiexec -n 2 python …"),
