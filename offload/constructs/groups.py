@@ -112,13 +112,19 @@ class GroupRegion:
 class Taskgroup:
     """The result of `taskgroup`: a context manager, used once."""
 
-    __slots__ = ("_directive", "_reductions", "_region", "_unentered")
+    __slots__ = ("_directive", "_is_implicit", "_reductions", "_region", "_unentered")
 
     def __init__(
-        self, reductions: tuple[Reduction, ...] = (), directive: str = "taskgroup", unentered: Unentered | None = None
+        self,
+        reductions: tuple[Reduction, ...] = (),
+        directive: str = "taskgroup",
+        unentered: Unentered | None = None,
+        *,
+        is_implicit: bool = False,
     ) -> None:
         self._reductions = reductions  # combined at the end
         self._directive = directive
+        self._is_implicit = is_implicit  # a block of the program that is no taskgroup, so that `cancel` passes it by
         self._region: GroupRegion | None = None  # from the entry on
         self._unentered = unentered  # None for groups of the library's own
 
@@ -135,7 +141,9 @@ class Taskgroup:
                     scope,
                     scope.frame(self._directive),
                     f"the end of the {self._directive}",
-                    nests=self._directive != "taskgroup",  # constructs that have an implicit one: their own `with`
+                    is_implicit=self._is_implicit,
+                    # constructs that have an implicit one have their own `with`
+                    nests=self._directive != "taskgroup" and not self._is_implicit,
                 )
                 self._region.group.reductions = self._reductions
         except BaseException:
