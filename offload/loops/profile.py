@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from offload.errors import LoopError
 from offload.loops.common import LoopFunction
 
 if TYPE_CHECKING:
+    from offload.loops.front.source import FunctionSource
     from offload.loops.proofs.dependences import DependenceProfile
     from offload.loops.speculative.candidate_report import CandidateReport
 
@@ -20,7 +22,8 @@ def profile_dependences(fn: Any, *inputs: Any) -> DependenceProfile | CandidateR
     ----------
     fn : callable
         A loop function, or a plain function of the same form. Its clauses count: private, reduced and atomic arrays
-        cause no dependences. Or any plain function with several loops: loops one after the other, or in a ``while``.
+        cause no dependences. Or any plain function with several loops (loops one after the other, or in a ``while``),
+        or with statements next to its loop that a loop function cannot have.
     *inputs : tuple or dict
         The arguments of one call each, by position or by name, with host arrays. Their contents do not change.
 
@@ -66,8 +69,25 @@ def profile_dependences(fn: Any, *inputs: Any) -> DependenceProfile | CandidateR
 
     if isinstance(fn, LoopFunction):
         return profile_inputs(fn._program, inputs)  # noqa: SLF001  # its program
-    if has_several(FunctionSource.of(fn).definition):
-        from offload.loops.speculative.candidates import candidates  # few programs ask for it
+    source = FunctionSource.of(fn)
+    if not has_several(source.definition):
+        try:
+            return profile_inputs(fn, inputs)
+        except LoopError as error:
+            if not _is_around_loops(error, source):
+                raise
+    from offload.loops.speculative.candidates import candidates  # few programs ask for it
 
-        return candidates(fn, inputs)
-    return profile_inputs(fn, inputs)
+    return candidates(fn, inputs)
+
+
+def _is_around_loops(error: LoopError, source: FunctionSource) -> bool:
+    """Tell whether an error is about a statement next to the loops, which only a loop function must not have."""
+    from offload.loops.front.outlines import sites_of
+
+    body = source.definition.body
+    lines = range(body[0].lineno, (body[-1].end_lineno or 0) + 1)
+    loops = [range(site.node.lineno, (site.node.end_lineno or 0) + 1) for site in sites_of(source.definition)]
+    if not loops or error.file != source.place.file or error.line not in lines or error.rule == "argument":
+        return False
+    return not any(error.line in loop for loop in loops)

@@ -130,6 +130,39 @@ def test_arguments_keep_their_contents_and_share_memory():
     assert (x == np.arange(8.0)).all()
 
 
+def test_one_loop_with_statements_next_to_it():
+    """A function with one loop that is no loop function, as it computes before or after it, has a verdict for it."""
+
+    def total_of(x):
+        y = x * 2
+        total = 0.0
+        for i in range(y.size):
+            total += y[i]
+        return abs(total) + 1
+
+    def filled(x):
+        for i in range(x.size):
+            x[i] = i
+        x.sort()
+
+    report = omp.profile_dependences(total_of, (np.arange(4.0),))
+    assert [(one.verdict, one.reductions) for one in report.loops] == [("reduction", (("+", "total"),))]
+    assert verdicts(omp.profile_dependences(filled, (np.zeros(4),))) == ["parallel"]
+
+
+def test_one_loop_outside_of_the_subset_is_refused():
+    """A function with one loop whose error is in the loop raises that error."""
+
+    def viewed(x):
+        for i in range(x.size):
+            with memoryview(x):
+                x[i] = i
+
+    with pytest.raises(omp.LoopError) as caught:
+        omp.profile_dependences(viewed, (np.zeros(4),))
+    assert caught.value.line == viewed.__code__.co_firstlineno + 2
+
+
 def test_one_input_that_depends_is_enough():
     """A loop is in order if any input shows a dependence."""
 

@@ -100,7 +100,7 @@ def test_the_profile_of_cg(plain):
     """All loops over rows are parallel, four of them with sums; the two loops over steps are not."""
     cg = plain("nas_cg")
     size = cg.SIZES["tiny"]
-    report = omp.profile_dependences(cg.cg, (*cg.matrix_of(size), size.shift, 1))
+    report = omp.profile_dependences(cg.cg, (*cg.matrix_of(size), size.shift, 2))
     found = [(variable, reductions) for variable, reductions, _ in loops_of(report)]
     assert found == [
         ("i", (("+", "rho"),)),
@@ -137,5 +137,5 @@ def test_the_profile_of_mg(plain):
         (mg.clear, (coarse,)),
     ):
         found = parallel_loops(function, *arguments)
-        assert found == "independent" or found[0][0] == "i"
+        assert found == "parallel" or found[0][0] == "i"
     assert omp.profile_dependences(mg.norm, (fine,)).loops[0].reductions == (("+", "total"),)
