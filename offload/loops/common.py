@@ -7,6 +7,7 @@ mapping and failures, is that of the construct which it belongs to.
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from offload.loops.running.clauses import COMMON_CHECKS, LoopWords
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import ModuleType
+    from typing import Self
 
     from offload.devices.base import Device
     from offload.loops.explain import LoopReport
@@ -42,11 +44,27 @@ class LoopFunction(DirectiveFunction):
         from offload.loops.running.specialise import program_of  # what parses is imported when there is a loop to parse
 
         clauses.program = program_of(self._function, self._words(words), self._directive, self.__dict__)
+        clauses.take = None
         super()._prepare(clauses, {name: value for name, value in words.items() if name not in self._words_of})
 
     def _words(self, clauses: Mapping[str, Any]) -> LoopWords:
         """Return the values of the clauses of the loop."""
         return LoopWords.of(self._directive, clauses, names_of(self._function))
+
+    @property
+    def is_deferred(self) -> bool:
+        """Whether a call may return before the loop has run."""
+        return not self._clauses.waits
+
+    def giving(self, take: Callable[[Any], Any]) -> Self:
+        """Return a copy whose calls give their result to a function before the task is complete.
+
+        The function returns the task's value.
+        """
+        made = self.options()
+        made._clauses = copy(self._clauses)  # which speak of the results now, and of the loop as before
+        made._clauses.take = take
+        return made
 
     def _texts(self) -> tuple[dict[str, Any], tuple[Any, ...]]:
         """Return the globals that the text names, and the texts of the function and of those that it calls."""

@@ -131,7 +131,12 @@ class DeviceLoop(LoopFunction, TargetFunction):
 
     def _short_body(self, args: tuple[Any, ...], *, is_given: bool) -> Callable[..., Any]:
         kind: Any = _speculating().SpeculativeLauncher if self._program.is_speculative else launching().Launcher
-        launcher: Launcher = launching().launcher_for(self._program, args, kind) if is_given else kind(self._program)
+        take = self._clauses.take
+        if is_given and take is None:
+            shared: Launcher = launching().launcher_for(self._program, args, kind)
+            return shared
+        launcher: Launcher = kind(self._program)
+        launcher.take = take
         return launcher
 
     def _deciding(self, args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -56,6 +56,7 @@ class Launcher:
         "settled",
         "specialisation",
         "starts",
+        "take",
         "values",
     )
 
@@ -73,6 +74,8 @@ class Launcher:
         self.is_mapped = False  # whether the binding of the call says what the loop writes to
         # called before the first kernel is enqueued, when all is prepared; not in a settled call
         self.starts: Callable[[], None] | None = None
+        # called with the result before the task is complete; it returns the task's value
+        self.take: Callable[[Any], Any] | None = None
 
     @property
     def sent_as(self) -> Any:
@@ -91,14 +94,17 @@ class Launcher:
         if is_on_device and not kwargs and self.values is None:
             settled = self.settled or self.program.settled(args)
             if settled is not None and settled.start(args, task, changes=not self.is_mapped):
-                return None
+                return None  # a settled call has no results
         values = self.program.bound(args, kwargs) if self.values is None else self.values
         spec = self.specialisation or self.program.specialise(values)
         if not is_on_device:
-            return self._on_host(spec, values)
+            result = self._on_host(spec, values)
+            return result if self.take is None else self.take(result)
         if not self.is_mapped:
             change(task, [values[name] for name in spec.changed])
         self._on_device(spec, values, task, args)
+        if self.take is not None:
+            task.leave(self.take)
         return None
 
     def _on_host(self, spec: Specialisation, values: Mapping[str, Any]) -> Any:
@@ -179,7 +185,8 @@ def launch_in_body(program: LoopProgram, args: tuple[Any, ...], kwargs: Mapping[
     """Start a loop in a target body: on a device in the order of the body's stream, on the host at once.
 
     Return the scalars of the function as device arrays without dimensions, or on the host as NumPy scalars. Raises
-    `UsageError` for a host array in a body on a device.
+    `UsageError` for a host array in a body on a device, and `UnboundLocalError` for a scalar that gets no value because
+    the loop has no iteration.
     """
     if not kwargs and task.place is not None and not program.is_speculative:
         settled = program.settled(args)
@@ -211,7 +218,18 @@ def launch_in_body(program: LoopProgram, args: tuple[Any, ...], kwargs: Mapping[
             return value
 
         task.leave(look)
-    return _shaped(spec, outputs) if returns else None
+    return shaped_results(spec, _with_values(outputs, runs)) if returns else None
+
+
+def _with_values(outputs: Mapping[str, Any], runs: Sequence[FinishedRun]) -> dict[str, Any]:
+    """Return those device arrays that runs give a value: each, except last values of a nest without iterations."""
+    valued: set[str] = set()
+    for run in runs:
+        blank: Any = run.blank
+        nest = blank.form.nest
+        valued.update(item.name for item in nest.reductions)
+        valued.update(name for name in nest.last if blank.size or blank.is_given(name))
+    return {name: array for name, array in outputs.items() if name in valued}
 
 
 def _refuse_host_arrays(program: LoopProgram, values: Mapping[str, Any]) -> None:
@@ -399,18 +417,25 @@ def outcome_of(spec: Specialisation, runs: Sequence[FinishedRun], others: Mappin
 
 def outcome(spec: Specialisation, found: Mapping[str, Any]) -> Any:
     """Return the function's result, from the scalars that have come out."""
-    returned = {}
-    for name in spec.typed.function.returns:
-        if name not in found:
-            raise UnboundLocalError(f"{spec.program.name}: {name!r} has no value, because the loop has no iteration")
-        value = found[name]
-        returned[name] = value.item() if spec.typed.scalars[name].is_weak else value
-    return _shaped(spec, returned)
+    kinds = spec.typed.scalars
+    return shaped_results(
+        spec,
+        {
+            name: found[name].item() if kinds[name].is_weak else found[name]
+            for name in spec.typed.function.returns
+            if name in found
+        },
+    )
 
 
-def _shaped(spec: Specialisation, returned: Mapping[str, Any]) -> Any:
-    """Return values as the function's ``return`` has them."""
+def shaped_results(spec: Specialisation, returned: Mapping[str, Any]) -> Any:
+    """Return values as the function's ``return`` has them, or by name if the construct asks for that."""
     function = spec.typed.function
+    if spec.program.words.by_name:
+        return returned
+    for name in function.returns:
+        if name not in returned:
+            raise UnboundLocalError(f"{spec.program.name}: {name!r} has no value, because the loop has no iteration")
     values = tuple(returned[name] for name in function.returns)
     if function.returns_tuple:
         return values

@@ -60,7 +60,7 @@ class Replicated(NamedTuple):
 class SetLauncher(Launcher):
     """The body of a loop function's task on several devices; ``one`` is the body that it would have on one device."""
 
-    __slots__ = ("_places", "_settled", "_words")
+    __slots__ = ("_places", "_settled", "_taken_by", "_words")
 
     def __init__(self, one: Launcher, words: SetWords, places: tuple[DevicePlace, ...]) -> None:
         super().__init__(one.program)
@@ -70,12 +70,14 @@ class SetLauncher(Launcher):
         self._places = places  # the primary's first
         # what `settle` keeps; None if the call was not the first device's alone
         self._settled: tuple[Any, ...] | None = None
+        self._taken_by = one.take  # when all devices have left what looks at the outcome
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Enqueue the loop on all devices, of arguments whose arrays are `Replicated`."""
         values = self.program.bound(args, kwargs)
         arrays = {name: value for name, value in values.items() if isinstance(value, Replicated)}
         if not arrays and any(value.__class__ not in SCALARS for value in values.values()):  # without replicas: as any
+            self.take = self._taken_by
             return super().__call__(*args, **kwargs)
         task: Any = here().task
         first = {**values, **{name: array.arrays[0] for name, array in arrays.items()}}
@@ -92,6 +94,8 @@ class SetLauncher(Launcher):
         chooser = call.run(alone)
         is_settled = chooser.resting == "single" and call.may_settle and before == call.states
         self._settled = (self._places, self._words, chooser) if is_settled else None
+        if self._taken_by is not None:
+            task.leave(self._taken_by)
         return None
 
     def settle(self, binding: Binding, plan: Any) -> None:

@@ -55,6 +55,7 @@ _CASTS: Final[dict[str, ir.Type]] = {
 ATOMICS: Final[dict[str, ir.AtomicOperator]] = {
     "offload.atomic.add": "+",
     "offload.atomic.sub": "-",
+    "offload.atomic.*": "*",  # of a directive string: no program can write the name
     "offload.atomic.min": "min",
     "offload.atomic.max": "max",
     "offload.atomic.and_": "&",

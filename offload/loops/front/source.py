@@ -384,19 +384,24 @@ class Text(NamedTuple):
     code: CodeType  # of the function
     file: str
     lines: str  # the whole file
+    made: ast.FunctionDef | None = None  # the definition, if it was made of a part of another function
 
 
-# The definitions that were found, each with its text and its file.
+# The definitions that were found, each with its text and its file, and the keys of those that were made.
 _DEFINITIONS: Final[dict[tuple[CodeType, str], tuple[ast.FunctionDef, str, str]]] = {}
+_MADE: Final[set[tuple[CodeType, str]]] = set()
 
 
 def received(texts: tuple[Text, ...]) -> None:
     """Keep the texts that came with a function of another process."""
-    for code, file, lines in texts:
+    for code, file, lines, made in texts:
         n_before = code.co_firstlineno - 1
         # Lines of a method or a closure are indented, so there are lines before them, of which one becomes a block.
         before = "\n" * (n_before - 1) + "if True:\n" if lines[0].isspace() else "\n" * n_before
         text = before + lines
+        if made is not None:
+            _keep(code, made, text, file)
+            continue
         known = _DEFINITIONS.get(_key(code))
         if known is None or known[1:] != (text, file):  # equal codes may be of two texts: types are in no code
             found = named(code, ast.parse(text))
@@ -406,13 +411,19 @@ def received(texts: tuple[Text, ...]) -> None:
 
 def keep_text(function: FunctionType, definition: ast.FunctionDef, text: str, file: str) -> None:
     """Keep the definition of a function that was made from a part of another one's; its lines are those of the text."""
-    _DEFINITIONS[_key(function.__code__)] = definition, text, file
+    _keep(function.__code__, definition, text, file)
+
+
+def _keep(code: CodeType, definition: ast.FunctionDef, text: str, file: str) -> None:
+    _DEFINITIONS[_key(code)] = definition, text, file
+    _MADE.add(_key(code))
 
 
 def _sent(source: FunctionSource) -> Text:
     node = source.definition
     lines = "\n".join(source.text.split("\n")[first_line(node) - 1 : node.end_lineno])
-    return Text(source.function.__code__, source.file, f"{lines}\n")
+    code = source.function.__code__
+    return Text(code, source.file, f"{lines}\n", node if _key(code) in _MADE else None)
 
 
 def _key(code: CodeType) -> tuple[CodeType, str]:

@@ -265,6 +265,10 @@ class Blank(Generic[FormT_co]):
             case _:
                 self._image[slot] = getattr(self.axes[number], field.kind)
 
+    def is_given(self, name: str) -> bool:
+        """Tell whether a scalar has a value before the nest."""
+        return name in self.scalars or any(name == one for one, _ in self._kinds)
+
     def structure(self) -> ctypes.Array[ctypes.c_int64]:
         """Return the memory of a run, with all in it that runs have in common."""
         return type(self._image).from_buffer_copy(self._image)

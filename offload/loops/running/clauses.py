@@ -77,6 +77,8 @@ class LoopWords(NamedTuple):
     speculate: bool | str | DependenceProfile | None = None
     # There may be several nests, and reductions that no clause names are found, as `kernels_loop` has it.
     several: bool = False
+    # A call returns a dict of the scalars that have got a value, as loops under directive strings need it.
+    by_name: bool = False
 
     @property
     def named(self) -> frozenset[str]:

@@ -1,0 +1,249 @@
+"""Nests under directives at run time: loop functions made once, and encountered with the values of variables.
+
+A nest is one of the constructs for loops, with two differences. Its scalars come out by name, so a variable that no
+iteration has assigned keeps its value. And in the body of a target region every nest runs on the region's device, as
+an orphaned worksharing loop does.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from types import CellType, CodeType, FunctionType
+from typing import TYPE_CHECKING, Any, Final
+
+import offload
+from offload.acc.loops import KernelsLoop, ParallelLoop
+from offload.arrays.items import SCALARS
+from offload.constructs.call import decorate
+from offload.loops.common import LoopFunction, launching
+from offload.loops.front.source import KnownName, Plain, Unfit, keep_text, meaning_of
+from offload.loops.functions import TargetLoop
+from offload.loops.host_functions import HostLoop
+from offload.pragma.items import UNBOUND
+from offload.pragma.loops import PLAIN, Case
+from offload.pragma.nest_statements import OFFLOAD
+from offload.runtime.current import here
+from offload.tasks.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from offload.loops.running.clauses import LoopWords
+    from offload.pragma.loops import Nest
+    from offload.texts import FunctionText
+
+
+class NestLoop(LoopFunction):
+    """A nest under a directive: the common part of all constructs for loops."""
+
+    __slots__ = ()
+
+    def _words(self, clauses: Mapping[str, Any]) -> LoopWords:
+        return super()._words(clauses)._replace(by_name=True)
+
+
+class TargetNest(NestLoop, TargetLoop):
+    """A nest under ``target`` with other words."""
+
+    __slots__ = ()
+
+
+class HostNest(NestLoop, HostLoop):
+    """A nest for the host's threads."""
+
+    __slots__ = ()
+
+
+class ParallelNest(NestLoop, ParallelLoop):
+    """A nest under OpenACC's ``parallel loop`` or ``serial loop``."""
+
+    __slots__ = ()
+
+
+class KernelsNest(NestLoop, KernelsLoop):
+    """A nest under OpenACC's ``kernels loop``."""
+
+    __slots__ = ()
+
+
+_KINDS: Final = {
+    "target_loop": TargetNest,
+    "parallel_loop": HostNest,
+    "acc.parallel_loop": ParallelNest,
+    "acc.kernels_loop": KernelsNest,
+}
+
+
+class NestEncounter:
+    """A nest of a rewritten function, which generated code encounters.
+
+    Parameters
+    ----------
+    nest : Nest
+        The nest.
+    call : DirectiveCall
+        The directive's clauses with values; its ``encounter(construct, values)`` sets them.
+    text : FunctionText
+        The text of the enclosing function.
+    names : dict
+        The globals of the enclosing function.
+    cells : mapping of str to cell
+        The cells of the enclosing function's closure.
+
+    Raises
+    ------
+    LoopError
+        The nest is outside of the subset. The error names the program's line.
+    ClauseError
+        Clauses contradict each other.
+    """
+
+    def __init__(
+        self, nest: Nest, call: Any, text: FunctionText, names: dict[str, Any], cells: Mapping[str, CellType]
+    ) -> None:
+        self._nest, self._call, self._text = nest, call, text
+        self._names, self._cells = names, cells
+        self._made: dict[tuple[Any, ...], tuple[Any, tuple[int, ...]]] = {}
+        self._is_array = frozenset(nest.results) & frozenset(nest.arguments)
+        self._construct(Case(arrays=self._is_array & nest.indexed), ())
+
+    def meet(self, values: Any, arguments: Sequence[Any], store: Callable[[tuple[Any, ...]], Any] | None = None) -> Any:
+        """Encounter the nest.
+
+        Parameters
+        ----------
+        values
+            The values of the directive's clauses, as the call takes them.
+        arguments : sequence
+            The values of `Nest.parameters`; `UNBOUND` for a name without one.
+        store : callable, optional
+            Takes the tuple of results of a deferred nest, in the order of `Nest.results`, before its task is complete.
+
+        Returns
+        -------
+        tuple or Task
+            The results, or the task of a deferred nest. A variable that no iteration assigns keeps its value.
+        """
+        nest = self._nest
+        case, outside = self._case(arguments)
+        construct, places = self._made.get((case, outside)) or self._construct(case, outside)
+        construct = self._call.encounter(construct, values)
+        given = [arguments[place] for place in places]
+        scope = here()
+        if scope.region is None and scope.task is not None and scope.task.construct.is_target:
+            program = construct._program  # noqa: SLF001  # a construct of this package
+            return self._results(launching().launch_in_body(program, given, {}, scope.task), arguments, case)
+        if not nest.results:
+            made = construct(*given)
+            return made if isinstance(made, Task) else ()
+        results: list[tuple[Any, ...]] = []
+
+        def take(found: Any) -> None:
+            results.append(self._results(found, arguments, case))
+            if store is not None:
+                store(results[-1])
+
+        if not construct.is_deferred:
+            return self._results(construct(*given), arguments, case)
+        made = construct.giving(take)(*given)
+        return made if isinstance(made, Task) else results[-1]
+
+    def _results(self, found: Mapping[str, Any] | None, arguments: Sequence[Any], case: Case) -> tuple[Any, ...]:
+        """Return the values of the results: those found, and those that the variables have."""
+        nest, found = self._nest, found or {}
+        if not nest.results:
+            return ()
+        before = dict(zip(nest.parameters, arguments, strict=True))
+        pairs = zip(nest.results, nest.returned, strict=True)
+        return tuple([found.get(returned, before[name]) for name, returned in pairs])
+
+    # -- cases
+
+    def _case(self, arguments: Sequence[Any]) -> tuple[Case, tuple[Any, ...]]:
+        """Return the case of some values, and those that are functions or modules."""
+        arrays, elements, outside, unbound = [], [], [], []
+        values: list[Any] = []
+        nest = self._nest
+        for name, value in zip(nest.arguments, arguments, strict=False):
+            kind = value.__class__
+            if kind in SCALARS:
+                continue
+            if value is UNBOUND:
+                self._check_unbound(name)
+                unbound.append(name)
+            elif hasattr(value, "shape") and hasattr(value, "dtype"):
+                if name in self._is_array:
+                    arrays.append(name)
+                if not value.shape and name not in nest.indexed:
+                    elements.append(name)
+            elif isinstance(meaning_of(value), (Plain, KnownName)):
+                outside.append(name)
+                values.append(value)
+        if not (arrays or elements or outside or unbound):
+            return PLAIN, ()
+        sets = [frozenset(names) for names in (arrays, elements, outside, unbound)]
+        return Case(*sets), tuple(values)
+
+    def _outside(self, case: Case) -> list[str]:
+        """Return the names of functions and modules, in the order of their values."""
+        return [name for name in self._nest.arguments if name in case.outside]
+
+    def _check_unbound(self, name: str) -> None:
+        """Raise `UnboundLocalError` for a variable that the nest reads in any case."""
+        nest = self._nest
+        if name in nest.results or name not in nest.assigned:
+            raise UnboundLocalError(f"cannot access local variable {name!r} where it is not associated with a value")
+
+    def _construct(self, case: Case, outside: tuple[Any, ...]) -> tuple[Any, tuple[int, ...]]:
+        """Make the construct for a case, with the places of its arguments."""
+        nest = self._nest
+        definition = nest.form(case)
+        cells = {**self._cells, OFFLOAD: CellType(offload)}
+        cells |= {name: CellType(value) for name, value in zip(self._outside(case), outside, strict=True)}
+        function = _function(definition, nest, self._text, self._names, cells)
+        words = {**self._call.fixed(), **nest.words}
+        construct = decorate(_KINDS[nest.kind], function, words)
+        taken = [argument.arg for argument in definition.args.args]
+        found = construct, tuple([nest.parameters.index(name) for name in taken])
+        self._made[case, outside] = found
+        return found
+
+
+def fixed_in(names: Mapping[str, Any], cells: Mapping[str, CellType]) -> Callable[[str], bool]:
+    """Return the function that tells whether loops know a name of the module or of a closure by its present value."""
+
+    def is_fixed(name: str) -> bool:
+        try:
+            value = cells[name].cell_contents if name in cells else names.get(name, getattr(builtins, name, None))
+        except ValueError:  # it has no value yet
+            return False
+        return not isinstance(meaning_of(value), Unfit)
+
+    return is_fixed
+
+
+def _function(
+    definition: ast.FunctionDef,
+    nest: Nest,
+    text: FunctionText,
+    names: dict[str, Any],
+    cells: Mapping[str, CellType],
+) -> FunctionType:
+    """Return the function of a definition, with its free names as the enclosing function has them."""
+    taken = {argument.arg for argument in definition.args.args}
+    free = [name for name in nest.names if name in cells and name not in taken]
+    arguments = ast.arguments([], [ast.arg(name) for name in free], None, [], [], None, [])
+    around = ast.FunctionDef("around", arguments, [definition], [], lineno=definition.lineno, col_offset=0)
+    if "type_params" in ast.FunctionDef._fields:  # from Python 3.12 on
+        around.type_params = []  # type: ignore[attr-defined,unused-ignore]
+    module = ast.fix_missing_locations(ast.Module([around], []))
+    code = _inner(_inner(compile(module, text.file, "exec", dont_inherit=True), "around"), definition.name)
+    function = FunctionType(code, names, definition.name, None, tuple([cells[name] for name in code.co_freevars]))
+    function.__name__ = function.__qualname__ = nest.name
+    keep_text(function, definition, text.text, text.file)
+    return function
+
+
+def _inner(code: CodeType, name: str) -> CodeType:
+    return next(one for one in code.co_consts if isinstance(one, CodeType) and one.co_name == name)
