@@ -22,7 +22,15 @@ FOUND = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 OF_TORCH = Path(__file__).parents[1] / "examples" / "torch_pipeline.py"
 EXAMPLES = [path for path in FOUND if "__main__" in path.read_text(encoding="utf-8") and path != OF_TORCH]
 """All but PyTorch's; files without a main program are a part of another one."""
-SMALL = {"loops_bodies": ["48"], "loops_devices": ["24"], "loops_heat": ["24"], "loops_histogram": ["20000"]}
+SMALL = {
+    "loops_bodies": ["48"],
+    "loops_devices": ["24"],
+    "loops_heat": ["24"],
+    "loops_histogram": ["20000"],
+    "nas_cg": ["tiny"],
+    "nas_ep": ["12"],
+    "nas_mg": ["tiny"],
+}
 """The sizes that loops are run with as Python."""
 OF_PARRAY = [path for path in EXAMPLES if path.stem.startswith("parray_")]
 OF_LOOPS = [path for path in EXAMPLES if path.stem in {"loops_heat", "loops_histogram", "loops_sparse"}]
