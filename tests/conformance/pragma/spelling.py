@@ -71,7 +71,9 @@ def words_of(string):
 
 def is_stand_alone(string):
     """Tell whether a directive has no block, though it stands in a `with`."""
-    first = re.match(r"[\s]*(taskwait|taskyield|barrier|flush|cancel|target (enter|exit|update)|enter|exit|update|wait)", string)
+    first = re.match(
+        r"[\s]*(taskwait|taskyield|barrier|flush|cancel|target (enter|exit|update)|enter|exit|update|wait)", string
+    )
     return first is not None
 
 

@@ -38,7 +38,11 @@ CLAUSES = {
     "wait for queues": ("copy(x, y) async(1) wait(2, n)", 'copy=["x", "y"], async_=1, wait=[2, 3]', ()),
     "if": ("copy(x, y) if(n > 5)", 'copy=["x", "y"], if_=False', ()),
     "default present": ("default(present)", 'default="present"', PRESENT),
-    "default none": ("default(none) copy(x, y) firstprivate(n)", 'default="none", copy=["x", "y"], firstprivate=["n"]', ()),
+    "default none": (
+        "default(none) copy(x, y) firstprivate(n)",
+        'default="none", copy=["x", "y"], firstprivate=["n"]',
+        (),
+    ),
     "private": ("private(x) copy(y)", 'private=["x"], copy=["y"]', ()),
     "firstprivate": ("firstprivate(x) copy(y)", 'firstprivate=["x"], copy=["y"]', ()),
     "sections": ("copyin(x[0:8]) copy(y[0:8])", 'copyin=["x[0:8]"], copy=["y[0:8]"]', ()),
@@ -51,7 +55,11 @@ def test_regions(twins, construct, name):
     """Each clause of a compute construct means in a string what the keyword of the decorator means."""
     string, keywords, around = CLAUSES[name]
     before, after = around or ("pass", "pass")
-    fill = "x[...] = 2" if any(word in name for word in ("private", "create")) and "no_" not in name and name != "firstprivate" else "pass"
+    fill = (
+        "x[...] = 2"
+        if any(word in name for word in ("private", "create")) and "no_" not in name and name != "firstprivate"
+        else "pass"
+    )
     block = f"""
         @directives
         def program(x, y, n):
@@ -80,7 +88,9 @@ def test_regions(twins, construct, name):
 
 
 @pytest.mark.parametrize("construct", REGIONS)
-@pytest.mark.parametrize("clause", ["num_gangs(2)", "num_workers(4)", "vector_length(32)", "num_gangs(2, 2) num_workers(1)"])
+@pytest.mark.parametrize(
+    "clause", ["num_gangs(2)", "num_workers(4)", "vector_length(32)", "num_gangs(2, 2) num_workers(1)"]
+)
 def test_sizes(twins, construct, clause):
     """The sizes of a region are accepted as the decorator accepts them, or refused with its class of error."""
     block = f"""
@@ -248,13 +258,20 @@ def test_host_data(twins, name):
         "return found, isinstance(x, np.ndarray)",
     ]
     calls = [
-        strings[0].replace('acc("data ', "api.data(").replace("copyin(x)", "copyin=[x], ").replace("create(y)", "create=[y]").replace('"):', "):"),
+        strings[0]
+        .replace('acc("data ', "api.data(")
+        .replace("copyin(x)", "copyin=[x], ")
+        .replace("create(y)", "create=[y]")
+        .replace('"):', "):"),
         f"    with api.host_data({keywords}) as (dx, dy):",
         "        found = isinstance(dx, np.ndarray), isinstance(dy, np.ndarray)",
         "return found, isinstance(x, np.ndarray)",
     ]
     outcome = same(twins, strings, calls)
-    assert outcome.value == ({"use_device": (False, False), "if": (True, True), "if_present": (False, True)}[name], True)
+    assert outcome.value == (
+        {"use_device": (False, False), "if": (True, True), "if_present": (False, True)}[name],
+        True,
+    )
 
 
 ENTER = {

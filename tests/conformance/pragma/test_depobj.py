@@ -93,7 +93,11 @@ def test_destroyed(twins):
 
 @pytest.mark.parametrize(
     ("clauses", "keywords"),
-    [("", ""), (" depend(inout: x)", "depend=[inout(x)]"), (" device(0) depend(inout: x)", "device=0, depend=[inout(x)]")],
+    [
+        ("", ""),
+        (" depend(inout: x)", "depend=[inout(x)]"),
+        (" device(0) depend(inout: x)", "device=0, depend=[inout(x)]"),
+    ],
 )
 def test_interop(twins, clauses, keywords):
     """`interop init` binds an object with a stream and a device, `use` orders its work, `destroy` releases it."""

@@ -231,7 +231,8 @@ def test_shared_in_sections(twins):
 
 # -- locks ----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    "string", ["critical", "critical (sum)", "critical(sum)", "atomic", "atomic update", "atomic capture", "atomic write"]
+    "string",
+    ["critical", "critical (sum)", "critical(sum)", "atomic", "atomic update", "atomic capture", "atomic write"],
 )
 def test_locks(twins, string):
     """Blocks under one lock exclude each other: a counter that tasks change this way loses nothing."""

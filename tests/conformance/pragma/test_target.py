@@ -95,9 +95,7 @@ ROWS = {
         "defaultmap(tofrom: aggregate) defaultmap(none: scalar) firstprivate(n)",
         'defaultmap={"aggregate": "tofrom", "scalar": "none"}, firstprivate=["n"]',
     ),
-    "is_device_ptr": Row(
-        "is_device_ptr(d)", 'is_device_ptr=["d"]', "d += n; y += d", *DEVICE, parameters="d, y, n"
-    ),
+    "is_device_ptr": Row("is_device_ptr(d)", 'is_device_ptr=["d"]', "d += n; y += d", *DEVICE, parameters="d, y, n"),
     "has_device_addr": Row(
         "has_device_addr(d)", 'has_device_addr=["d"]', "d += n; y += d", *DEVICE, parameters="d, y, n"
     ),

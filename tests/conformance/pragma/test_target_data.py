@@ -51,7 +51,12 @@ DATA = {
 def test_target_data(twins, name):
     """Each clause of `target data` means in a string what the keyword means."""
     string, keywords = DATA[name]
-    strings = [f'with omp("target data {string}"):', "    region(x, y, n)", "    region(x, y, n + 1)", 'omp("taskwait")']
+    strings = [
+        f'with omp("target data {string}"):',
+        "    region(x, y, n)",
+        "    region(x, y, n + 1)",
+        'omp("taskwait")',
+    ]
     calls = [f"with offload.target_data({keywords}):", *strings[1:3], "offload.taskwait()"]
     same(twins, strings, calls)
 
@@ -78,8 +83,16 @@ def test_use_device(twins, word):
 
 def test_use_device_if_false(twins):
     """Under a false `if`, the names of `use_device_ptr` are the original arrays."""
-    strings = ['with omp("target data map(x) use_device_ptr(x) if(n < 0)"):', "    found = isinstance(x, np.ndarray)", "return found"]
-    calls = ["with offload.target_data(map=[x], use_device_ptr=(x,), if_=False) as (d,):", "    found = d is x", "return found"]
+    strings = [
+        'with omp("target data map(x) use_device_ptr(x) if(n < 0)"):',
+        "    found = isinstance(x, np.ndarray)",
+        "return found",
+    ]
+    calls = [
+        "with offload.target_data(map=[x], use_device_ptr=(x,), if_=False) as (d,):",
+        "    found = d is x",
+        "return found",
+    ]
     assert same(twins, strings, calls).value is True
 
 
@@ -96,7 +109,9 @@ def test_a_block_that_stays_can_be_left(twins):
         'with omp("target data map(x)"):',
         "    return offload.target_is_present(x)",
     ]
-    calls = [line.replace('omp("target data map(tofrom: x)")', "offload.target_data(map=[tofrom(x)])") for line in strings]
+    calls = [
+        line.replace('omp("target data map(tofrom: x)")', "offload.target_data(map=[tofrom(x)])") for line in strings
+    ]
     calls[7] = "with offload.target_data(map=[x]):"
     outcome = same(twins, strings, calls)
     assert outcome.value is True
@@ -154,7 +169,9 @@ def test_target_exit_data(twins, name):
         first.append("offload.taskwait()")
     last = ["offload.taskwait()", "return offload.target_is_present(y)"]
     outcome = same(
-        twins, [*first, f'omp("target exit data {string}")', *last], [*first, f"offload.target_exit_data({keywords})", *last]
+        twins,
+        [*first, f'omp("target exit data {string}")', *last],
+        [*first, f"offload.target_exit_data({keywords})", *last],
     )
     assert outcome.value is False
     assert (outcome.arguments[1] == 3 * np.arange(8.0)).all()

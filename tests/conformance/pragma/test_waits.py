@@ -269,7 +269,9 @@ def test_blocks_in_a_taskgraph(twins):
 
 # -- cancellation ---------------------------------------------------------------------------------------
 @pytest.mark.parametrize("is_on", ["true", "false"])
-@pytest.mark.parametrize(("clause", "call"), [("", ""), (" if(i == 2)", "if i == 2: "), (" if(taskgroup: i == 2)", "if i == 2: ")])
+@pytest.mark.parametrize(
+    ("clause", "call"), [("", ""), (" if(i == 2)", "if i == 2: "), (" if(taskgroup: i == 2)", "if i == 2: ")]
+)
 def test_cancel(devices, tmp_path, is_on, clause, call):
     """`cancel taskgroup` and `cancellation point taskgroup` are the calls, also under OMP_CANCELLATION=false."""
     strings = f"""
