@@ -6,6 +6,8 @@ arrives as you raised it, with a note that names the task.
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class OffloadError(Exception):
     """Base of every error that `offload` raises itself.
@@ -257,6 +259,8 @@ class PragmaError(ClauseError, SyntaxError):
     dpend
     """
 
+    span: Any = None  # of the token in the directive's string: `offload.pragma.syntax.Span`
+
     def __init__(
         self,
         message: str,
@@ -268,7 +272,9 @@ class PragmaError(ClauseError, SyntaxError):
         end_offset: int | None = None,
     ) -> None:
         # `ClauseError` stands first among the bases; its `__init__` knows nothing of lines.
-        SyntaxError.__init__(self, message, (filename, lineno, offset, text, end_lineno or lineno, end_offset or offset))
+        SyntaxError.__init__(
+            self, message, (filename, lineno, offset, text, end_lineno or lineno, end_offset or offset)
+        )
 
     __str__ = SyntaxError.__str__
 

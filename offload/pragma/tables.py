@@ -42,6 +42,7 @@ class Takes(enum.Enum):
     VALUES = enum.auto()  # one expression or more
     OPTIONAL_VALUES = enum.auto()
     NAMES = enum.auto()  # a list of names
+    OPTIONAL_NAMES = enum.auto()
     DATA = enum.auto()  # a list of names, attributes, and sections of either
     LOCATIONS = enum.auto()  # a list of expressions, or ``omp_all_memory``
     WORD = enum.auto()  # a word of `ClauseRow.kinds`
@@ -72,6 +73,7 @@ class ClauseRow:
     takes_directive: bool = False  # names of constructs are modifiers, as in ``if(target: e)``
     takes_size: bool = False  # after the word and a comma, as in ``schedule(static, 4)``, or after a colon: ``aligned``
     categories: tuple[str, ...] = ()  # words after the kind and a colon, as in ``defaultmap(to: aggregate)``
+    takes_one: bool = False  # exactly one list item
     is_repeatable: bool = False
     is_sharing: bool = False  # a name may be in one such clause only
     has_effect: bool = True
@@ -94,8 +96,8 @@ class DirectiveRow:
     """The name in `offload` of the construct or routine that carries it out; empty if `offload.pragma` does."""
     is_inner_too: bool = False  # also inside of a nest
     makes_function: bool = False  # also in the form ``@omp("…")`` over a ``def``
-    arguments: Takes | None = None  # in brackets after the words
-    needs_arguments: bool = False
+    argument: ClauseRow | None = None  # in brackets after the words
+    needs_argument: bool = False
     needs: tuple[str, ...] = ()
     """At least one of these clauses must be there."""
     exclusive: tuple[tuple[str, ...], ...] = ()
@@ -197,7 +199,7 @@ OMP_CLAUSES: Final[Mapping[str, ClauseRow]] = _by_name(
     *_plain("use_device_ptr use_device_addr", Takes.NAMES, is_repeatable=True, is_sharing=True),
     *_plain("is_device_ptr has_device_addr", Takes.DATA, is_repeatable=True, is_sharing=True),
     _row("copyprivate", Takes.NAMES, is_repeatable=True),
-    _row("detach", Takes.NAMES),
+    _row("detach", Takes.NAMES, takes_one=True),
     *_plain(
         "reduction in_reduction task_reduction",
         Takes.OPERATOR,
@@ -252,10 +254,10 @@ OMP_CLAUSES: Final[Mapping[str, ClauseRow]] = _by_name(
         kinds=("targetsync",),
         noun="type of interoperability",
         needs_kind=True,
+        takes_one=True,
         refused={"target": "write init(targetsync: o)", "prefer_type": "leave it out"},
     ),
-    _row("use", Takes.NAMES),
-    _row("destroy", Takes.NAMES),
+    *_plain("use destroy", Takes.NAMES, takes_one=True),
 )
 
 _ZERO: Final[dict[str, Any]] = {"modifiers": {"zero": False}, "is_repeatable": True}
@@ -284,7 +286,7 @@ ACC_CLAUSES: Final[Mapping[str, ClauseRow]] = _by_name(
     ),
     _row("worker", Takes.OPTIONAL_VALUE, modifiers={"num": False}),
     _row("vector", Takes.OPTIONAL_VALUE, modifiers={"length": False}),
-    _row("tile", Takes.VALUES),
+    _row("tile", Takes.VALUES, refused={"*": "write a size"}),
     _row("device_type", Takes.DEVICE_TYPE),
     *_plain("read write update capture", Takes.NOTHING),
 )
@@ -315,9 +317,9 @@ WORD_ALIASES: Final[Mapping[Language, Mapping[str, str]]] = MappingProxyType(
 # A clause that one directive takes in another way than the other directives.
 _SPECIAL: Final[dict[tuple[Language, str, str], dict[str, Any]]] = {
     **{("omp", name, "map"): {"kinds": kinds} for name, kinds in _MAP_KINDS.items()},
-    ("omp", "depobj", "depend"): {"is_repeatable": False},
+    ("omp", "depobj", "depend"): {"kinds": _UPDATES, "is_repeatable": False, "takes_one": True},
     ("omp", "depobj", "update"): {"takes": Takes.WORD, "kinds": _UPDATES, "noun": "dependence type"},
-    ("omp", "depobj", "destroy"): {"takes": Takes.NAMES},
+    ("omp", "depobj", "destroy"): {"takes": Takes.OPTIONAL_NAMES},
     ("acc", "update", "self"): {"takes": Takes.DATA, "is_repeatable": True},
 }
 
@@ -477,7 +479,14 @@ _OMP: Final = (
     ),
     _omp("taskyield", Form.ALONE, stands_for="taskyield"),
     _omp("barrier", Form.ALONE, stands_for="barrier"),
-    _omp("flush", Form.ALONE, " ".join(_ORDERS), arguments=Takes.DATA, exclusive=(_ORDERS,), refused="memscope"),
+    _omp(
+        "flush",
+        Form.ALONE,
+        " ".join(_ORDERS),
+        argument=_row("flush", Takes.DATA),
+        exclusive=(_ORDERS,),
+        refused="memscope",
+    ),
     _omp("cancel taskgroup", Form.ALONE, "if", stands_for="cancel"),
     _omp("cancellation point taskgroup", Form.ALONE, stands_for="cancellation_point"),
     _omp(
@@ -485,8 +494,8 @@ _OMP: Final = (
         Form.ALONE,
         "depend update destroy",
         stands_for="depobj",
-        arguments=Takes.NAMES,
-        needs_arguments=True,
+        argument=_row("depobj", Takes.NAMES, takes_one=True),
+        needs_argument=True,
         needs=("depend", "update", "destroy"),
         exclusive=(("depend", "update", "destroy"),),
         refused="init",
@@ -510,7 +519,7 @@ _OMP: Final = (
         exclusive=(("copyprivate", "nowait"),),
         refused="allocate",
     ),
-    _omp("critical", Form.STAYS, "hint", arguments=Takes.NAMES),
+    _omp("critical", Form.STAYS, "hint", argument=_row("critical", Takes.NAMES, takes_one=True)),
     _omp(
         "atomic",
         Form.STAYS,
@@ -585,7 +594,7 @@ _ACC: Final = (
         needs=("self", "device"),
         refused="device_type",
     ),
-    _acc("wait", Form.ALONE, "async if", stands_for="acc.wait", arguments=Takes.OPTIONAL_VALUES),
+    _acc("wait", Form.ALONE, "async if", stands_for="acc.wait", argument=ACC_CLAUSES["wait"]),
     _acc("init", Form.ALONE, "device_type device_num if", stands_for="acc.init"),
     _acc("shutdown", Form.ALONE, "device_type device_num if", stands_for="acc.shutdown"),
     _acc(
@@ -615,7 +624,13 @@ _ACC: Final = (
         exclusive=_SEQUENTIAL,
         refused="device_type",
     ),
-    _acc("cache", Form.INNER, arguments=Takes.DATA, needs_arguments=True, is_inner_too=True),
+    _acc(
+        "cache",
+        Form.INNER,
+        argument=_row("cache", Takes.DATA, modifiers={"readonly": False}),
+        needs_argument=True,
+        is_inner_too=True,
+    ),
     _acc(
         "atomic",
         Form.INNER,
