@@ -2,9 +2,9 @@
 
 Theory of operation
 -------------------
-`TRANSLATIONS` says for each clause which keyword arguments it becomes; `_OF_CONSTRUCTS` has the clauses that a construct
-takes in another way. `DirectiveCall` makes the arguments once. What the string alone decides goes to the construct once
-(`decorate`). The other arguments have expressions; `values` makes one tuple of them, which the rewritten function
+`translations` says for each clause which keyword arguments it becomes. `DirectiveCall` makes
+the arguments once. Arguments that the string alone decides go to the
+construct once (`decorate`). The others have expressions. `values` makes one tuple of them, which the rewritten function
 evaluates where the directive stands, in the order of the string. `encounter`, `manage` and `run` take that tuple.
 
 If a block names arrays in data clauses, the first element of the tuple tells whether all of these names hold NumPy
@@ -14,40 +14,33 @@ arrays, as nearly always: it is None then, and their clauses are as they were gi
 from __future__ import annotations
 
 import ast
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from offload import acc
 from offload.arrays.items import SCALARS
 from offload.pragma import runs
-from offload.pragma.arguments import (
+from offload.pragma.call_arguments import (
     CallArgument,
     DependArgument,
     FixedArgument,
     ItemsArgument,
-    NameArgument,
-    ReductionArgument,
     Setting,
     Way,
     is_static,
     merged,
-    valued,
-    valued_all,
     written_item,
 )
-from offload.pragma.items import UNBOUND, event_for, is_mappable
+from offload.pragma.items import UNBOUND, is_mappable
 from offload.pragma.tables import Form, row_of
+from offload.pragma.translations import DEPENDENCES, translated
 from offload.pragma.values import looked_up, tuple_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from offload.pragma.arguments import OptionalName
+    from offload.pragma.call_arguments import OptionalName
     from offload.pragma.items import MappedPart
-    from offload.pragma.syntax import Clause, Directive
+    from offload.pragma.syntax import Directive
     from offload.pragma.values import Naming
-
-    Translation = Callable[[Clause, Setting], Iterable[CallArgument]]
 
 
 class DirectiveCall:
@@ -65,7 +58,8 @@ class DirectiveCall:
     form : Form
         How the directive is written.
     named : tuple of str
-        The names that the construct's clauses write as strings. The function of a block needs parameters of these names.
+        The names that the construct's clauses write as strings. The function of a block needs parameters of these
+        names.
     binds : tuple of str
         The names to which results are bound, in order: the result of `run` (of ``depobj(o)`` and ``interop``), or the
         elements of the tuple that the block of `manage` gives.
@@ -76,8 +70,8 @@ class DirectiveCall:
     """
 
     __slots__ = (
-        "_arguments", "_optional", "_parts", "_passes_depend", "_places", "_varying", "binds", "directive", "events", "form",
-        "key", "named", "reductions",
+        "_arguments", "_optional", "_parts", "_passes_depend", "_places", "_varying", "binds", "directive", "events",
+        "form", "key", "named", "reductions",
     )  # fmt: skip
 
     def __init__(self, directive: Directive, parameters: frozenset[str] | None = None) -> None:
@@ -136,7 +130,7 @@ class DirectiveCall:
         return frozenset([one.name for one, value in pairs if _does_not_fit(value, is_strict=one.is_strict)])
 
     def parts(self, values: Sequence[Any]) -> list[MappedPart]:
-        """Return the list items with subscripts or members in the data clauses of a block, in the order of the string."""
+        """Return the list items with subscripts or members in the data clauses of a block, in order."""
         return [part for one in self._parts for part in one.parts(values[self._places[id(one)]])]
 
     # -- keyword arguments -------------------------------------------------------------------------------
@@ -156,7 +150,7 @@ class DirectiveCall:
             given = {word: value for word, value in given.items() if not _is_empty(value)}
         return given
 
-    def _fixed(self) -> dict[str, Any]:
+    def fixed(self) -> dict[str, Any]:
         """Return the keyword arguments that the string alone decides."""
         fixed: dict[str, Any] = {}
         for argument in self._arguments:
@@ -172,16 +166,16 @@ class DirectiveCall:
     # -- calls -------------------------------------------------------------------------------------------
     def decorate(self, function: Callable[..., Any]) -> Any:
         """Return a function under the construct, with the clauses that the string alone decides."""
-        return runs.DECORATORS[self.key](**{**runs.EXTRA.get(self.key, {}), **self._fixed()})(function)
+        return runs.DECORATORS[self.key](**self.fixed())(function)
 
     def encounter(self, construct: Any, values: Sequence[Any]) -> Any:
-        """Return the construct that `decorate` has made with the clauses of an encounter; a call of it encounters it."""
+        """Return a construct that `decorate` has made with the clauses of an encounter, to be called."""
         if not self._optional or values[0] is None:
             if self._passes_depend:
                 return construct.options(depend=values[-1])
             if not self._varying:
                 return construct
-            return construct.options(**self.replaced(self._given(values, _NONE, self._varying)))
+            return construct.options(**self.evaluated(values))
         left_out = self.left_out(values)
         if not left_out:
             words = self._varying
@@ -195,6 +189,10 @@ class DirectiveCall:
             )
         return construct.options(**self.replaced(self._given(values, left_out, words))) if words else construct
 
+    def evaluated(self, values: Sequence[Any]) -> dict[str, Any]:
+        """Return the keyword clauses that an encounter replaces, given the values of the expression of `values`."""
+        return self.replaced(self._given(values, _NONE, self._varying))
+
     def replaced(self, given: dict[str, Any]) -> dict[str, Any]:
         """Carry out the clauses that no keyword of the construct stands for; return the others."""
         waits = given.pop("wait_on", None)
@@ -204,18 +202,18 @@ class DirectiveCall:
 
     def manage(self, values: Sequence[Any]) -> Any:
         """Return the context manager of a directive whose block stays."""
-        return runs.MANAGERS[self.key](self, self.keywords(values))
+        return runs.MANAGERS[self.key](**self.replaced(self.keywords(values)))
 
     def run(self, values: Sequence[Any]) -> Any:
         """Carry out a directive that stands alone; return the object that a name is to be bound to, or the task."""
-        return runs.RUNS[self.key](self, self.keywords(values))
+        return runs.RUNS[self.key](**self.replaced(self.keywords(values)))
 
 
 _NONE: frozenset[str] = frozenset()
 
 
 def _key_of(directive: Directive) -> str:
-    """Return the key of a directive in the tables of this file and of `runs`: the construct, or the directive's name."""
+    """Return the key of a directive in the tables of calls: the construct, or the directive's name."""
     row = row_of(directive)
     if row.form in (Form.NEST, Form.INNER, Form.SECTION):
         return row.stands_for
@@ -239,11 +237,9 @@ def _does_not_fit(value: Any, *, is_strict: bool) -> bool:
 
 def _arguments_of(directive: Directive, key: str, setting: Setting) -> list[CallArgument]:
     """Return the arguments of the call, in the order of the string."""
-    special = _OF_CONSTRUCTS.get(key, {})
     found: list[CallArgument] = list(runs.positional(directive))
     for clause in directive.clauses:
-        translate = special.get(clause.name) or TRANSLATIONS[clause.name]
-        for argument in translate(clause, setting):
+        for argument in translated(clause, key, setting):
             last = found[-1] if found else None
             if isinstance(argument, DependArgument) and isinstance(last, DependArgument):
                 found[-1] = DependArgument((*last.clauses, *argument.clauses))
@@ -267,253 +263,7 @@ def _write_dependences(found: list[CallArgument], setting: Setting) -> None:
         and all(is_static(item, setting.parameters) for item in clause.items)
         for clause in clauses
     ):
-        made = [runs.DEPENDENCES[clause.kind](*map(written_item, clause.items)) for clause in clauses]
+        made = [DEPENDENCES[clause.kind](*map(written_item, clause.items)) for clause in clauses]
         at = next(at for at, one in enumerate(found) if isinstance(one, DependArgument))
         found[at] = FixedArgument("depend", made)
         found[:] = [one for one in found if not isinstance(one, DependArgument)]
-
-
-# -- the clauses -------------------------------------------------------------------------------------
-
-
-def _nothing(clause: Clause, setting: Setting) -> list[CallArgument]:
-    return []
-
-
-def _value(keyword: str, change: Callable[[Any], Any] | None = None) -> Translation:
-    """Return the translation of a clause with one expression."""
-    return lambda clause, _: [valued(keyword, clause.expressions[0], change)]
-
-
-def _flag(keyword: str) -> Translation:
-    """Return the translation of a clause that stands for True unless an expression says otherwise."""
-
-    def translate(clause: Clause, setting: Setting) -> list[CallArgument]:
-        if clause.expressions:
-            return [valued(keyword, clause.expressions[0], bool)]
-        return [FixedArgument(keyword, value=True)]
-
-    return translate
-
-
-def _level(keyword: str) -> Translation:
-    """Return the translation of a clause that stands for True, or for a size."""
-
-    def translate(clause: Clause, setting: Setting) -> list[CallArgument]:
-        if clause.expressions:
-            return [valued(keyword, clause.expressions[0])]
-        return [FixedArgument(keyword, value=True)]
-
-    return translate
-
-
-def _word(keyword: str) -> Translation:
-    return lambda clause, _: [FixedArgument(keyword, clause.kind)]
-
-
-def _names(keyword: str) -> Translation:
-    """Return the translation of a clause of a loop function, which takes the names of its variables."""
-    return lambda clause, _: [FixedArgument(keyword, [item.name for item in clause.items])]
-
-
-def _items(keyword: str, *, optional: bool | None = None) -> Translation:
-    return lambda clause, setting: [ItemsArgument(keyword, clause, setting, optional=optional)]
-
-
-def _reduction(keyword: str, *, optional: bool | None = None) -> Translation:
-    return lambda clause, setting: [ReductionArgument(keyword, clause, setting, optional=optional)]
-
-
-def _loop_reduction(clause: Clause, setting: Setting) -> list[CallArgument]:
-    return [FixedArgument("reduction", {clause.kind: [item.name for item in clause.items]})]
-
-
-def _depend(clause: Clause, setting: Setting) -> list[CallArgument]:
-    return [DependArgument((clause,))]
-
-
-def _map(clause: Clause, setting: Setting) -> list[CallArgument]:
-    kind = clause.kind
-    flags: dict[str, Any] = {word: True for word in ("always", "present", "close") if clause.has(word)}
-    for modifier in clause.modifiers:
-        if modifier.name == "mapper" and modifier.argument is not None and modifier.argument.text != "default":
-            flags["mapper"] = modifier.argument.text
-    if not kind and not flags:  # the construct's default
-        make: Callable[[list[Any]], Any] = list
-    else:
-        make = partial(_map_clause, runs.MAPS[kind or "tofrom"], flags)
-    # A number in `from` or `tofrom` is a variable that receives its last value.
-    return [ItemsArgument("map", clause, setting, make, optional=kind in ("from", "tofrom", ""))]
-
-
-def _map_clause(make: Callable[..., Any], flags: dict[str, Any], items: list[Any]) -> list[Any]:
-    return [make(*items, **flags)]
-
-
-def _data(keyword: str) -> Translation:
-    """Return the translation of a data clause of OpenACC."""
-
-    def translate(clause: Clause, setting: Setting) -> list[CallArgument]:
-        make: Callable[[list[Any]], Any] = _zeroed if clause.has("zero") else list
-        return [ItemsArgument(keyword, clause, setting, make, optional=keyword in ("copy", "copyout"))]
-
-    return translate
-
-
-def _zeroed(items: list[Any]) -> list[Any]:
-    return [acc.zero(*items)]
-
-
-def _moved(keyword: str) -> Translation:
-    """Return the translation of ``to`` and ``from`` of an update; the items with ``present`` are apart."""
-
-    def translate(clause: Clause, setting: Setting) -> list[CallArgument]:
-        word = f"{keyword} present" if clause.has("present") else keyword
-        return [ItemsArgument(word, clause, setting)]
-
-    return translate
-
-
-def _split(keyword: str) -> Translation:
-    def translate(clause: Clause, setting: Setting) -> list[CallArgument]:
-        found: list[CallArgument] = [valued(keyword, clause.expressions[0])]
-        return [*found, FixedArgument("strict", value=True)] if clause.has("strict") else found
-
-    return translate
-
-
-def _defaultmap(clause: Clause, setting: Setting) -> list[CallArgument]:
-    category = next((modifier.name for modifier in clause.modifiers), "")
-    return [FixedArgument("defaultmap", {category: clause.kind} if category else clause.kind)]
-
-
-def _detach(clause: Clause, setting: Setting) -> list[CallArgument]:
-    if setting.way is Way.FUNCTION:
-        return [valued("detach", clause.items[0].root)]
-    return [_EventArgument("detach", clause.items[0].name)]
-
-
-class _EventArgument(NameArgument):
-    """The event of ``detach``."""
-
-    __slots__ = ()
-
-    def value(self, evaluated: Any, left_out: frozenset[str]) -> Any:
-        return event_for(evaluated)
-
-
-def _schedule(clause: Clause, setting: Setting) -> list[CallArgument]:
-    if clause.kind in ("auto", "runtime"):
-        return []
-    if clause.expressions:
-        kind = clause.kind
-        return [valued("schedule", clause.expressions[0], lambda size: (kind, size))]
-    return [FixedArgument("schedule", clause.kind)]
-
-
-def _wait(clause: Clause, setting: Setting) -> list[CallArgument]:
-    """Translate a wait clause; queues of another device are waited for before the construct."""
-    device = next((modifier.argument for modifier in clause.modifiers if modifier.name == "devnum"), None)
-    if device is not None:
-        return [valued_all("wait_on", (device, *clause.expressions), lambda values: [tuple(values)])]
-    if not clause.expressions:
-        return [FixedArgument("wait", value=True)]
-    return [valued_all("wait", clause.expressions)]
-
-
-def _device_type(clause: Clause, setting: Setting) -> list[CallArgument]:
-    return [FixedArgument("device_type", clause.kind)]
-
-
-TRANSLATIONS: Mapping[str, Translation] = {
-    "map": _map,
-    "to": _moved("to"),
-    "from": _moved("from_"),
-    "depend": _depend,
-    "affinity": _nothing,
-    "private": _items("private", optional=True),
-    "firstprivate": _items("firstprivate", optional=True),
-    "lastprivate": _names("lastprivate"),
-    "shared": _nothing,
-    "use_device_ptr": _items("use_device_ptr"),
-    "use_device_addr": _items("use_device_addr"),
-    "is_device_ptr": _items("is_device_ptr"),
-    "has_device_addr": _items("has_device_addr"),
-    "copyprivate": _nothing,
-    "detach": _detach,
-    "reduction": _reduction("reduction", optional=True),
-    "in_reduction": _reduction("in_reduction"),
-    "task_reduction": _reduction("task_reduction"),
-    "if": _value("if_"),
-    "device": _value("device"),
-    "grainsize": _split("grainsize"),
-    "num_tasks": _split("num_tasks"),
-    "nowait": _flag("nowait"),
-    "nogroup": _flag("nogroup"),
-    "graph_reset": _flag("graph_reset"),
-    "default": _nothing,
-    "defaultmap": _defaultmap,
-    "schedule": _schedule,
-    "order": _nothing,
-    "bind": _nothing,
-    "init": _names("init"),
-    "update": _word("update"),
-    **{
-        word: _value(word)
-        for word in (
-            "priority", "final", "graph_id", "filter", "collapse", "num_threads", "num_teams", "thread_limit", "num_gangs",
-            "num_workers", "vector_length", "default_async", "device_num",
-        )
-    },
-    **dict.fromkeys(
-        (
-            "safelen", "simdlen", "hint", "untied", "mergeable", "read", "write", "capture", "compare", "seq_cst", "acq_rel",
-            "acquire", "release", "relaxed", "weak", "proc_bind", "dist_schedule", "aligned", "nontemporal", "attach",
-        ),
-        _nothing,
-    ),
-    **{word: _data(word) for word in ("copy", "copyin", "copyout", "create", "present", "no_create", "deviceptr", "delete")},
-    "use_device": _items("use_device"),
-    "async": _level("async_"),
-    "wait": _wait,
-    "self": _level("self_"),
-    **{word: _flag(word) for word in ("finalize", "if_present", "seq", "independent", "auto")},
-    **{word: _level(word) for word in ("gang", "worker", "vector")},
-    "tile": lambda clause, _: [valued_all("tile", clause.expressions, tuple)],
-    "device_type": _device_type,
-}  # fmt: skip
-"""The arguments of each clause."""
-
-_OWN_VARIABLES: Mapping[str, Translation] = dict.fromkeys(("private", "firstprivate", "shared", "default"), _nothing)
-"""Clauses that the rewriting of a block carries out."""
-
-_OF_LOOPS: Mapping[str, Translation] = {
-    "private": _names("private"),
-    "firstprivate": _names("firstprivate"),
-    "reduction": _loop_reduction,
-}
-
-_OF_INTEROP: Mapping[str, Translation] = {
-    "use": lambda clause, _: [valued("use", clause.items[0].root)],
-    "destroy": lambda clause, _: [valued("destroy", clause.items[0].root)],
-}
-
-
-_OF_CONSTRUCTS: Mapping[str, Mapping[str, Translation]] = {
-    "task": _OWN_VARIABLES,
-    "taskloop": _OWN_VARIABLES,
-    "parallel": _OWN_VARIABLES,
-    "parallel_masked": _OWN_VARIABLES,
-    "parallel_sections": _OWN_VARIABLES,
-    "single": _OWN_VARIABLES,
-    "target_loop": _OF_LOOPS,
-    "parallel_loop": _OF_LOOPS,
-    "acc.parallel_loop": {**_OF_LOOPS, "default": _word("default")},
-    "acc.kernels_loop": {**_OF_LOOPS, "default": _word("default")},
-    **{f"acc.{word}": {"default": _word("default")} for word in ("parallel", "kernels", "serial")},
-    "acc.update": {"self": _items("self_"), "device": _items("device")},
-    "acc.exit_data": {"detach": _nothing},
-    "depobj": {"destroy": lambda clause, _: [FixedArgument("destroy", value=True)]},
-    "interop": _OF_INTEROP,
-}
-"""The clauses that a construct takes in another way than `TRANSLATIONS` says."""

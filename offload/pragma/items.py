@@ -10,8 +10,8 @@ what stands there) is one constant of the code, a *form*; the values follow as a
 A form is ``(text, steps)``. A step is a string for ``.name``, or a tuple of entries for a subscript. An entry is
 `INDEX`, which takes one value, or `TRIPLE`, which takes lower, length and stride (None for a part that is left out).
 
-In ``depend``, a bare name that holds a number, a string, None or nothing stands for the variable, as in C. `IS_VARIABLE`
-decides by the class of the value, and `variable` makes the location.
+In ``depend``, a bare name that holds a number, a string, None or nothing stands for the variable, as in C.
+`IS_VARIABLE` decides by the class of the value, and `variable` makes the location.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from offload.acc.clauses import zero
-from offload.arrays.items import SCALARS, Token, _slice_of, all_memory, as_host, is_device_array, label, mapper_of
+from offload.arrays.items import SCALARS, Token, _slice_of, all_memory, as_host, is_device_array, mapper_of
 from offload.constructs.clauses.dependences import in_, inout, inoutset, mutexinoutset, out
 from offload.constructs.clauses.maps import alloc, delete, from_, release, to, tofrom
 from offload.errors import ClauseError
@@ -103,10 +103,8 @@ def part(value: Any, form: Form, *values: Any) -> Any:
 def element(value: Any, index: Any, text: str) -> Any:
     """Return the object that ``value[index]`` names in ``depend``: the commonest item, with one subscript."""
     kind = value.__class__
-    if kind is list or kind is tuple or kind is dict:
-        found = value[index]
-    else:
-        found = part(value, (text, ((INDEX,),)), index)
+    is_pythons = kind is list or kind is tuple or kind is dict
+    found = value[index] if is_pythons else part(value, (text, ((INDEX,),)), index)
     return found if found.__class__ is not str else Token(found)
 
 
@@ -126,7 +124,7 @@ class MappedPart(NamedTuple):
     path: str  # the text of the array before its last subscripts: ``a``, ``self.x``
     whole: Any  # that array; the object itself if it is no array
     view: Any  # the list item
-    index: tuple[int | slice, ...]  # the item is ``whole[index]``; empty if it has no section
+    where: tuple[int | slice, ...]  # the item is ``whole[where]``; empty if it has no section
 
 
 def mapped_part(value: Any, path: str, form: Form, *values: Any) -> MappedPart:
@@ -229,7 +227,7 @@ class VariableKey:
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not VariableKey:
             return NotImplemented
-        return self._activation is other._activation and self._name == other._name  # type: ignore[attr-defined]  # its own kind
+        return self._activation is other._activation and self._name == other._name
 
     def __hash__(self) -> int:
         return hash((id(self._activation), self._name))
@@ -246,7 +244,7 @@ def variable(activation: object, name: str) -> Hashable:
     return Token(VariableKey(activation, name))
 
 
-class _ByClass(dict[type, bool]):
+class _ByClass(dict[Any, bool]):
     """Whether values of a class are numbers, strings, None or nothing: in ``depend`` their name is a variable."""
 
     __slots__ = ()
@@ -290,9 +288,10 @@ def is_mappable(value: Any) -> bool:
     return mapper_of(value) is not None or is_device_array(value) or isinstance(as_host(value), np.ndarray)
 
 
-def text_of(value: Any) -> str:
-    """Return a short text of a value, for messages."""
-    return f"{type(value).__name__} {label(value):.60}"
+def copied(value: Any) -> Any:
+    """Return a copy of an array, as ``firstprivate`` has it; another value is captured as it is."""
+    array = _array(value)
+    return value if array is None else value.copy() if hasattr(value, "copy") else array.copy()
 
 
 def written(pieces: tuple[str, ...], *values: Any) -> str:

@@ -2,43 +2,26 @@
 
 from __future__ import annotations
 
+import inspect
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import offload
 from offload import acc
+from offload.constructs.clauses.dependences import DepObj
 from offload.constructs.waiting import barrier, taskwait
 from offload.errors import DependError, UsageError
 from offload.interrupts.frames import caller
 from offload.pragma import teams
-from offload.pragma.arguments import CallArgument, FixedArgument, valued, valued_all
+from offload.pragma.call_arguments import CallArgument, FixedArgument, valued, valued_all
+from offload.pragma.items import UNBOUND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
-    from offload.pragma.calls import DirectiveCall
     from offload.pragma.syntax import Directive
-
-    Run = Callable[[DirectiveCall, dict[str, Any]], Any]
-
-DEPENDENCES: Mapping[str, Callable[..., Any]] = {
-    "in": offload.in_,
-    "out": offload.out,
-    "inout": offload.inout,
-    "mutexinoutset": offload.mutexinoutset,
-    "inoutset": offload.inoutset,
-}
-"""What makes a dependence of each type."""
-
-MAPS: Mapping[str, Callable[..., Any]] = {
-    "to": offload.to,
-    "from": offload.from_,
-    "tofrom": offload.tofrom,
-    "alloc": offload.alloc,
-    "release": offload.release,
-    "delete": offload.delete,
-}
-"""What makes a map clause of each type."""
 
 DECORATORS: Mapping[str, Callable[..., Any]] = {
     "target": offload.target,
@@ -69,9 +52,9 @@ def positional(directive: Directive) -> Iterator[CallArgument]:
         if directive.arguments:
             yield valued_all("queues", [item.root for item in directive.arguments])
     elif key == ("omp", "depobj") and directive.clause("depend") is None:
-        yield valued("object", directive.arguments[0].root)
+        yield valued("held", directive.arguments[0].root)
     elif key == ("omp", "critical"):
-        yield FixedArgument("critical", directive.arguments[0].name if directive.arguments else "")
+        yield FixedArgument("name", directive.arguments[0].name if directive.arguments else "")
 
 
 def bound_names(directive: Directive) -> tuple[str, ...]:
@@ -89,12 +72,7 @@ def bound_names(directive: Directive) -> tuple[str, ...]:
 # -- directives that stand alone ---------------------------------------------------------------------
 
 
-def _called(function: Callable[..., Any]) -> Run:
-    """Return the run of a directive that is one call with its keywords."""
-    return lambda _, given: function(**given)
-
-
-def _update(call: DirectiveCall, given: dict[str, Any]) -> Any:
+def _target_update(**given: Any) -> Any:
     """Update; items with ``present`` are in a call of their own, which comes first."""
     present = {word: given.pop(f"{word} present") for word in ("to", "from_") if f"{word} present" in given}
     others = {word: given.pop(word) for word in ("to", "from_") if word in given}
@@ -102,74 +80,59 @@ def _update(call: DirectiveCall, given: dict[str, Any]) -> Any:
     return offload.target_update(**others, **given) if others else task
 
 
-def _taskwait(call: DirectiveCall, given: dict[str, Any]) -> Any:
+def _taskwait(**given: Any) -> Any:
     return _waited(partial(taskwait, **given))
 
 
-def _barrier(call: DirectiveCall, given: dict[str, Any]) -> Any:
+def _barrier() -> Any:
     return _waited(barrier)
 
 
-def _waited(wait: Callable[[], Any]) -> Any:
-    """Wait; in a coroutine return a coroutine that waits, as `taskwait` does if the coroutine calls it itself."""
-    import inspect
+_COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
-    flags = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
-    return _awaited(wait) if caller().f_code.co_flags & flags else wait()
+
+def _waited(wait: Callable[[], Any]) -> Any:
+    """Wait; in a coroutine return a coroutine that waits, as the routine itself does if the coroutine calls it."""
+    return _awaited(wait) if caller().f_code.co_flags & _COROUTINE else wait()
 
 
 async def _awaited(wait: Callable[[], Any]) -> Any:
     return await wait()
 
 
-def _cancel(call: DirectiveCall, given: dict[str, Any]) -> None:
-    offload.cancel("taskgroup", **given)
-
-
-def _cancellation_point(call: DirectiveCall, given: dict[str, Any]) -> None:
-    offload.cancellation_point("taskgroup")
-
-
-def _flush(call: DirectiveCall, given: dict[str, Any]) -> None:
+def _flush() -> None:
     """Do nothing: memory is consistent wherever tasks are ordered."""
 
 
-def _depobj(call: DirectiveCall, given: dict[str, Any]) -> Any:
+def _depobj(depend: Any = (), held: Any = None, update: str = "", destroy: bool = False) -> Any:
     """Return a new depend object, change the dependence type of one, or destroy one."""
-    if "depend" in given:
-        (dependence,) = given["depend"]
-        if not hasattr(dependence, "joins"):
-            raise DependError("depobj: depend(depobj: …) cannot make another depend object; name the list items")
-        return offload.depobj(dependence)
-    held = given["object"]
-    if not hasattr(held, "destroy") or not hasattr(held, "update"):
-        name = call.directive.arguments[0].text
+    if depend:
+        return offload.depobj(*depend)
+    if not isinstance(held, DepObj):
         raise DependError(
-            f"depobj({name}): {type(held).__name__} {held!r:.60} is no depend object; make one with depend(…)"
+            f"depobj: {type(held).__name__} {held!r:.60} is no depend object; make one with depobj(o) depend(…)"
         )
-    if "update" in given:
-        held.update(given["update"])
-    else:
+    if destroy:
         held.destroy()
+    else:
+        held.update(update)
     return held
 
 
-def _interop(call: DirectiveCall, given: dict[str, Any]) -> Any:
+def _interop(
+    init: Any = None, use: Any = UNBOUND, destroy: Any = UNBOUND, depend: Any = None, device: Any = None
+) -> Any:
     """Begin the use of a stream, order it with tasks, or end its use."""
-    if "init" in given:
-        return offload.interop(**{word: given[word] for word in ("device", "depend") if word in given}).__enter__()
-    word = "use" if "use" in given else "destroy"
-    held = given[word]
+    if init is not None:
+        return offload.interop(device=device, depend=() if depend is None else depend).__enter__()
+    held = use if use is not UNBOUND else destroy
     if not isinstance(held, offload.Interop):
-        name = call.directive.clauses[0].items[0].text
         raise UsageError(
-            f"interop {word}({name}): {type(held).__name__} {held!r:.60} is not in use; begin with init(targetsync: {name})"
+            f"interop: {type(held).__name__} {held!r:.60} is no interop object; make one with init(targetsync: o)"
         )
-    if word == "use":
-        held.use(given.get("depend"))
-    else:
-        if "depend" in given:
-            held.use(given["depend"])
+    if use is not UNBOUND or depend is not None:
+        held.use(depend)
+    if use is UNBOUND:
         held.__exit__(None, None, None)
     return held
 
@@ -183,97 +146,86 @@ def wait_on(waits: list[tuple[Any, ...]], queue: Any) -> None:
         acc.wait(*queues, device=device, async_=queue)
 
 
-def _queued(function: Callable[..., Any]) -> Run:
-    """Return the run of a directive of OpenACC with queue clauses."""
-
-    def run(call: DirectiveCall, given: dict[str, Any]) -> Any:
-        return function(**call.replaced(given))
-
-    return run
+def _enter_data(**given: Any) -> Any:
+    has_items = given.keys() & {"copyin", "create"}  # ``attach`` has no effect: objects here have no pointers
+    return acc.enter_data(**given) if has_items else None
 
 
-def _with_items(function: Callable[..., Any], *words: str) -> Run:
-    """Return the run of a directive that does nothing without these clauses, whose others have no effect here."""
-
-    def run(call: DirectiveCall, given: dict[str, Any]) -> Any:
-        given = call.replaced(given)
-        return function(**given) if any(word in given for word in words) else None
-
-    return run
+def _exit_data(**given: Any) -> Any:
+    has_items = given.keys() & {"copyout", "delete"}
+    return acc.exit_data(**given) if has_items else None
 
 
-def _wait(call: DirectiveCall, given: dict[str, Any]) -> None:
-    acc.wait(*given.pop("queues", ()), **given)
+def _wait(queues: Any = (), **given: Any) -> None:
+    acc.wait(*queues, **given)
 
 
-def _init(call: DirectiveCall, given: dict[str, Any]) -> None:
-    if given.get("if_", True):
-        kind = given.get("device_type", acc.device_default)
-        acc.init(kind)
-        if "device_num" in given:
-            acc.set_device_num(given["device_num"], kind if "device_type" in given else acc.get_device_type())
+def _init(if_: Any = True, device_type: Any = acc.device_default, device_num: Any = None) -> None:
+    if if_:
+        acc.init(device_type)
+        if device_num is not None:
+            acc.set_device_num(device_num, acc.get_device_type())
 
 
-def _shutdown(call: DirectiveCall, given: dict[str, Any]) -> None:
-    if given.get("if_", True):
-        acc.shutdown(given.get("device_type", acc.device_default))
+def _shutdown(if_: Any = True, device_type: Any = acc.device_default, **_device_num: Any) -> None:
+    if if_:  # the routine waits for all devices of the type
+        acc.shutdown(device_type)
 
 
-def _set(call: DirectiveCall, given: dict[str, Any]) -> None:
-    if not given.get("if_", True):
+def _set(if_: Any = True, device_type: Any = None, device_num: Any = None, default_async: Any = None) -> None:
+    if not if_:
         return
-    if "device_num" in given:
-        acc.set_device_num(given["device_num"], given.get("device_type", acc.get_device_type()))
-    elif "device_type" in given:
-        acc.set_device_type(given["device_type"])
-    if "default_async" in given:
-        acc.set_default_async(given["default_async"])
+    if device_num is not None:
+        acc.set_device_num(device_num, acc.get_device_type() if device_type is None else device_type)
+    elif device_type is not None:
+        acc.set_device_type(device_type)
+    if default_async is not None:
+        acc.set_default_async(default_async)
 
 
-RUNS: Mapping[str, Run] = {
-    "target_enter_data": _called(offload.target_enter_data),
-    "target_exit_data": _called(offload.target_exit_data),
-    "target_update": _update,
+RUNS: Mapping[str, Callable[..., Any]] = {
+    "target_enter_data": offload.target_enter_data,
+    "target_exit_data": offload.target_exit_data,
+    "target_update": _target_update,
     "taskwait": _taskwait,
-    "taskyield": _called(offload.taskyield),
+    "taskyield": offload.taskyield,
     "barrier": _barrier,
     "flush": _flush,
-    "cancel_taskgroup": _cancel,
-    "cancellation_point_taskgroup": _cancellation_point,
+    "cancel_taskgroup": partial(offload.cancel, "taskgroup"),
+    "cancellation_point_taskgroup": partial(offload.cancellation_point, "taskgroup"),
     "depobj": _depobj,
     "interop": _interop,
-    "acc.enter_data": _with_items(acc.enter_data, "copyin", "create"),
-    "acc.exit_data": _with_items(acc.exit_data, "copyout", "delete"),
-    "acc.update": _queued(acc.update),
+    "acc.enter_data": _enter_data,
+    "acc.exit_data": _exit_data,
+    "acc.update": acc.update,
     "acc.wait": _wait,
     "acc.init": _init,
     "acc.shutdown": _shutdown,
     "acc.set": _set,
 }
-"""How a directive that stands alone is carried out."""
+"""The call that carries out a directive that stands alone."""
 
 
 # -- blocks that stay --------------------------------------------------------------------------------
 
 
-def _data(call: DirectiveCall, given: dict[str, Any]) -> Any:
-    given = call.replaced(given)
+def _data(**given: Any) -> AbstractContextManager[Any]:
     has_items = given.keys() - {"async_", "wait", "if_"}
-    return acc.data(**given) if has_items else teams.unchanged()
+    return acc.data(**given) if has_items else nullcontext()
 
 
-MANAGERS: Mapping[str, Run] = {
-    "target_data": _called(offload.target_data),
-    "taskgroup": _called(offload.taskgroup),
+MANAGERS: Mapping[str, Callable[..., Any]] = {
+    "target_data": offload.target_data,
+    "taskgroup": offload.taskgroup,
     "acc.data": _data,
-    "acc.host_data": _called(acc.host_data),
-    "parallel": _called(teams.parallel),
-    "parallel_masked": _called(teams.parallel_masked),
-    "masked": _called(teams.masked),
-    "single": _called(teams.single),
-    "sections": _called(teams.sections),
-    "parallel_sections": _called(teams.parallel_sections),
-    "critical": lambda _, given: teams.critical(given["critical"]),
-    "atomic": lambda _, given: teams.atomic(),
+    "acc.host_data": acc.host_data,
+    "parallel": teams.parallel,
+    "parallel_masked": teams.parallel_masked,
+    "masked": teams.masked,
+    "single": teams.single,
+    "sections": teams.sections,
+    "parallel_sections": teams.parallel_sections,
+    "critical": teams.critical,
+    "atomic": teams.atomic,
 }
 """The context manager of each directive whose block stays."""

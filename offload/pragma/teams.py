@@ -133,11 +133,6 @@ def parallel_sections(
     return nullcontext() if nowait else Team("parallel sections", count if if_ else 1)
 
 
-def unchanged() -> AbstractContextManager[None]:
-    """Run a block of a directive whose clauses have no effect."""
-    return nullcontext()
-
-
 class Critical:
     """A block that one thread of the process runs at a time, of all blocks of the name; used once or more."""
 

@@ -51,6 +51,11 @@ def own_copy(expression: Expression) -> ast.expr:
     return deepcopy(expression.node)
 
 
+def constant(value: Any) -> ast.Constant:
+    """Return an expression for a constant, which may be a tuple."""
+    return ast.Constant(value)
+
+
 def tuple_of(values: Iterable[ast.expr]) -> ast.Tuple:
     """Return an expression for a tuple."""
     return ast.Tuple(list(values), ast.Load())
@@ -92,12 +97,12 @@ def value_of(item: Item, naming: Naming) -> ast.expr:
     """Return an expression for the value of an item: an object, or the storage of a part of an array."""
     if not item.steps:
         return own_copy(item.root)
-    return called(naming, "part", own_copy(item.root), ast.Constant(form_of(item)), *steps_of(item))
+    return called(naming, "part", own_copy(item.root), constant(form_of(item)), *steps_of(item))
 
 
 def part_of(item: Item, naming: Naming) -> ast.expr:
     """Return an expression for a `MappedPart`, of an item with steps in a data clause of a block."""
-    form = ast.Constant(form_of(item))
+    form = constant(form_of(item))
     return called(naming, "mapped_part", own_copy(item.root), ast.Constant(item.root.text), form, *steps_of(item))
 
 
@@ -121,7 +126,7 @@ def location_of(item: Item, naming: Naming, iterators: frozenset[str] = frozense
         entry = step.dimensions[0]
         if not isinstance(entry, Triple):
             return called(naming, "element", root, own_copy(entry), ast.Constant(item.text))
-    return called(naming, "location", root, ast.Constant(form_of(item)), *steps_of(item))
+    return called(naming, "location", root, constant(form_of(item)), *steps_of(item))
 
 
 # -- clauses -----------------------------------------------------------------------------------------

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from offload.pragma.syntax import Expression, Member, Subscript, Triple
 from offload.pragma.values import (
     called,
+    constant,
     constant_of,
     dependence_of,
     elements_of,
-    form_of,
     list_of,
     own_copy,
     part_of,
@@ -165,7 +165,7 @@ class NameArgument(CallArgument):
 
 
 class DependArgument(CallArgument):
-    """``depend=[…]`` of adjacent clauses. Its expression makes the dependences, so that an encounter only passes them."""
+    """``depend=[…]`` of adjacent clauses. Its expression makes the dependences; an encounter only passes them."""
 
     __slots__ = ("clauses",)
 
@@ -237,7 +237,7 @@ class ItemsArgument(CallArgument):
         if way is Way.BLOCK and item.steps and not self._clause.iterators:
             return part_of(item, naming)
         if way is Way.FUNCTION and (pieces := _pieces(item)) is not None:
-            return called(naming, "written", ast.Constant(pieces), *steps_of(item))
+            return called(naming, "written", constant(pieces), *steps_of(item))
         return value_of(item, naming)
 
     def parts(self, evaluated: Sequence[Any]) -> Iterator[Any]:
@@ -398,24 +398,3 @@ def valued_all(
     if all(is_constant for is_constant, _ in found):
         return FixedArgument(keyword, change(tuple([value for _, value in found])))
     return SeveralArgument(keyword, expressions, change)
-
-
-__all__ = [
-    "CallArgument",
-    "DependArgument",
-    "EvaluatedArgument",
-    "FixedArgument",
-    "ItemsArgument",
-    "NameArgument",
-    "OptionalName",
-    "ReductionArgument",
-    "Setting",
-    "SeveralArgument",
-    "Way",
-    "form_of",
-    "is_static",
-    "merged",
-    "valued",
-    "valued_all",
-    "written_item",
-]
