@@ -234,7 +234,7 @@ def _function(
     taken = {argument.arg for argument in definition.args.args}
     free = [name for name in nest.names if name in cells and name not in taken]
     arguments = ast.arguments([], [ast.arg(name) for name in free], None, [], [], None, [])
-    around = ast.FunctionDef("around", arguments, [definition], [], lineno=definition.lineno, col_offset=0)
+    around = ast.copy_location(ast.FunctionDef("around", arguments, [definition], []), definition)
     if "type_params" in ast.FunctionDef._fields:  # from Python 3.12 on
         around.type_params = []  # type: ignore[attr-defined,unused-ignore]
     module = ast.fix_missing_locations(ast.Module([around], []))
