@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from offload.errors import PragmaError, UnsupportedPragmaError
+from offload.pragma.parser import parse
 from offload.pragma.placing import DirectiveText, LineStart
 from offload.pragma.syntax import Span
 from offload.pragma.tables import WORD_ALIASES, Form, row_of
@@ -46,7 +47,11 @@ def has_decorators(node: _Decorated) -> bool:
     return bool(node.decorator_list)
 
 
-def insert_comments(text: FunctionText, is_own: Callable[[_Decorated], bool] = has_decorators) -> Definition:
+def insert_comments(
+    text: FunctionText,
+    is_own: Callable[[_Decorated], bool] = has_decorators,
+    faults: list[PragmaError] | None = None,
+) -> Definition:
     """Return a copy of a function's definition in which its directive comments are statements.
 
     Parameters
@@ -55,6 +60,8 @@ def insert_comments(text: FunctionText, is_own: Callable[[_Decorated], bool] = h
         The text of the function.
     is_own
         Tells whether a nested function or class reads its comments itself; by default, if it has any decorator.
+    faults
+        Receives the errors, in reading order. Without it, the first one is raised.
 
     Returns
     -------
@@ -74,8 +81,11 @@ def insert_comments(text: FunctionText, is_own: Callable[[_Decorated], bool] = h
     if any(_LINE.match(line) for line in text.lines[definition.lineno - 1 : last]):
         inserter = _Inserter(text, is_own, definition.lineno, last)
         inserter.insert_in(definition)
-        if inserter.faults:
-            raise min(inserter.faults, key=lambda error: (error.lineno or 0, error.offset or 0)).with_traceback(None)
+        found = sorted(inserter.faults, key=lambda error: (error.lineno or 0, error.offset or 0))
+        if faults is None and found:
+            raise found[0].with_traceback(None)
+        if faults is not None:
+            faults += found
     return definition
 
 
@@ -418,9 +428,9 @@ def _names_of(directive: Directive) -> tuple[str, str]:
 def _unmatched(where: DirectiveText, words: str, begin: int, opened: Iterable[_Member]) -> PragmaError:
     """Return the error for an ``end`` that closes nothing, at its words."""
     try:
-        where.parsed()
-    except UnsupportedPragmaError as error:  # ``end declare target`` is a directive
-        return error
+        parse(words, where.language)
+    except UnsupportedPragmaError as error:  # ``declare target``
+        return where.refusal(str(error.msg), Span(begin, begin + len(words)), is_unsupported=True)
     except PragmaError:
         pass
     names = [f"`{member.directive.name}`" for member in opened if member.directive is not None]

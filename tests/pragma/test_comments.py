@@ -698,7 +698,7 @@ WRONG = {
     "a word of prose": ("#omp is not needed here\na()", 2, 10, "is", ""),
     "commented code": ("#acc += 1\na()", 2, 10, "+", ""),
     "not supported": ("#omp threadprivate(x)\na()", 2, 10, "threadprivate", ""),
-    "a combination that is not supported": ("#omp end declare target\na()", 2, None, None, ""),
+    "an end that is not supported": ("#omp end declare target\na()", 2, 14, "declare target", "not supported"),
     "no ASCII": ("#omp task depend(in: ä, é) dpend(in: x)\na()", 2, 32, "dpend", "depend"),
     "in a continuation": ("#omp task \\\n#omp  depend(in: x) \\\n#omp\tdpend(in: x)\na()", 4, 10, "dpend", ""),
     "a continuation that ends": ("#omp task \\\na()", 2, 15, "\\", "#omp"),
@@ -771,11 +771,19 @@ def test_wrong_comments(name):
         error = error_of(head + source)
         assert (error.filename, error.lineno, error.end_lineno) == ("program.py", line + before, line + before)
         assert error.text == (head + source).split("\n")[line + before - 1]
-        if token is not None:
-            assert (error.offset, token_of(error)) == (column, token)
+        assert (error.offset, token_of(error)) == (column, token)
         assert word in error.msg
         assert error.__cause__ is error.__context__ is None
         assert len(traceback.extract_tb(error.__traceback__)) == 2
+
+
+def test_several_errors():
+    """A caller that gives a list receives all errors in it, in reading order."""
+    faults = []
+    source = written("#omp tsk\nif a:\n    b()\n#omp task\nelse:\n    #omp tsk\n    c()\n#omp end task")
+    made = insert_comments(text_of(source), faults=faults)
+    assert [(error.lineno, token_of(error)) for error in faults] == [(2, "tsk"), (5, "task"), (7, "tsk"), (9, "task")]
+    assert ast.unparse(made) == ast.unparse(text_of(source).definition)
 
 
 @pytest.mark.parametrize("string", ["threadprivate(x)", "end declare target", "scan inclusive(x)"])
