@@ -26,7 +26,7 @@ from offload.pragma.tables import WORD_ALIASES, Form, row_of
 from offload.texts import Definition, copied, first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from offload.pragma.syntax import Directive, Language
     from offload.texts import FunctionText
@@ -42,24 +42,13 @@ _Decorated: TypeAlias = "Definition | ast.ClassDef"
 _DECORATED: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def has_decorators(node: _Decorated) -> bool:
-    """Tell whether a nested function or class has decorators, one of which may be `directives`."""
-    return bool(node.decorator_list)
-
-
-def insert_comments(
-    text: FunctionText,
-    is_own: Callable[[_Decorated], bool] = has_decorators,
-    faults: list[PragmaError] | None = None,
-) -> Definition:
+def insert_comments(text: FunctionText, faults: list[PragmaError] | None = None) -> Definition:
     """Return a copy of a function's definition in which its directive comments are statements.
 
     Parameters
     ----------
     text
         The text of the function.
-    is_own
-        Tells whether a nested function or class reads its comments itself; by default, if it has any decorator.
     faults
         Receives the errors, in reading order. Without it, the first one is raised.
 
@@ -73,13 +62,18 @@ def insert_comments(
     PragmaError
         The first one in reading order: a comment is no directive, stands where no statement can, applies to nothing, or
         closes nothing.
+
+    Notes
+    -----
+    Comments inside of a nested function or class are left alone. A nested function that has directives is decorated
+    itself, and then reads them.
     """
     definition = copied(text.definition)
     last = definition.end_lineno or definition.lineno
     while last < len(text.lines) and _NO_CODE.match(text.lines[last]):
         last += 1
     if any(_LINE.match(line) for line in text.lines[definition.lineno - 1 : last]):
-        inserter = _Inserter(text, is_own, definition.lineno, last)
+        inserter = _Inserter(text, definition.lineno, last)
         inserter.insert_in(definition)
         found = sorted(inserter.faults, key=lambda error: (error.lineno or 0, error.offset or 0))
         if faults is None and found:
@@ -205,7 +199,6 @@ class _Inserter:
     """Inserts comments in the blocks of one function, and collects what is wrong."""
 
     text: FunctionText
-    is_own: Callable[[_Decorated], bool]
     first: int
     last: int
     faults: list[PragmaError] = field(default_factory=list)
@@ -241,10 +234,9 @@ class _Inserter:
     def _in_statement(self, node: ast.stmt, comments: list[_Comment]) -> None:
         """Insert comments in the blocks of a statement."""
         if isinstance(node, _DECORATED):
-            is_own = self.is_own(node)
             for comment in [one for one in comments if one.row < node.lineno]:
                 self._between_decorators(node, comment)
-            comments = [] if is_own else [one for one in comments if one.row > node.lineno]
+            return
         blocks = _blocks_of(node)
         heads = [self._head_of(getattr(owner, name)[0]) for owner, name in blocks]
         parts: list[list[_Comment]] = [[] for _ in blocks]

@@ -29,8 +29,8 @@ def written(body, head="def f():"):
     return f"{head}\n{indent(dedent(body).strip(chr(10)), '    ')}\n"
 
 
-def inserted(source, **more):
-    return ast.unparse(insert_comments(text_of(source), **more))
+def inserted(source):
+    return ast.unparse(insert_comments(text_of(source)))
 
 
 def calls_of(definition):
@@ -487,28 +487,33 @@ RIGHT = {
         '''
         """,
     ),
-    "a nested function without decorators": (
+    "nested functions and classes": (
         """
-        def g():
+        def g(a,
             #omp task
+            b):
+            #omp nonsense
             a()
             #omp taskwait
+        #omp taskwait
         g()
         class A:
+            #omp nonsense
             def h(self):
                 #omp taskwait
                 pass
+            #omp taskwait
+        #omp taskyield
         """,
         """
-        def g():
-            with omp("task"):
-                a()
-            omp("taskwait")
+        def g(a, b):
+            a()
+        omp("taskwait")
         g()
         class A:
             def h(self):
-                omp("taskwait")
                 pass
+        omp("taskyield")
         """,
     ),
     "nested functions and classes with decorators": (
@@ -667,17 +672,6 @@ def test_comments_around_the_function():
     source = "#omp x\n@a\n#omp x\ndef f():\n    a()\n    #omp taskwait\n#omp x\n\n    #omp barrier\nx = 1\n    #omp x\n"
     source = source.replace("x = 1\n    #omp x\n", "x = 1\n")
     assert inserted(source) == "@a\ndef f():\n    a()\n    omp('taskwait')\n    omp('barrier')"
-
-
-def test_functions_that_read_their_own_comments():
-    """The caller may say which nested functions read their comments themselves."""
-    source = written("@a\ndef g():\n    #omp taskwait\n    pass\n@b\ndef h():\n    #omp taskwait\n    pass")
-
-    def is_own(node):
-        return any(one.id == "a" for one in node.decorator_list)
-
-    made = insert_comments(text_of(source), is_own)
-    assert [where.line for where in calls_of(made)] == [8]
 
 
 def test_a_coroutine():
