@@ -38,11 +38,6 @@ class ComputeLoop(DeviceLoop, ComputeFunction):
 
     __slots__ = ()
 
-    @property
-    def is_deferred(self) -> bool:
-        """Whether a call may return before the loop has run: it is in a queue."""
-        return self._clauses.queue is not None
-
 
 class ParallelLoop(ComputeLoop):
     """A loop function under ``parallel loop``. `parallel_loop` makes it."""

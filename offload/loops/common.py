@@ -51,19 +51,15 @@ class LoopFunction(DirectiveFunction):
         """Return the values of the clauses of the loop."""
         return LoopWords.of(self._directive, clauses, names_of(self._function))
 
-    @property
-    def is_deferred(self) -> bool:
-        """Whether a call may return before the loop has run."""
-        return not self._clauses.waits
-
     def giving(self, take: Callable[[Any], Any]) -> Self:
         """Return a copy whose calls give their result to a function before the task is complete.
 
         The function returns the task's value.
         """
         made = self.options()
-        made._clauses = copy(self._clauses)  # which speak of the results now, and of the loop as before
-        made._clauses.take = take
+        clauses = copy(self._clauses)  # which speak of the results now, and of the loop as before
+        clauses.take = take
+        made._clauses = clauses  # noqa: SLF001  # its own kind
         return made
 
     def _texts(self) -> tuple[dict[str, Any], tuple[Any, ...]]:

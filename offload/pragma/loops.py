@@ -21,7 +21,7 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from offload.pragma.nest_clauses import check_defaults, kind_of, rest_of, words_of
+from offload.pragma.nest_clauses import check_defaults, kind_of, words_of
 from offload.pragma.nest_names import called_in, indexed_in, names_in, order_of
 from offload.pragma.nest_statements import OFFLOAD, Inside, copied, loop_in
 
@@ -81,7 +81,6 @@ class Nest:
     name: str  # of the loop function: ``pipeline.<omp parallel for, line 8>``
     kind: NestKind  # the construct that it stands for
     words: Mapping[str, Any]  # the clauses of the construct that are constants
-    rest: Directive  # the directive with its other clauses, for a `DirectiveCall`
     arguments: tuple[str, ...]  # those of ``parameters`` that the loop function takes
     called: frozenset[str]  # those of ``arguments`` that the text calls: functions or array types
     indexed: frozenset[str]  # those that the text indexes
@@ -154,7 +153,6 @@ def nest_of(
         name=f"{text.definition.name}.<{directive.language} {directive.name}, line {where.line}>",
         kind=kind,
         words=words,
-        rest=rest_of(directive),
         arguments=tuple(order),
         called=called_in(loop) & frozenset(order),
         indexed=indexed,
@@ -240,7 +238,7 @@ def _mentioned_only(words: Mapping[str, Any], mentioned: set[str] | frozenset[st
         found[word] = [name for name in words[word] if name in mentioned]
     reduction = {of: [name for name in items if name in mentioned] for of, items in words["reduction"].items()}
     found["reduction"] = {of: items for of, items in reduction.items() if items}
-    return {word: value for word, value in found.items() if value}
+    return {word: value for word, value in found.items() if value or value is False}
 
 
 def _function(

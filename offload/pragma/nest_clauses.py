@@ -7,7 +7,6 @@ Clauses with values (``map``, ``depend``, ``num_threads`` …) are evaluated at 
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 if TYPE_CHECKING:
@@ -23,6 +22,9 @@ _LEVELS: Final = ("gang", "worker", "vector")
 _ORDERS: Final = ("seq", "independent", "auto")
 _SHARING: Final = ("private", "firstprivate", "lastprivate")
 _BINDS: Final = {"teams": "gang", "parallel": "vector", "thread": "seq"}
+
+CONSTANTS: Final = frozenset({*_SHARING, "collapse", "tile", "reduction"})
+"""The clauses that `words_of` alone decides: it may have other names in them than the directive."""
 
 # Clauses by which a variable of the enclosing function receives a value.
 _MOVED_BACK: Final = {"map": ("from", "tofrom", ""), "copy": ("",), "copyout": ("",), "shared": ("",)}
@@ -42,26 +44,8 @@ def words_of(directive: Directive, where: DirectiveText) -> dict[str, Any]:
         words[word] = _names(directive, word)
     words.setdefault("reduction", {})
     if directive.language == "acc":
-        words |= _levels(directive, where)
-        if directive.name == "serial loop":
-            for level in _LEVELS:
-                words.pop(level, None)
-            words["seq"] = True
-    elif directive.name == "simd":
-        words["num_threads"] = 1
+        words |= dict.fromkeys(_LEVELS, False) if directive.name == "serial loop" else _levels(directive, where)
     return words
-
-
-def rest_of(directive: Directive) -> Directive:
-    """Return the directive with the clauses that have values at each encounter, for `offload.pragma.calls`."""
-    return replace(directive, clauses=tuple([clause for clause in directive.clauses if not _is_constant(clause)]))
-
-
-def _is_constant(clause: Clause) -> bool:
-    """Tell whether a clause is among those that `words_of` returns, or has been carried out with them."""
-    if clause.name in _LEVELS:
-        return all(isinstance(one.node, ast.Constant) for one in clause.expressions)
-    return clause.name in (*_SHARING, *_ORDERS, "collapse", "tile", "reduction", "shared")
 
 
 def inner_words_of(directive: Directive, where: DirectiveText) -> dict[str, Any]:
@@ -108,7 +92,8 @@ def _common(directive: Directive, where: DirectiveText) -> dict[str, Any]:
 def _levels(directive: Directive, where: DirectiveText, *, is_inner: bool = False) -> dict[str, Any]:
     words: dict[str, Any] = {}
     for level in _LEVELS:
-        if (clause := directive.clause(level)) is not None and (is_inner or _is_constant(clause)):
+        clause = directive.clause(level)
+        if clause is not None and (is_inner or all(isinstance(one.node, ast.Constant) for one in clause.expressions)):
             words[level] = _count(clause, where)[0] if clause.expressions else True
     for order in _ORDERS:
         if directive.clause(order) is not None:

@@ -54,8 +54,9 @@ def copied(node: Any) -> Any:
     return made
 
 
-def loop_in(body: Sequence[ast.stmt], where: DirectiveText) -> ast.For:
+def loop_in(block: ast.With | ast.AsyncWith, where: DirectiveText) -> ast.For:
     """Return the one loop in the block of a directive; `PragmaError` at the directive if there is anything else."""
+    body = block.body
     match body:
         case [ast.For() as loop]:
             if loop.orelse:
@@ -148,7 +149,7 @@ class Inside:
             raise self._refusal(where, directive)
         if directive.name == "atomic":
             return self._atomic(where, directive, body, node)
-        loop = loop_in(body, where)
+        loop = loop_in(ast.With([], body), where)
         self._inner(loop, directive, where)
         return [loop]
 

@@ -22,6 +22,7 @@ from offload.loops.functions import TargetLoop
 from offload.loops.host_functions import HostLoop
 from offload.pragma.items import UNBOUND
 from offload.pragma.loops import PLAIN, Case
+from offload.pragma.nest_clauses import CONSTANTS
 from offload.pragma.nest_statements import OFFLOAD
 from offload.runtime.current import here
 from offload.tasks.task import Task
@@ -108,7 +109,7 @@ class NestEncounter:
         self._is_array = frozenset(nest.results) & frozenset(nest.arguments)
         self._construct(Case(arrays=self._is_array & nest.indexed), ())
 
-    def meet(self, values: Any, arguments: Sequence[Any], store: Callable[[tuple[Any, ...]], Any] | None = None) -> Any:
+    def meet(self, values: Any, arguments: Sequence[Any], store: Callable[..., Any] | None = None) -> Task[Any] | None:
         """Encounter the nest.
 
         Parameters
@@ -118,45 +119,39 @@ class NestEncounter:
         arguments : sequence
             The values of `Nest.parameters`; `UNBOUND` for a name without one.
         store : callable, optional
-            Takes the tuple of results of a deferred nest, in the order of `Nest.results`, before its task is complete.
+            Called with the values of `Nest.results`, before the task of a deferred nest is complete. A variable that no
+            iteration assigns keeps its value.
 
         Returns
         -------
-        tuple or Task
-            The results, or the task of a deferred nest. A variable that no iteration assigns keeps its value.
+        Task or None
+            The task of a deferred nest.
         """
-        nest = self._nest
         case, outside = self._case(arguments)
         construct, places = self._made.get((case, outside)) or self._construct(case, outside)
         construct = self._call.encounter(construct, values)
         given = [arguments[place] for place in places]
+
+        def take(found: Any) -> None:
+            if store is not None:
+                store(*self._results(found, arguments))
+
         scope = here()
         if scope.region is None and scope.task is not None and scope.task.construct.is_target:
             program = construct._program  # noqa: SLF001  # a construct of this package
-            return self._results(launching().launch_in_body(program, given, {}, scope.task), arguments, case)
-        if not nest.results:
-            made = construct(*given)
-            return made if isinstance(made, Task) else ()
-        results: list[tuple[Any, ...]] = []
+            take(launching().launch_in_body(program, given, {}, scope.task))
+            return None
+        if self._nest.results:
+            construct = construct.giving(take)
+        made = construct(*given)
+        return made if isinstance(made, Task) else None
 
-        def take(found: Any) -> None:
-            results.append(self._results(found, arguments, case))
-            if store is not None:
-                store(results[-1])
-
-        if not construct.is_deferred:
-            return self._results(construct(*given), arguments, case)
-        made = construct.giving(take)(*given)
-        return made if isinstance(made, Task) else results[-1]
-
-    def _results(self, found: Mapping[str, Any] | None, arguments: Sequence[Any], case: Case) -> tuple[Any, ...]:
+    def _results(self, found: Mapping[str, Any] | None, arguments: Sequence[Any]) -> list[Any]:
         """Return the values of the results: those found, and those that the variables have."""
         nest, found = self._nest, found or {}
-        if not nest.results:
-            return ()
         before = dict(zip(nest.parameters, arguments, strict=True))
         pairs = zip(nest.results, nest.returned, strict=True)
-        return tuple([found.get(returned, before[name]) for name, returned in pairs])
+        return [found.get(returned, before[name]) for name, returned in pairs]
 
     # -- cases
 
@@ -202,7 +197,8 @@ class NestEncounter:
         cells = {**self._cells, OFFLOAD: CellType(offload)}
         cells |= {name: CellType(value) for name, value in zip(self._outside(case), outside, strict=True)}
         function = _function(definition, nest, self._text, self._names, cells)
-        words = {**self._call.fixed(), **nest.words}
+        fixed = {word: value for word, value in self._call.fixed().items() if word not in CONSTANTS}
+        words = {**fixed, **nest.words}
         construct = decorate(_KINDS[nest.kind], function, words)
         taken = [argument.arg for argument in definition.args.args]
         found = construct, tuple([nest.parameters.index(name) for name in taken])

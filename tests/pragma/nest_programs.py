@@ -64,8 +64,8 @@ class Function:
         for node in self._text.definition.body:
             if isinstance(node, ast.With) and (where := self._scope.met(node.items[0].context_expr)) is not None:
                 directive = where.parsed()
-                nest = nest_of(loop_in(node.body, where), directive, where, self._text, self._scope)
-                call = DirectiveCall(nest.rest)
+                nest = nest_of(loop_in(node, where), directive, where, self._text, self._scope)
+                call = DirectiveCall(directive)
                 encounter = NestEncounter(nest, call, self._text, function.__globals__, self._cells)
                 self.encounters[node.lineno] = SimpleNamespace(nest=nest, call=call, encounter=encounter, tasks=[])
 
@@ -87,15 +87,13 @@ class Function:
         everything = outside | variables
         given = [everything.get(name, items.UNBOUND) for name in found.nest.parameters]
 
-        def store(results: tuple[Any, ...]) -> None:
+        def store(*results: Any) -> None:
             pairs = zip(found.nest.results, results, strict=True)
             variables.update({name: value for name, value in pairs if value is not items.UNBOUND})
 
-        made = found.encounter.meet(values, given, store)
-        if isinstance(made, tuple):
-            store(made)
-        else:
-            found.tasks.append(made)
+        task = found.encounter.meet(values, given, store)
+        if task is not None:
+            found.tasks.append(task)
 
 
 def source(text: str) -> str:
