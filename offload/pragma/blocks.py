@@ -1,0 +1,488 @@
+"""The directives in a function: where they stand, the blocks that they apply to, and the names that each block uses.
+
+One walk over the definition finds everything (`BlockScanner`). A *region* is code that is one function in the end: the
+function itself, or a block that is taken. Each `Found` directive stands in a region; one that is taken has a region of
+its own inside. The walk checks what it can see on the way: a block where a statement is needed, control that leaves a
+block, two directives on one ``with``. It goes on after an error, so that the first one in reading order is raised.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from offload.errors import PragmaError
+from offload.pragma import placing
+from offload.pragma.names import Binding, Scanner, Uses, arguments_of
+from offload.pragma.placing import at_node
+from offload.pragma.tables import Form, row_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offload.pragma.placing import DirectiveText
+    from offload.pragma.syntax import Clause, Directive, Item
+    from offload.pragma.tables import DirectiveRow
+    from offload.texts import FunctionText
+
+TEAMS: Final = frozenset({"parallel", "parallel masked", "parallel sections"})
+"""The constructs whose ``default``, ``shared`` and ``private`` concern the blocks inside."""
+
+
+class Region:
+    """Code that is one function in the end, and its names."""
+
+    __slots__ = ("block", "outer", "uses")
+
+    def __init__(self, outer: Region | None, block: Found | None) -> None:
+        self.outer = outer  # the region around it
+        self.block = block  # the directive whose block it is; None for the function itself
+        self.uses = Uses()
+
+    def is_in(self, other: Region) -> bool:
+        """Tell whether the region is another one, or inside of it."""
+        region: Region | None = self
+        while region is not None:
+            if region is other:
+                return True
+            region = region.outer
+        return False
+
+
+@dataclass(slots=True, eq=False)
+class Found:
+    """A directive in a function."""
+
+    where: DirectiveText
+    directive: Directive
+    row: DirectiveRow
+    node: Any  # the ``with``, or the expression statement
+    holder: list[ast.stmt]  # the list of statements that has it
+    region: Region  # in which it stands
+    around: Found | None  # the directive whose block it is in
+    bound: frozenset[str]  # names that surely have a value there
+    settings: Any  # the spelling with which it is written
+    inner: Region | None = None  # the region of a block that is taken
+    form: Form = Form.ALONE
+    is_team: bool = False  # a ``parallel`` or ``single`` that is taken, since it has private variables
+
+    def names_of(self, *clauses: str) -> list[str]:
+        """Return the bare names and roots of the items in some clauses, in the order of the string."""
+        return [item.name for clause in self.clauses(*clauses) for item in clause.items if item.name]
+
+    def clauses(self, *names: str) -> list[Clause]:
+        """Return the clauses with one of these names."""
+        return [clause for clause in self.directive.clauses if clause.name in names]
+
+    def kind_of(self, clause: str) -> str:
+        """Return the word in a clause such as ``default``; empty if there is no such clause."""
+        found = self.directive.clause(clause)
+        return found.kind if found is not None else ""
+
+    @property
+    def statement(self) -> ast.stmt:
+        """The statement as it stands in its list."""
+        return self.node  # type: ignore[no-any-return]  # it is one
+
+    def defaults_from(self, outermost: str) -> str:
+        """Return the default for names in no clause: of the construct, of a ``parallel`` around it, or another."""
+        found: Found | None = self
+        while found is not None:
+            if (found is self or found.row.name in TEAMS) and (kind := found.kind_of("default")):
+                return kind
+            found = found.around
+        return outermost
+
+
+@dataclass(slots=True)
+class Finding:
+    """The result of the walk over a function."""
+
+    text: FunctionText
+    definition: Any
+    region: Region
+    directives: list[Found] = field(default_factory=list)  # in the order of the text
+    regions: list[Region] = field(default_factory=list)
+    errors: list[tuple[tuple[int, int], PragmaError]] = field(default_factory=list)
+    met: Callable[[ast.Call], DirectiveText | None] = lambda _: None
+    """Returns the directive that a call is; None for another call."""
+
+    def refuse(self, error: PragmaError, node: Any) -> None:
+        """Note an error at a node; `check` raises the first in reading order."""
+        self.errors.append(((node.lineno, node.col_offset), error))
+
+    def check(self) -> None:
+        """Raise the first error in reading order."""
+        if self.errors:
+            _, error = min(self.errors, key=lambda one: one[0])
+            raise error.with_traceback(None) from None
+
+
+_LEAVING: Final[dict[type[ast.AST], str]] = {
+    ast.Return: "`return` leaves",
+    ast.Yield: "`yield` leaves",
+    ast.YieldFrom: "`yield from` leaves",
+    ast.Await: "`await` leaves",
+    ast.AsyncFor: "`async for` leaves",
+    ast.AsyncWith: "`async with` leaves",
+}
+
+
+class BlockScanner(Scanner):
+    """The walk over a function that finds its directives.
+
+    Parameters
+    ----------
+    spelling_of : callable
+        Returns the spelling (`omp`, `acc` …) that an expression is when the function is decorated, or None.
+    """
+
+    def __init__(self, text: FunctionText, definition: Any, spelling_of: Callable[[ast.expr], Any]) -> None:
+        region = Region(None, None)
+        super().__init__(region.uses)
+        self.found = Finding(text, definition, region, regions=[region], met=self._met)
+        self._spelling_of = spelling_of
+        self._region = region
+        self._around: Found | None = None
+        self._bound: set[str] = set()
+        self._n_loops = 0  # loops inside of the innermost block that is taken
+
+    def scan(self) -> Finding:
+        """Walk over the definition."""
+        definition = self.found.definition
+        for argument in arguments_of(definition.args):
+            self.uses.store(argument.arg, Binding.PLAIN, argument)
+            self._bound.add(argument.arg)
+        self.statements(definition.body)
+        return self.found
+
+    # -- statements ----------------------------------------------------------------------------------
+    def statement(self, node: ast.stmt, holder: list[ast.stmt]) -> bool:
+        if isinstance(node, (ast.With, ast.AsyncWith)):
+            calls = [self._directive_in(item.context_expr) for item in node.items]
+            if any(call is not None for call in calls):
+                self._block(node, holder, calls)
+                return True
+        elif isinstance(node, ast.Expr):
+            value = node.value.value if isinstance(node.value, ast.Await) else node.value
+            spelling = self._directive_in(value)
+            if spelling is not None:
+                self._alone(node, value, holder, spelling)
+                return True
+        return False
+
+    def statements(self, nodes: list[ast.stmt]) -> None:
+        outer = self._bound
+        self._bound = set(outer)
+        for node in nodes:
+            if not self.statement(node, nodes):
+                self.visit(node)
+                self._bound.update(_surely_bound(node))
+        self._bound = outer
+
+    def visit(self, node: ast.AST) -> None:
+        if self._region.block is not None:
+            self._check_stays(node)
+        super().visit(node)
+
+    def _for(self, node: ast.For | ast.AsyncFor) -> None:
+        self.visit(node.iter)
+        self.bind(node.target, Binding.LOOP)
+        outer = self._bound
+        self._bound = outer | set(_targets(node.target))
+        self._n_loops += 1
+        self.statements(node.body)
+        self._n_loops -= 1
+        self._bound = outer
+        self.statements(node.orelse)
+
+    def _while(self, node: ast.While) -> None:
+        self.visit(node.test)
+        self._n_loops += 1
+        self.statements(node.body)
+        self._n_loops -= 1
+        self.statements(node.orelse)
+
+    def _check_stays(self, node: ast.AST) -> None:
+        """Note an error if a node takes control out of the block that is taken."""
+        what = _LEAVING.get(node.__class__)
+        if what is None and self._n_loops == 0:
+            what = {ast.Break: "`break` leaves", ast.Continue: "`continue` leaves"}.get(node.__class__)  # type: ignore[call-overload]  # a class
+        if what is not None:
+            block: Any = self._region.block
+            self._refuse(
+                at_node(
+                    node,
+                    f"{what} the block of {block.directive.name}, which becomes a function; move it out of the block",
+                    self.found.text,
+                ),
+                node,
+            )
+
+    # -- directives ----------------------------------------------------------------------------------
+    def _directive_in(self, node: ast.expr | None) -> Any:
+        """Return the spelling of a call that is a directive; None for anything else."""
+        if node.__class__ is not ast.Call:
+            return None
+        if getattr(node, "directive_text", None) is not None:
+            return node.directive_text  # type: ignore[union-attr]  # `comments` has set it
+        return self._spelling_of(node.func)  # type: ignore[union-attr]  # a call
+
+    def _met(self, call: ast.Call) -> DirectiveText | None:
+        """Return the directive that a call is; None for another call."""
+        spelling = self._directive_in(call)
+        if spelling is None:
+            return None
+        known: DirectiveText | None = getattr(call, "directive_text", None)
+        return known if known is not None else placing.of_literal(call, spelling.language, self.found.text)
+
+    def _read(self, call: Any, spelling: Any, node: Any, holder: list[ast.stmt]) -> Found | None:
+        """Return the directive of a call, parsed; None after an error."""
+        try:
+            known = getattr(call, "directive_text", None)
+            where = known if known is not None else placing.of_literal(call, spelling.language, self.found.text)
+            directive = where.parsed()
+        except PragmaError as error:
+            self._refuse(error, call)
+            return None
+        settings = None if known is not None else spelling
+        if settings is not None:
+            directive = settings.read(directive)
+        row = row_of(directive)
+        found = Found(
+            where, directive, row, node, holder, self._region, self._around, frozenset(self._bound), settings, form=row.form
+        )
+        return found
+
+    def _alone(self, node: ast.Expr, call: Any, holder: list[ast.stmt], spelling: Any) -> None:
+        found = self._read(call, spelling, node, holder)
+        if found is None:
+            return
+        if found.form is not Form.ALONE:
+            what = "one `for` loop" if found.form in (Form.LOOP, Form.NEST) else "a block"
+            if found.form is Form.INNER:
+                self._refuse(self._stray(found), call)
+                return
+            self._refuse(
+                found.where.refusal(
+                    f"{found.directive.name} needs {what}; write `with {found.directive.language}(…):` around it"
+                ),
+                call,
+            )
+            return
+        self._note(found)
+
+    def _stray(self, found: Found) -> PragmaError:
+        return found.where.refusal(
+            f"{found.directive.language} {found.directive.name} is allowed only inside of a nest of loops under a loop "
+            "directive"
+        )
+
+    def _block(self, node: Any, holder: list[ast.stmt], calls: list[Any]) -> None:
+        at = next(at for at, spelling in enumerate(calls) if spelling is not None)
+        item = node.items[at]
+        found = self._read(item.context_expr, calls[at], node, holder)
+        if found is not None:
+            error = self._wrong_item(node, found, item, at)
+            if error is not None:
+                self._refuse(*error)
+                found = None
+        if found is None:
+            self.statements(node.body)  # for the names, and for errors below
+            return
+        self._note(found)
+        if found.form in (Form.NEST, Form.LOOP):
+            self._loop(found, node)
+        elif found.form is Form.INNER:
+            self._refuse(self._stray(found), item.context_expr)
+        elif found.form is Form.STAYS or found.form is Form.ALONE:
+            if found.form is Form.STAYS and is_taken_team(found):
+                found.is_team = True
+                self._inside(found, node.body)
+                return
+            outer, self._around = self._around, found
+            self.statements(node.body)
+            self._around = outer
+        else:
+            self._inside(found, node.body)
+
+    def _wrong_item(self, node: Any, found: Found, item: ast.withitem, at: int) -> tuple[PragmaError, Any] | None:
+        """Return the error of a ``with`` that has more than one directive, with the node where it is."""
+        text = self.found.text
+        if item.optional_vars is not None:
+            message = f"{found.directive.name} gives no value to bind; remove `as …`"
+            return at_node(item.optional_vars, message, text), item.optional_vars
+        if len(node.items) > 1:
+            other = node.items[1 if at == 0 else at].context_expr
+            return (
+                at_node(other, "a directive needs a `with` of its own; write the other item in a second `with`", text),
+                other,
+            )
+        if isinstance(node, ast.AsyncWith) and found.form not in (Form.STAYS, Form.ALONE):
+            message = f"{found.directive.name} takes its block as a function; write `with` without `async`"
+            return at_node(node, message, text), node
+        return None
+
+    def _inside(self, found: Found, body: list[ast.stmt], *targets: ast.expr) -> None:
+        """Walk over the body of a block that is taken."""
+        outer = self._region, self.uses, self._around, self._bound, self._n_loops
+        found.inner = region = Region(self._region, found)
+        self.found.regions.append(region)
+        self._region, self.uses, self._around, self._bound, self._n_loops = region, region.uses, found, set(), 0
+        for target in targets:
+            self.bind(target, Binding.LOOP)
+            self._n_loops = 1  # `continue` stays in the loop
+            self._refuse_break(found, body)
+        self.statements(body)
+        self._region, self.uses, self._around, self._bound, self._n_loops = outer
+
+    def _refuse_break(self, found: Found, body: list[ast.stmt]) -> None:
+        node = _break_in(body)
+        if node is not None:
+            message = f"`break` leaves the loop of {found.directive.name}, whose iterations are in several tasks"
+            self._refuse(at_node(node, message, self.found.text), node)
+
+    def _loop(self, found: Found, node: Any) -> None:
+        """Walk over the loop of a directive that needs exactly one."""
+        loop = node.body[0] if len(node.body) == 1 else None
+        if found.form is Form.NEST:
+            found.inner = region = Region(self._region, found)
+            self.found.regions.append(region)
+            scanner = _PlainScanner(region.uses)
+            scanner.statements(node.body)
+            return
+        if not isinstance(loop, ast.For) or loop.orelse:
+            self._refuse(
+                found.where.refusal(f"{found.directive.name}: exactly one `for` without `else` is needed here"),
+                node.items[0].context_expr,
+            )
+            return
+        self.visit(loop.iter)
+        self._inside(found, loop.body, loop.target)
+
+    def _note(self, found: Found) -> None:
+        """Note a directive, and the names that its string has."""
+        self.found.directives.append(found)
+        reads, binds = names_in_string(found)
+        for name in reads:
+            self.uses.load(name, found.node)
+        for name in binds:
+            self.uses.store(name, Binding.PLAIN, found.node)
+
+    def _refuse(self, error: PragmaError, node: Any) -> None:
+        self.found.refuse(error, node)
+
+
+class _PlainScanner(Scanner):
+    """The walk over a nest, whose directives are read elsewhere: their strings bind nothing."""
+
+
+BlockScanner.visitors = {**Scanner.visitors, ast.While: BlockScanner._while}  # noqa: SLF001  # of this class
+
+
+def is_taken_team(found: Found) -> bool:
+    """Tell whether a construct that stays has variables of its own, so that its block becomes a function."""
+    return found.row.name in ("parallel", "parallel masked", "parallel sections", "single") and (
+        bool(found.clauses("private", "firstprivate")) or found.kind_of("default") in ("private", "firstprivate")
+    )
+
+
+def names_in_string(found: Found) -> tuple[list[str], list[str]]:
+    """Return the names that a directive's string reads, and those that it binds, where the directive stands."""
+    reads: list[str] = []
+    binds: list[str] = []
+    directive = found.directive
+    for item in directive.arguments:
+        if directive.name == "critical":
+            continue  # the name of a lock
+        if directive.name == "depobj" and directive.clause("depend") is not None:
+            binds.append(item.name)
+        else:
+            reads += _names_of_item(item)
+    for clause in directive.clauses:
+        hidden = {iterator.name for iterator in clause.iterators}
+        names: list[str] = []
+        for item in clause.items:
+            names += _names_of_item(item)
+        for iterator in clause.iterators:
+            names += _names_of(iterator.begin.node) + _names_of(iterator.end.node)
+            if iterator.step is not None:
+                names += _names_of(iterator.step.node)
+        for expression in clause.expressions:
+            names += _names_of(expression.node)
+        for modifier in clause.modifiers:
+            if modifier.argument is not None and modifier.name != "mapper":
+                names += _names_of(modifier.argument.node)
+        if clause.name == "private":
+            continue
+        if clause.name == "detach" and directive.language == "omp":
+            binds += names
+        if clause.name == "init" and directive.name == "interop":
+            binds += names
+            continue
+        reads += [name for name in names if name not in hidden and name != "omp_all_memory"]
+    return list(dict.fromkeys(reads)), list(dict.fromkeys(binds))
+
+
+def _names_of_item(item: Item) -> list[str]:
+    names = _names_of(item.root.node)
+    for step in item.steps:
+        for entry in getattr(step, "dimensions", ()):
+            parts = (entry,) if hasattr(entry, "node") else (entry.lower, entry.length, entry.stride)
+            for part in parts:
+                if part is not None:
+                    names += _names_of(part.node)
+    return names
+
+
+def _names_of(node: ast.expr) -> list[str]:
+    if node.__class__ is ast.Name:
+        return [node.id]  # type: ignore[attr-defined]  # a name
+    if node.__class__ is ast.Constant:
+        return []
+    scanner = Scanner()
+    scanner.visit(node)
+    return [name for name, use in scanner.uses.items() if use.loads]
+
+
+def _targets(node: ast.AST) -> list[str]:
+    """Return the names in a target."""
+    if isinstance(node, ast.Name):
+        return [node.id]
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return [name for part in node.elts for name in _targets(part)]
+    return _targets(node.value) if isinstance(node, ast.Starred) else []
+
+
+def _surely_bound(node: ast.stmt) -> list[str]:
+    """Return names that have a value after a simple statement."""
+    if isinstance(node, ast.Assign):
+        return [name for target in node.targets for name in _targets(target)]
+    if isinstance(node, ast.AnnAssign):
+        return _targets(node.target) if node.value is not None else []
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return [node.name]
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return [alias.asname or alias.name.partition(".")[0] for alias in node.names]
+    return _targets(node.target) if isinstance(node, ast.AugAssign) else []
+
+
+def _break_in(body: list[ast.stmt]) -> ast.Break | None:
+    """Return the first ``break`` that leaves the loop which these statements are the body of."""
+    for node in body:
+        if isinstance(node, ast.Break):
+            return node
+        if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+            parts: list[list[Any]] = [node.orelse]
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            continue
+        else:
+            parts = [getattr(node, name, []) for name in ("body", "orelse", "finalbody")]
+            parts += [handler.body for handler in getattr(node, "handlers", [])]
+            parts += [case.body for case in getattr(node, "cases", [])]
+        for part in parts:
+            found = _break_in(part)
+            if found is not None:
+                return found
+    return None

@@ -1,0 +1,319 @@
+"""The objects and functions that rewritten functions call when they meet a directive.
+
+A rewritten function has one object for each directive, in a cell of its closure. It holds the construct, which is made
+once, and the `DirectiveCall` that gives it the clauses of an encounter. A `TakenBlock` has two ways: `at` for a block
+whose arguments need no look, and `meet` for the others.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import offload
+from offload.arrays.foreign import is_tensor
+from offload.arrays.items import SCALARS, is_device_array
+from offload.errors import ClauseError
+from offload.pragma import taskloops
+from offload.pragma.calls import DirectiveCall
+from offload.pragma.items import UNBOUND, is_mappable
+from offload.pragma.views import SectionView, with_element
+from offload.runtime.current import here
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from offload.errors import PragmaError
+    from offload.pragma.syntax import Directive
+    from offload.tasks.task import Task
+
+
+class ModuleScope:
+    """Stands for the variables of a module in locations of ``depend``: one object for each module."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @staticmethod
+    @lru_cache(maxsize=None)
+    def of(name: str) -> ModuleScope:
+        """Return the object of a module."""
+        return ModuleScope(name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ModuleScope.of, (self.name,)
+
+
+class StayingBlock:
+    """A directive whose block stays, or that stands alone."""
+
+    def __init__(self, directive: Directive) -> None:
+        self._call = DirectiveCall(directive)
+        self.manage = self._call.manage
+        self.run = self._call.run
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StayingBlock, (self._call.directive,)
+
+    async def run_async(self, values: Sequence[Any]) -> Any:
+        """Carry out a directive in a coroutine, which lets the event loop run where it waits."""
+        name = self._call.key
+        if name in ("taskwait", "barrier"):
+            keywords = self._call.keywords(values)
+            # A call in a coroutine gives something to await, unless it generates a task.
+            found = getattr(offload, name)(**keywords)
+            return found if keywords.get("nowait") or not inspect.isawaitable(found) else await found
+        return self._call.run(values)
+
+    def manage_async(self, values: Sequence[Any]) -> AwaitedBlock:
+        """Return the manager of a block in a coroutine."""
+        return AwaitedBlock(self._call.manage(values))
+
+
+class AwaitedBlock:
+    """A context manager for ``async with``, also if the construct has none."""
+
+    def __init__(self, manager: Any) -> None:
+        self._manager = manager
+
+    async def __aenter__(self) -> Any:
+        enter = getattr(self._manager, "__aenter__", None)
+        return self._manager.__enter__() if enter is None else await enter()
+
+    async def __aexit__(self, *failure: Any) -> Any:
+        leave = getattr(self._manager, "__aexit__", None)
+        return self._manager.__exit__(*failure) if leave is None else await leave(*failure)
+
+
+@dataclass(slots=True)
+class BlockNames:
+    """The names of a block that need a look at each encounter; positions are those of the function's parameters."""
+
+    parameters: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
+    in_place: Mapping[str, tuple[str, PragmaError]] = field(default_factory=dict)
+    """Names that ``+=`` alone changes, with the method that an object which changes in place has, and the error."""
+    copied: tuple[str, ...] = ()  # firstprivate of a task: arrays are copied
+    private: tuple[str, ...] = ()  # of a target: unbound unless they are arrays
+    bare: Mapping[str, PragmaError] = field(default_factory=dict)
+    """Arrays of sections that are used without a subscript, with the error if the section is not the whole array."""
+    rebound: tuple[str, ...] = ()  # results that a data clause may map
+    elements: tuple[str, ...] = ()  # parameters for the items with subscripts or members, in the order of `parts`
+    paths: Mapping[str, str] = field(default_factory=dict)  # the parameter that stands for ``self.x``, by its text
+
+
+class TakenBlock:
+    """A block that has become a function, under its construct."""
+
+    def __init__(self, directive: Directive, function: Callable[..., Any], names: BlockNames) -> None:
+        self.call = DirectiveCall(directive)
+        self.function = function
+        self.names = names
+        self.construct = self.call.decorate(function)
+        self._encounter = self.call.encounter
+        self._slots = {name: at for at, name in enumerate(names.parameters)}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return object.__new__, (TakenBlock,), (self.call.directive, self.function, self.names)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.__init__(*state)  # type: ignore[misc]  # of an object that has been made only
+
+    def at(self, values: Sequence[Any]) -> Any:
+        """Return the construct with the clauses of an encounter, to be called with the captured values."""
+        return self._encounter(self.construct, values)
+
+    def prepared(self, arguments: tuple[Any, ...]) -> list[Any]:
+        """Return the arguments after a look at those that need one."""
+        names, slots = self.names, self._slots
+        found = list(arguments)
+        for name, (method, error) in names.in_place.items():
+            value = found[slots[name]]
+            if value is not UNBOUND and not hasattr(type(value), method):
+                raise copy.copy(error)
+        for name in names.copied:
+            found[slots[name]] = copied(found[slots[name]])
+        for name in names.private:
+            if not is_mappable(found[slots[name]]):
+                found[slots[name]] = UNBOUND
+        return found
+
+    def meet(self, values: Sequence[Any], arguments: tuple[Any, ...], store: Callable[..., None] | None = None) -> Any:
+        """Encounter the construct; ``store`` gives results to the enclosing function's variables."""
+        found = self.prepared(arguments)
+        names = self.names
+        state = None
+        if names.results or names.elements:
+            state = BlockState(names.results, store, self._mapped(values, found))
+            if names.elements:
+                self._take_parts(values, found, state)
+            found.append(state)
+        result = self._encounter(self.construct, values)(*found)
+        if state is not None and state.is_remote:
+            state.receive(result)
+        return result
+
+    def _mapped(self, values: Sequence[Any], found: list[Any]) -> dict[str, Any]:
+        """Return the results whose values are mapped: the block must not rebind these names."""
+        left_out = self.call.left_out(values)
+        return {
+            name: None
+            for name in self.names.rebound
+            if name not in left_out and is_mappable(found[self._slots[name]])
+        }
+
+    def _take_parts(self, values: Sequence[Any], found: list[Any], state: BlockState) -> None:
+        """Pass list items with subscripts or members in place of the arrays that they are parts of."""
+        names, slots = self.names, self._slots
+        for part, element in zip(self.call.parts(values), names.elements, strict=True):
+            path, at = part.path, slots[element]
+            if any(isinstance(entry, slice) and entry.step not in (None, 1) for entry in part.index):
+                raise copy.copy(names.bare[f"{element}:stride"])
+            if part.index and path in names.bare:
+                raise copy.copy(names.bare[path])
+            found[at] = part.view
+            state.note(path, element, part.whole, part.index)
+            if path in slots:
+                found[slots[path]] = None  # the block gets the view of the section
+                state.mapped.setdefault(path, None)
+
+
+class BlockState:
+    """An encounter of a block, for its body: the sections that its arrays are, and the variables that get its results."""
+
+    is_remote = False
+
+    def __init__(self, results: tuple[str, ...], store: Callable[..., None] | None, mapped: dict[str, Any]) -> None:
+        self._results = results
+        self._store = store
+        self.mapped = mapped
+        self._parts: dict[str, tuple[str, tuple[int, ...], tuple[int | slice, ...], Any]] = {}
+
+    def note(self, path: str, element: str, whole: Any, index: tuple[int | slice, ...]) -> None:
+        """Note that an argument is a part of an array."""
+        self._parts[element] = path, tuple(getattr(whole, "shape", ())), index, whole
+
+    def part(self, element: str, array: Any, around: Any) -> Any:
+        """Return the object for a name in the block, whose section or element is ``array`` on the device.
+
+        ``around`` is the object that the name holds; for a list, that is a copy with the element replaced.
+        """
+        path, shape, index, whole = self._parts[element]
+        view = SectionView(array, path, shape, index) if index else array
+        return with_element(around, whole, view) if path.endswith("[…]") else view
+
+    def entered(self, *arrays: Any) -> None:
+        """Note the device arrays that mapped names hold when the body begins."""
+        for name, array in zip(self._results, arrays, strict=True):
+            if name in self.mapped:
+                self.mapped[name] = array
+
+    def leave(self, *values: Any) -> None:
+        """Take the values that names have at the end of the body: store them before the task is complete."""
+        kept = list(values)
+        for at, (name, value) in enumerate(zip(self._results, values, strict=True)):
+            if name not in self.mapped:
+                continue
+            if value is not self.mapped[name]:
+                raise ClauseError(
+                    f"map: {name} is mapped, and the block rebinds the name, so the array would not change; write "
+                    f"`{name}[...] = …`"
+                )
+            kept[at] = UNBOUND
+        store = self._store
+        if store is None:
+            return
+        task: Any = here().task
+        if task is not None and getattr(task, "place", None) is not None:
+            device_task = task
+
+            def finding(value: Any) -> Any:
+                store(*map(number_of, kept))
+                return value
+
+            device_task.leave(finding)
+        else:
+            store(*map(number_of, kept))
+
+    def receive(self, result: Any) -> None:
+        """Take the results of a body that ran in another process."""
+
+
+def number_of(value: Any) -> Any:
+    """Return the number that a device array without dimensions holds; any other value itself."""
+    if value.__class__ in SCALARS or not is_device_array(value) or value.ndim:
+        return value
+    return value.get()[()] if hasattr(value, "get") else np.asarray(value)[()]
+
+
+def copied(value: Any) -> Any:
+    """Return a copy of an array; any other value itself."""
+    if value.__class__ is np.ndarray:
+        return value.copy()
+    if value.__class__ in SCALARS or value is UNBOUND:
+        return value
+    if isinstance(value, np.ndarray) or is_device_array(value):
+        return value.copy()
+    return value.clone() if is_tensor(value) else value
+
+
+def task_of(result: Any) -> Task | None:
+    """Return a result if it is a task."""
+    from offload.tasks.task import Task
+
+    return result if isinstance(result, Task) else None
+
+
+class LoopBlock(TakenBlock):
+    """The body of a ``taskloop``: a function of a part of the loop's iterable."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return object.__new__, (LoopBlock,), (self.call.directive, self.function, self.names)
+
+    def meet(  # type: ignore[override]  # with an iterable
+        self,
+        values: Sequence[Any],
+        iterable: Any,
+        arguments: tuple[Any, ...],
+        store: Callable[..., None] | None = None,
+    ) -> Any:
+        """Encounter the construct, and give numbers that are reduced to the enclosing function's variables."""
+        found = self.prepared(arguments)
+        names = self.names
+        construct = self._encounter(self.construct, values)
+        if not names.results:
+            return construct(iterable, *found)
+        reduced: dict[str, str] = {}
+        initial: dict[str, Any] = {}
+        for operator, name in self.call.reductions:
+            at = self._slots[name]
+            if found[at] is UNBOUND:
+                raise UnboundLocalError(f"taskloop: {name!r} has no value, and reduction needs one to begin with")
+            if taskloops.is_number(found[at]):
+                reduced[name], initial[name] = operator, found[at]
+                found[at] = taskloops.identity(operator, found[at])
+        combination = taskloops.Combination(reduced, initial, names.results)
+        result = construct(taskloops.numbered(iterable), *found, combination)
+        if reduced and store is not None:
+            store(*combination.combined())
+        return result
+
+
+class NestBlock:
+    """A nest of loops under a directive."""
+
+    def __init__(self, nest: Any) -> None:
+        self._nest = nest
+
+    def meet(self, values: Sequence[Any], arguments: tuple[Any, ...], store: Callable[..., None] | None = None) -> Any:
+        """Encounter the nest; ``store`` gives results to the enclosing function's variables."""
+        take = None if store is None else lambda found: store(*found)
+        found = self._nest.meet(values, arguments, take)
+        if store is not None and isinstance(found, tuple):
+            store(*found)
+        return found

@@ -1,0 +1,285 @@
+"""The meaning of each name in each block of a function, by the table in `names`, and the errors that ask.
+
+Blocks are looked at from the inside out: a name that an inner block captures is read in the block around it, and a name
+that an inner block gives a result to is assigned there.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from offload.pragma.blocks import TEAMS
+from offload.pragma.names import Binding, Meaning, NameFacts, meaning_of
+from offload.pragma.placing import at_node
+from offload.pragma.tables import Form
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from offload.pragma.blocks import Finding, Found, Region
+    from offload.pragma.names import NameUse, Stored
+
+RECEIVING: Final = frozenset({"from", "tofrom", ""})
+"""The map types whose variables receive the block's last value."""
+_DATA: Final = frozenset(
+    {
+        "map", "is_device_ptr", "has_device_addr", "in_reduction", "copy", "copyin", "copyout", "create", "present",
+        "no_create", "deviceptr", "attach",
+    }
+)  # fmt: skip
+_METHODS: Final = {
+    ast.Add: "__iadd__", ast.Sub: "__isub__", ast.Mult: "__imul__", ast.MatMult: "__imatmul__", ast.Div: "__itruediv__",
+    ast.FloorDiv: "__ifloordiv__", ast.Mod: "__imod__", ast.Pow: "__ipow__", ast.LShift: "__ilshift__",
+    ast.RShift: "__irshift__", ast.BitAnd: "__iand__", ast.BitXor: "__ixor__", ast.BitOr: "__ior__",
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class BlockPlan:
+    """The names of a block, by what they are."""
+
+    parameters: list[str] = field(default_factory=list)
+    shared: list[str] = field(default_factory=list)  # variables of the function around it
+    results: list[str] = field(default_factory=list)
+    mapped: list[str] = field(default_factory=list)  # results in data clauses, which may be arrays
+    in_place: list[str] = field(default_factory=list)
+    copied: list[str] = field(default_factory=list)
+    private: list[str] = field(default_factory=list)  # of a target
+    own: list[str] = field(default_factory=list)
+    unsure: set[str] = field(default_factory=set)  # parameters that may be unbound at the encounter
+    declared_global: list[str] = field(default_factory=list)
+    declared_nonlocal: list[str] = field(default_factory=list)
+
+
+class Meanings:
+    """The meanings of names in the blocks of one function.
+
+    Parameters
+    ----------
+    finding : Finding
+        The directives of the function.
+    free : frozenset of str
+        The variables of enclosing functions that the function uses.
+    default : str
+        What `directives` says of names in no clause: "shared", or empty.
+    is_data : callable
+        Whether the value of a module-level name may be an array when a target block is encountered.
+    """
+
+    def __init__(
+        self, finding: Finding, free: frozenset[str], default: str, is_data: Callable[[str], bool]
+    ) -> None:
+        self.finding = finding
+        self._default = default
+        self._is_data = is_data
+        regions = finding.regions
+        self.declared_global = {name for region in regions for name in region.uses.declared_global}
+        self.declared_nonlocal = {name for region in regions for name in region.uses.declared_nonlocal}
+        self.free = free | self.declared_nonlocal
+        bound = {name for region in regions for name in region.uses.bound}
+        self.locals = bound - self.declared_global - self.free
+        self._readers: dict[str, list[Region]] = {}
+        self._binders: dict[str, list[Region]] = {}
+        self.unsure: set[str] = set()  # names that some statement unbinds
+        for region in regions:
+            self._index(region)
+        # Names in `shared` of a block, with the blocks.
+        self._shared: dict[str, list[Found]] = {}
+        for found in finding.directives:
+            if found.form in (Form.TAKEN, Form.LOOP, Form.SECTION):
+                for name in found.names_of("shared"):
+                    self._shared.setdefault(name, []).append(found)
+
+    def _index(self, region: Region) -> None:
+        for name, use in region.uses.items():
+            if use.loads or any(stored.binding is Binding.AUGMENTED for stored in use.stores):
+                self._readers.setdefault(name, []).append(region)
+            if use.stores:
+                self._binders.setdefault(name, []).append(region)
+                if any(_unbinds(stored) for stored in use.stores):
+                    self.unsure.add(name)
+
+    def is_variable(self, name: str) -> bool:
+        """Tell whether a name is a variable of the function or of one around it, not of the module."""
+        return name in self.locals or name in self.free
+
+    def is_sure(self, name: str, found: Found) -> bool:
+        """Tell whether a name surely has a value where a directive stands."""
+        return name not in self.unsure and (name in found.bound or not self.is_variable(name))
+
+    # -- blocks --------------------------------------------------------------------------------------
+    def plan(self, found: Found, named: Iterable[str]) -> BlockPlan:
+        """Return what the names in a block are; ``named`` are the names that need parameters in any case."""
+        region: Any = found.inner
+        plan = BlockPlan()
+        clauses = self._clauses(found)
+        default = "shared" if found.is_team else ""
+        if found.form in (Form.LOOP, Form.SECTION) or found.row.stands_for == "task" or found.is_team:
+            default = found.defaults_from(self._default) or default
+        order = list(dict.fromkeys([*region.uses, *named]))
+        for name in order:
+            self._place(plan, found, name, region.uses.get(name), clauses.get(name, ""), default, name in named)
+        self._first_parameter(plan, region)
+        plan.unsure = {name for name in plan.parameters if not self.is_sure(name, found)} | set(plan.private)
+        self._pass_on(plan, found)
+        return plan
+
+    def _clauses(self, found: Found) -> dict[str, str]:
+        """Return the kind of clause that a name is in, by name."""
+        clauses: dict[str, str] = {}
+
+        def add(names: Iterable[str], kind: str) -> None:
+            for name in names:
+                clauses.setdefault(name, kind)
+
+        add(found.names_of("shared"), "shared")
+        add(found.names_of("private"), "private")
+        add(found.names_of("firstprivate"), "firstprivate")
+        reduced = [item.name for clause in found.clauses("reduction") for item in clause.items if item.is_name]
+        add(reduced, "reduction" if found.form is Form.LOOP else "result")
+        for clause in found.directive.clauses:
+            receives = clause.name in ("copy", "copyout") or (clause.name == "map" and clause.kind in RECEIVING)
+            if receives:
+                add([item.name for item in clause.items if _is_of_name(item)], "result")
+        for clause in found.directive.clauses:
+            if clause.name in _DATA:
+                add([item.name for item in clause.items if _is_of_name(item)], "data")
+        around = found.around
+        while around is not None and not _is_device(found):
+            if around.row.name in TEAMS:
+                add(around.names_of("shared"), "shared")
+            around = around.around
+        return clauses
+
+    def _place(
+        self, plan: BlockPlan, found: Found, name: str, use: NameUse | None, clause: str, default: str, is_named: bool
+    ) -> None:
+        """Enter a name into a plan."""
+        device = _is_device(found)
+        if not self.is_variable(name):
+            if name in self.declared_global:
+                plan.declared_global.append(name)
+            if is_named or (device and use is not None and use.loads and name not in self.declared_global):
+                if is_named or self._is_data(name):
+                    plan.parameters.append(name)
+            return
+        facts = self._facts(found, name, use, clause, default)
+        meaning = meaning_of(facts)
+        if meaning is Meaning.SHARED:
+            plan.shared.append(name)
+        elif meaning is Meaning.DECLARED:
+            if name in self.declared_nonlocal:
+                plan.declared_nonlocal.append(name)
+        elif meaning is Meaning.OWN:
+            if device and clause == "private":
+                plan.private.append(name)
+                plan.parameters.append(name)
+            else:
+                plan.own.append(name)
+        elif meaning in (Meaning.ASKS, Meaning.SAYS_BOTH, Meaning.UNLISTED):
+            self._ask(found, name, use, meaning)
+            plan.own.append(name)
+        else:
+            plan.parameters.append(name)
+            if meaning is Meaning.COPIED and not device:
+                plan.copied.append(name)
+            elif meaning is Meaning.IN_PLACE:
+                plan.in_place.append(name)
+            elif meaning is Meaning.RESULT:
+                plan.results.append(name)
+                if clause == "result":
+                    plan.mapped.append(name)
+
+    def _facts(self, found: Found, name: str, use: NameUse | None, clause: str, default: str) -> NameFacts:
+        region: Any = found.inner
+        bindings = frozenset() if use is None else use.bindings
+        others = [other for other in self._shared.get(name, ()) if other is not found]
+        return NameFacts(
+            bindings=bindings,
+            is_loaded=use is not None and (bool(use.loads) or Binding.AUGMENTED in bindings),
+            clause=clause,
+            is_declared=name in self.declared_nonlocal,
+            is_read_elsewhere=any(not reader.is_in(region) for reader in self._readers.get(name, ())),
+            is_bound_elsewhere=name in self.free
+            or any(not binder.is_in(region) for binder in self._binders.get(name, ())),
+            is_shared_elsewhere=bool(others) and use is not None and not found.is_team,
+            default=default,
+        )
+
+    def _first_parameter(self, plan: BlockPlan, region: Region) -> None:
+        """Put the function's first parameter first if the block calls `super`, which looks there."""
+        arguments = self.finding.definition.args
+        every = [*arguments.posonlyargs, *arguments.args]
+        if "super" in region.uses and every and self.is_variable(every[0].arg):
+            first = every[0].arg
+            plan.parameters = [first, *(name for name in plan.parameters if name != first)]
+
+    def _pass_on(self, plan: BlockPlan, found: Found) -> None:
+        """Note the uses of a block in the code around it."""
+        uses = found.region.uses
+        for name in plan.parameters:
+            if self.is_variable(name) or found.region.block is not None:
+                uses.load(name, found.node)
+        for name in (*plan.shared, *plan.declared_nonlocal, *plan.declared_global):
+            inner: Any = found.inner
+            uses.load(name, found.node)
+            if name in plan.shared and inner.uses[name].stores:
+                uses.store(name, Binding.PLAIN, found.node)
+        for name in plan.results:
+            uses.store(name, Binding.PLAIN, found.node)
+
+    # -- questions -----------------------------------------------------------------------------------
+    def _ask(self, found: Found, name: str, use: NameUse | None, meaning: Meaning) -> None:
+        node: Any = found.node if use is None else use.first()
+        if meaning is Meaning.SAYS_BOTH and use is not None:
+            node = use.loads[0] if use.loads else use.first()
+        error = at_node(node, question(found, name, meaning), self.finding.text)
+        self.finding.refuse(error, node)
+
+
+def question(found: Found, name: str, meaning: Meaning) -> str:
+    """Return the message that asks for a clause for a name."""
+    what = f"{found.directive.language} {found.directive.name}"
+    if _is_device(found):
+        receiving = f"copy({name})" if found.directive.language == "acc" else f"map(from: {name})"
+        remedy = f"{receiving} if the function needs the value, or private({name})"
+    elif found.form is Form.SECTION:
+        remedy = f"shared({name}) at the `parallel` around it, or use a task"
+    else:
+        remedy = f"shared({name}), private({name}) or firstprivate({name})"
+    if meaning is Meaning.UNLISTED:
+        return f"{what}: {name} is in no clause, and default(none) needs one for each name; write {remedy}"
+    if meaning is Meaning.SAYS_BOTH:
+        return f"{what}: {name} is in shared of another block and in no clause here; write {remedy}"
+    return (
+        f"{what}: the block assigns {name}, and the function reads it elsewhere; the block's assignment would be lost; "
+        f"write {remedy}"
+    )
+
+
+def method_of(node: ast.AST, body: list[ast.stmt]) -> str:
+    """Return the method that an object has if the ``+=`` with this target changes it in place."""
+    for statement in body:
+        for one in ast.walk(statement):
+            if isinstance(one, ast.AugAssign) and one.target is node:
+                return _METHODS[type(one.op)]
+    return "__iadd__"
+
+
+def _is_device(found: Found) -> bool:
+    return found.form is Form.TAKEN and found.row.stands_for != "task"
+
+
+def _is_of_name(item: Any) -> bool:
+    """Tell whether an item is a name, or a section or an element of one."""
+    return bool(item.name) and not any(hasattr(step, "name") for step in item.steps)
+
+
+def _unbinds(stored: Stored) -> bool:
+    """Tell whether a place may leave a name without a value: ``del``, the end of ``except``, a nested function."""
+    if isinstance(stored.node, ast.Name):
+        return isinstance(stored.node.ctx, ast.Del)
+    is_scope = isinstance(stored.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda))
+    return isinstance(stored.node, ast.ExceptHandler) or (is_scope and stored.binding is Binding.PLAIN)

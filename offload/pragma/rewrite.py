@@ -1,0 +1,425 @@
+"""Rewriting: from a function with directives to one that encounters constructs.
+
+Theory of operation
+-------------------
+The definition is found in the source text, copied and changed. It is compiled inside of a function that is never
+called: that function has the variables of enclosing functions as parameters, so Python's compiler gives the definition
+the same free variables as the original, and one for each directive besides. The compiled code then becomes a function
+with the original's globals, cells and defaults. All nodes keep the file and the lines of the program.
+
+Rejected: `exec` of the definition. It would evaluate defaults and decorators twice, and a function that calls itself
+would find a name of the factory.
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import builtins
+import functools
+import sys
+from dataclasses import dataclass
+from types import CellType, CodeType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import WeakKeyDictionary
+
+from offload.errors import PragmaError, UsageError
+from offload.pragma import trees
+from offload.pragma.blocks import BlockScanner
+from offload.pragma.comments import insert_comments
+from offload.pragma.emit import Emitter, Spec
+from offload.pragma.meanings import Meanings
+from offload.pragma.placing import at_node
+from offload.pragma.spelling import DirectiveSpelling
+from offload.texts import FunctionText, TextError, decorators_around, first_line, functions_of, text_of, tree_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offload.pragma.blocks import Finding
+
+_Object = TypeVar("_Object")
+
+_FUTURE: Final = functools.reduce(
+    int.__or__, [getattr(__future__, name).compiler_flag for name in __future__.all_feature_names]
+)
+_FUNCTION: Final = ".function"
+_FACTORY: Final = ".factory"
+
+
+def decorated(thing: Any, *, default: str = "", marks: Callable[[Any], bool] | None = None) -> Any:
+    """Return a function, or a class, whose directives are rewritten.
+
+    Parameters
+    ----------
+    thing : function or class
+        A function; or a class, each function of which is rewritten and replaced.
+    default : str
+        "shared", or empty.
+    """
+    frame = sys._getframe(1)  # noqa: SLF001  # the caller's line shows which decorator is being applied
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("offload.pragma"):
+        frame = frame.f_back
+    place = frame.f_code.co_filename, frame.f_lineno
+    if isinstance(thing, type):
+        for name, function, wrap in functions_of(thing):
+            made = rewritten(function, default, None)
+            if made is not function:
+                setattr(thing, name, wrap(made))
+        return thing
+    return rewritten(thing, default, place)
+
+
+def rewritten(function: Any, default: str, place: tuple[str, int] | None) -> Any:
+    """Return a function that encounters the constructs of its directives; the same one if it has none.
+
+    Parameters
+    ----------
+    function : function
+        The function.
+    default : str
+        "shared", or empty.
+    place : tuple of str and int, or None
+        The file and the line of the decorator; None for a function of a decorated class.
+
+    Raises
+    ------
+    PragmaError
+        A directive is wrong, a block cannot be taken, or a decorator stands below.
+    UsageError
+        There is no source text.
+    """
+    if not isinstance(function, FunctionType):
+        _refuse_object(function, place)
+    template = _template_of(function, default, place)
+    return function if template is None else template.made(function)
+
+
+def _refuse_object(thing: Any, place: tuple[str, int] | None) -> None:
+    """Raise the error of an object that another decorator has made, or that is no function."""
+    inner = thing
+    while not isinstance(inner, FunctionType):
+        inner = getattr(inner, "__wrapped__", None) or getattr(inner, "__func__", None)
+        if inner is None:
+            raise UsageError(
+                f"directives decorates a function that is written with `def`, or a class, not {type(thing).__name__} "
+                f"{thing!r:.60}"
+            )
+    text = _text_of(inner)
+    _check_decorators(text, place)
+    raise at_node(
+        text.definition, f"directives: {inner.__name__} is already {type(thing).__name__}; decorate the plain function", text
+    )
+
+
+def _text_of(function: FunctionType) -> FunctionText:
+    try:
+        return text_of(function)
+    except TextError as error:
+        raise UsageError(f"directives: {error}") from None
+
+
+def _check_decorators(text: FunctionText, place: tuple[str, int] | None) -> None:
+    """Raise `PragmaError` if a decorator stands below the one that is being applied."""
+    if place is None or place[0] != text.file:
+        return
+    around = decorators_around(text.definition, place[1])
+    if around.own is not None and around.below:
+        raise at_node(
+            around.below[-1],
+            "a decorator below @directives would be lost, because the function is made from its text; write @directives "
+            "below it",
+            text,
+        )
+
+
+# -- templates -------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Template:
+    """The compiled code of a rewritten function; a nested function is made from it at each call of the one around."""
+
+    code: CodeType
+    blocks: dict[str, CodeType]  # by the identifiers of definitions
+    specs: list[Spec]
+    text: FunctionText
+
+    def made(self, function: FunctionType) -> FunctionType:
+        """Return the function with the globals, cells and defaults of another one."""
+        names = function.__globals__
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+        from offload.pragma import encounter, items
+
+        cells[trees.LIBRARY] = CellType(items)
+        cells[trees.RUNTIME] = CellType(encounter)
+        cells[trees.MODULE] = CellType(encounter.ModuleScope.of(function.__module__ or ""))
+        for spec in self.specs:
+            cells[spec.cell] = CellType()
+        for spec in self.specs:
+            cells[spec.cell].cell_contents = self._object(spec, function, names, cells)
+        made = FunctionType(self.code, names, function.__name__, function.__defaults__, _closure(self.code, cells))
+        made.__kwdefaults__ = function.__kwdefaults__
+        return functools.update_wrapper(made, function)
+
+    def _object(
+        self, spec: Spec, function: FunctionType, names: dict[str, Any], cells: dict[str, CellType]
+    ) -> Any:
+        from offload.pragma import encounter
+
+        directive = spec.found.directive
+        if spec.nest is not None:
+            from offload.pragma.calls import DirectiveCall
+            from offload.pragma.nests import NestEncounter
+
+            return encounter.NestBlock(NestEncounter(spec.nest, DirectiveCall(directive), self.text, names, cells))
+        if not spec.function:
+            return encounter.StayingBlock(directive)
+        code = self.blocks[spec.function]
+        body = FunctionType(code, names, code.co_name, None, _closure(code, cells))
+        body.__module__ = function.__module__
+        body.__qualname__ = code.co_qualname
+        kind = encounter.LoopBlock if directive.name == "taskloop" else encounter.TakenBlock
+        return kind(directive, body, encounter.BlockNames(**spec.names))
+
+
+def _closure(code: CodeType, cells: dict[str, CellType]) -> tuple[CellType, ...]:
+    return tuple([cells[name] for name in code.co_freevars])
+
+
+_TEMPLATES: WeakKeyDictionary[CodeType, dict[str, Template | None]] = WeakKeyDictionary()
+"""The templates of functions by their code: a nested function is decorated at each call of the one around it."""
+
+
+def _template_of(function: FunctionType, default: str, place: tuple[str, int] | None) -> Template | None:
+    known = _TEMPLATES.get(function.__code__)
+    if known is not None and default in known:
+        return known[default]
+    text = _text_of(function)
+    _check_decorators(text, place)
+    template = _compiled(function, text, default)
+    _TEMPLATES.setdefault(function.__code__, {})[default] = template
+    return template
+
+
+def _compiled(function: FunctionType, text: FunctionText, default: str) -> Template | None:
+    """Return the template of a function; None if it has no directives."""
+    definition: Any = insert_comments(text)
+    seen = _Seen(function)
+    finding = BlockScanner(text, definition, seen.spelling_of).scan()
+    if not finding.directives:
+        finding.check()
+        return None
+    free = frozenset(function.__code__.co_freevars)
+    meanings = Meanings(finding, free, default, seen.is_data)
+    _check_names(function, finding, meanings)
+    emitter = Emitter(finding, meanings)
+    emitter.emit()
+    code, blocks = _Compilation(function, text, emitter).codes()
+    return Template(code, blocks, emitter.specs, text)
+
+
+class _Seen:
+    """The values of names when a function is decorated."""
+
+    def __init__(self, function: FunctionType) -> None:
+        code = function.__code__
+        self._globals = function.__globals__
+        self._local = {*code.co_varnames, *code.co_cellvars}
+        self._cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+        self._spellings: dict[str, Any] = {}
+
+    def value_of(self, name: str) -> Any:
+        """Return the value of a name; None if it has none."""
+        if name in self._cells:
+            try:
+                return self._cells[name].cell_contents
+            except ValueError:
+                return None
+        if name in self._local:
+            return None
+        return self._globals.get(name, getattr(builtins, name, None))
+
+    def spelling_of(self, node: ast.expr) -> DirectiveSpelling | None:
+        """Return the spelling that an expression is: a name, or attributes of one."""
+        if isinstance(node, ast.Name):
+            if node.id not in self._spellings:
+                value = self.value_of(node.id)
+                self._spellings[node.id] = value if isinstance(value, DirectiveSpelling) else None
+            return self._spellings[node.id]  # type: ignore[no-any-return]  # a spelling, or None
+        words: list[str] = []
+        while isinstance(node, ast.Attribute):
+            words.insert(0, node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name) or not words:
+            return None
+        value = self.value_of(node.id)
+        for word in words:
+            value = getattr(value, word, None) if isinstance(value, (ModuleType, type)) else None
+        return value if isinstance(value, DirectiveSpelling) else None
+
+    def is_data(self, name: str) -> bool:
+        """Tell whether a module-level name may hold an array when a block is encountered."""
+        if name not in self._globals:
+            return not hasattr(builtins, name)
+        return not isinstance(self._globals[name], (ModuleType, FunctionType, type)) and not callable(self._globals[name])
+
+
+# -- names of enclosing functions --------------------------------------------------------------------------
+
+
+def _check_names(function: FunctionType, finding: Finding, meanings: Meanings) -> None:
+    """Note an error for a name of an enclosing function that only a string has: Python keeps no cell for it."""
+    code = function.__code__
+    known = {*code.co_names, *code.co_freevars, *code.co_varnames, *code.co_cellvars}
+    outer: set[str] | None = None
+    for found in finding.directives:
+        reads, binds = finding_names(found)
+        for name in (*reads, *binds):
+            if name in known or meanings.is_variable(name):
+                continue
+            if outer is None:
+                outer = _variables_around(finding.text)
+            if name in outer:
+                finding.refuse(
+                    found.where.refusal(
+                        f"{name} is a variable of an enclosing function, and only a directive's string mentions it, so "
+                        "Python keeps no reference to it; mention it in the function's text",
+                        span_of_name(found.directive, name),
+                    ),
+                    found.node,
+                )
+
+
+def finding_names(found: Any) -> tuple[list[str], list[str]]:
+    """Return the names that a directive reads and binds."""
+    from offload.pragma.blocks import names_in_string
+
+    return names_in_string(found)
+
+
+def span_of_name(directive: Any, name: str) -> Any:
+    """Return where a name stands in a directive's string; None if that is not known."""
+    import re
+
+    from offload.pragma.syntax import Span
+
+    found = re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", directive.text[directive.span.end :])
+    if found is None:
+        return None
+    return Span(directive.span.end + found.start(), directive.span.end + found.end())
+
+
+def _variables_around(text: FunctionText) -> set[str]:
+    """Return the variables of the functions around a definition."""
+    from offload.pragma.names import free_names
+
+    line = first_line(text.definition)
+    found: set[str] = set()
+    pending: list[tuple[Any, tuple[Any, ...]]] = [(tree_of(text.text), ())]
+    while pending:
+        node, around = pending.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            if node.name == text.definition.name and first_line(node) == line:
+                for outer in around:
+                    found |= free_names(outer).bound
+                return found
+            around = (*around, node)
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
+                pending.append((child, around))
+    return found
+
+
+# -- code ------------------------------------------------------------------------------------------------
+
+
+class _Compilation:
+    """The compilation of a rewritten definition, and of the definitions of its blocks."""
+
+    def __init__(self, function: FunctionType, text: FunctionText, emitter: Emitter) -> None:
+        self._function = function
+        self._text = text
+        self._emitter = emitter
+        self._free = [name for name in function.__code__.co_freevars if name != "__class__"]
+
+    def codes(self) -> tuple[CodeType, dict[str, CodeType]]:
+        """Return the function's code, and the codes of the definitions next to it by their identifiers."""
+        old = self._function.__code__
+        flags = old.co_flags & _FUTURE
+        code = compile(self._module(), self._text.file if self._text.file else old.co_filename, "exec", flags, dont_inherit=True)
+        found = {one.co_name: one for one in _codes_in(code)}
+        renamed = {name: self._renamed(one, "") for name, one in found.items() if name.startswith(".")}
+        made = renamed.pop(_FUNCTION)
+        return made.replace(co_filename=old.co_filename), renamed
+
+    def _module(self) -> ast.Module:
+        definition: Any = self._emitter.finding.definition
+        line = first_line(definition)
+        definition.name = _FUNCTION
+        # The decorator keeps the first line of the code, which is that of the first decorator.
+        definition.decorator_list = [ast.Constant(None, lineno=line, col_offset=0, end_lineno=line, end_col_offset=1)]
+        definition.returns = None
+        arguments = definition.args
+        arguments.defaults = []
+        arguments.kw_defaults = [None] * len(arguments.kwonlyargs)
+        for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg):
+            if argument is not None:
+                argument.annotation = None
+        if hasattr(definition, "type_params"):
+            definition.type_params = []
+        body: list[ast.stmt] = [definition, *self._emitter.functions]
+        kind = _class_of(self._function.__code__.co_qualname)
+        if kind or "__class__" in self._function.__code__.co_freevars:
+            body = [_class(kind or "_", body)]
+        parameters = [*self._free, trees.LIBRARY, trees.RUNTIME, trees.MODULE, *(spec.cell for spec in self._emitter.specs)]
+        factory = trees.function(_FACTORY, parameters, body)
+        trees.located(factory, definition, body)
+        for node in body:
+            if isinstance(node, ast.ClassDef):
+                trees.located(node, definition, node.body)
+        return ast.Module([factory], [])
+
+    def _renamed(self, code: CodeType, around: str) -> CodeType:
+        """Return a code with the names that functions have in messages."""
+        old = self._function.__code__
+        name, qualified = code.co_name, f"{around}.<locals>.{code.co_name}"
+        if name == _FUNCTION:
+            name, qualified = old.co_name, old.co_qualname
+        elif name in self._emitter.names:
+            shown = self._emitter.names[name]
+            name, qualified = f"{old.co_name}.{shown}", f"{old.co_qualname}.{shown}"
+        constants = [
+            self._renamed(one, qualified) if isinstance(one, CodeType) else one for one in code.co_consts
+        ]
+        return code.replace(
+            co_name=name, co_qualname=qualified, co_consts=tuple(constants), co_filename=old.co_filename
+        )
+
+
+def _codes_in(code: CodeType) -> list[CodeType]:
+    """Return the codes in the factory, or in the class in it."""
+    factory = next(one for one in code.co_consts if isinstance(one, CodeType))
+    found = [one for one in factory.co_consts if isinstance(one, CodeType)]
+    if not any(one.co_name == _FUNCTION for one in found):
+        found = [inner for one in found for inner in one.co_consts if isinstance(inner, CodeType)]
+    return found
+
+
+def _class_of(qualified: str) -> str:
+    """Return the name of the innermost class around a function, by its qualified name; empty if there is none."""
+    words = qualified.split(".")[:-1]
+    for at in range(len(words) - 1, -1, -1):
+        if words[at] != "<locals>" and (at + 1 == len(words) or words[at + 1] != "<locals>"):
+            return words[at]
+    return ""
+
+
+def _class(name: str, body: list[ast.stmt]) -> ast.ClassDef:
+    made = ast.ClassDef(name, [], [], body, [])
+    if "type_params" in ast.ClassDef._fields:  # since Python 3.12
+        made.type_params = []
+    return made
+
+
+__all__ = ["PragmaError", "decorated", "rewritten"]

@@ -1,0 +1,74 @@
+"""Uses of a name or of an attribute's path in a block, for list items that are sections or members."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from offload.pragma.syntax import Member
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from offload.pragma.syntax import Item
+
+
+def bare_uses(body: list[ast.stmt], name: str) -> list[ast.Name]:
+    """Return the places in statements that read a name without a subscript, in the order of the text."""
+    found: list[ast.Name] = []
+    for statement in body:
+        found += _bare(statement, name)
+    return sorted(found, key=lambda node: (node.lineno, node.col_offset))
+
+
+def _bare(node: ast.AST, name: str) -> Iterator[ast.Name]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Name) and child.id == name:
+            is_indexed = isinstance(node, ast.Subscript) and node.value is child
+            if not is_indexed and isinstance(child.ctx, ast.Load):
+                yield child
+        else:
+            yield from _bare(child, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A name with members: ``self.x``."""
+
+    name: str
+    members: tuple[str, ...]
+
+    def replaced(self, body: list[ast.stmt], name: str) -> list[ast.stmt]:
+        """Return statements in which a name stands for the path wherever it is read."""
+        replacer = _Replacer(self, name)
+        return [replacer.visit(statement) for statement in body]
+
+
+class _Replacer(ast.NodeTransformer):
+    def __init__(self, path: Path, name: str) -> None:
+        self._path = path
+        self._name = name
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:  # noqa: N802  # the name that NodeTransformer calls
+        if isinstance(node.ctx, ast.Load) and _path_of(node) == self._path:
+            return ast.copy_location(ast.Name(self._name, ast.Load()), node)
+        return self.generic_visit(node)
+
+
+def _path_of(node: ast.expr) -> Path | None:
+    members: list[str] = []
+    while isinstance(node, ast.Attribute):
+        members.insert(0, node.attr)
+        node = node.value
+    return Path(node.id, tuple(members)) if isinstance(node, ast.Name) else None
+
+
+def path_uses(item: Item) -> Path | None:
+    """Return the path that an item begins with; None if its name has no member right after it."""
+    members: list[str] = []
+    for step in item.steps:
+        if not isinstance(step, Member):
+            break
+        members.append(step.name)
+    return Path(item.name, tuple(members)) if members else None

@@ -1,0 +1,109 @@
+"""Taskloops over one ``for``: private copies of numbers, and their combination when the construct ends."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from offload.arrays.items import SCALARS, is_device_array
+from offload.errors import ClauseError
+from offload.pragma.items import UNBOUND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+OPERATORS: Final[Mapping[str, tuple[Any, Callable[[Any, Any], Any]]]] = {
+    "+": (0, lambda a, b: a + b),
+    "*": (1, lambda a, b: a * b),
+    "&": (-1, lambda a, b: a & b),
+    "|": (0, lambda a, b: a | b),
+    "^": (0, lambda a, b: a ^ b),
+    "and": (True, lambda a, b: bool(a and b)),
+    "or": (False, lambda a, b: bool(a or b)),
+    "min": (math.inf, min),
+    "max": (-math.inf, max),
+}
+"""For each operator the identity, with which a private copy begins, and the combination."""
+
+
+class NumberedParts(Sequence[Any]):
+    """A sequence whose slices know where they begin, so that results can be put in the order of the parts."""
+
+    def __init__(self, whole: Any, begin: int = 0) -> None:
+        self.whole = whole
+        self.begin = begin
+
+    def __len__(self) -> int:
+        return len(self.whole)
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            return NumberedParts(self.whole[key], self.begin + key.indices(len(self.whole))[0])
+        return self.whole[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.whole)
+
+
+def numbered(iterable: Any) -> NumberedParts:
+    """Return the iterable of a loop as a sequence with numbered parts."""
+    if isinstance(iterable, Sequence) or hasattr(iterable, "shape"):
+        return NumberedParts(iterable)
+    try:
+        return NumberedParts(list(iterable))
+    except TypeError:
+        raise ClauseError(
+            f"taskloop: {type(iterable).__name__} {iterable!r:.60} cannot be iterated over; write for example range(n)"
+        ) from None
+
+
+class Combination:
+    """The numbers that the tasks of a loop reduce."""
+
+    is_remote = False
+
+    def __init__(self, reduced: Mapping[str, str], initial: Mapping[str, Any], every: tuple[str, ...]) -> None:
+        self._reduced = reduced  # operators by name, of the numbers
+        self._initial = initial
+        self._every = every  # all names that the body hands over, arrays too
+        self._parts: list[tuple[int, dict[str, Any]]] = []
+        self._lock = threading.Lock()
+
+    def leave(self, part: Any, *values: Any) -> None:
+        """Take the private copies of a task at its end."""
+        found = dict(zip(self._every, values, strict=True))
+        with self._lock:
+            self._parts.append((getattr(part, "begin", 0), found))
+
+    def combined(self) -> list[Any]:
+        """Return the values of all names, combined in the order of the parts; `UNBOUND` for arrays."""
+        total = dict(self._initial)
+        for _, values in sorted(self._parts, key=lambda one: one[0]):
+            for name, operator in self._reduced.items():
+                if values[name] is not UNBOUND:
+                    _, combine = OPERATORS[operator]
+                    total[name] = combine(total[name], values[name])
+        return [total.get(name, UNBOUND) for name in self._every]
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether a reduction variable holds a number, not an array."""
+    return value.__class__ in SCALARS and not isinstance(value, (str, bytes)) and value is not None and not is_device_array(value)
+
+
+def identity(operator: str, value: Any) -> Any:
+    """Return the value with which a private copy of a number begins: the operator's identity, of the number's type.
+
+    Raise `ClauseError` for an operator that `declare_reduction` declares: those combine arrays.
+    """
+    if operator not in OPERATORS:
+        raise ClauseError(
+            f"taskloop: reduction({operator}: …) is declared for arrays, and the variable holds the number {value!r:.40}; "
+            "use an array without dimensions"
+        )
+    first, _ = OPERATORS[operator]
+    if operator in ("min", "max", "and", "or"):
+        return first
+    return type(value)(first) if type(value) is not bool else first

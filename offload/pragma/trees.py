@@ -1,0 +1,112 @@
+"""Small trees of Python that rewritten functions consist of. Nothing here runs anything.
+
+Names that begin with a dot cannot collide with names of a program: Python's grammar has none, and its compiler takes
+them. Parameters of a block's function are looked up by `inspect.signature`, so they need ordinary names.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+LIBRARY: Final = ".items"
+"""The free variable that holds `offload.pragma.items`."""
+RUNTIME: Final = ".encounter"
+"""The free variable that holds `offload.pragma.encounter`."""
+MODULE: Final = ".module"
+"""The free variable that stands for the function's module in locations of variables."""
+
+
+def name(identifier: str) -> ast.Name:
+    """Return an expression that reads a name."""
+    return ast.Name(identifier, ast.Load())
+
+
+def member(value: ast.expr, word: str) -> ast.Attribute:
+    """Return an expression that reads an attribute."""
+    return ast.Attribute(value, word, ast.Load())
+
+
+def call(function: ast.expr, *arguments: ast.expr) -> ast.Call:
+    """Return a call with arguments by position."""
+    return ast.Call(function, list(arguments), [])
+
+
+def tuple_of(values: Iterable[ast.expr]) -> ast.Tuple:
+    """Return a tuple."""
+    return ast.Tuple(list(values), ast.Load())
+
+
+def assign(identifier: str, value: ast.expr) -> ast.Assign:
+    """Return a statement that binds a name."""
+    return ast.Assign([ast.Name(identifier, ast.Store())], value)
+
+
+def is_unbound(value: ast.expr, *, negated: bool = False) -> ast.Compare:
+    """Return the comparison of a value with `UNBOUND`."""
+    return ast.Compare(value, [ast.IsNot() if negated else ast.Is()], [member(name(LIBRARY), "UNBOUND")])
+
+
+def guarded(target: str, source: str) -> ast.Try:
+    """Return a statement that binds a name to the value of another one, or to `UNBOUND` if that has none."""
+    handler = ast.ExceptHandler(name("NameError"), None, [assign(target, member(name(LIBRARY), "UNBOUND"))])
+    return ast.Try([assign(target, name(source))], [handler], [], [])
+
+
+def unbinding(identifier: str) -> ast.If:
+    """Return a statement that unbinds a parameter whose argument is `UNBOUND`."""
+    return ast.If(is_unbound(name(identifier)), [ast.Delete([ast.Name(identifier, ast.Del())])], [])
+
+
+def declaring(names: Sequence[str]) -> ast.If:
+    """Return a statement that never runs and makes names local variables of the function."""
+    return ast.If(ast.Constant(value=False), [assign(one, ast.Constant(None)) for one in names], [])
+
+
+def function(identifier: str, parameters: Sequence[str], body: list[ast.stmt]) -> ast.FunctionDef:
+    """Return a definition with parameters by position."""
+    arguments = ast.arguments([], [ast.arg(one) for one in parameters], None, [], [], None, [])
+    made = ast.FunctionDef(identifier, arguments, body, [], None, None)
+    if "type_params" in ast.FunctionDef._fields:  # since Python 3.12
+        made.type_params = []
+    return made
+
+
+def cell_of(identifier: str) -> ast.expr:
+    """Return an expression for the cell of a variable, which stands for it in all functions that share it."""
+    arguments = ast.arguments([], [], None, [], [], None, [])
+    closure = member(ast.Lambda(arguments, name(identifier)), "__closure__")
+    return ast.Subscript(closure, ast.Constant(0), ast.Load())
+
+
+def located(tree: Any, like: Any, stop: Sequence[Any] = ()) -> Any:
+    """Give a tree, but not the parts of it that are in ``stop``, the first line of a node; return it."""
+    line, column = like.lineno, like.col_offset
+    end = like.end_col_offset if like.end_lineno == line else column + 1
+    known = set(map(id, stop))
+    pending: list[Any] = [tree]
+    while pending:
+        node = pending.pop()
+        if id(node) in known:
+            continue
+        if "lineno" in node._attributes:
+            node.lineno = node.end_lineno = line
+            node.col_offset, node.end_col_offset = column, end
+        for field in node._fields:
+            value = getattr(node, field, None)
+            if value.__class__ is list:
+                pending += [part for part in value if isinstance(part, ast.AST)]
+            elif isinstance(value, ast.AST):
+                pending.append(value)
+    return tree
+
+
+def unused(wanted: str, taken: Iterable[str]) -> str:
+    """Return a name that is not among others: the wanted one, or that with underscores."""
+    names = set(taken)
+    while wanted in names:
+        wanted += "_"
+    return wanted
