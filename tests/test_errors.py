@@ -9,6 +9,7 @@ import pytest
 
 import offload as omp
 from offload import alloc, errors, in_, inout, to, tofrom
+from offload.pragma import omp as pragma
 
 CLASSES = [found for found in vars(errors).values() if isinstance(found, type) and found.__module__ == errors.__name__]
 
@@ -44,6 +45,10 @@ def test_hierarchy():
         (errors.RuntimeClosedError, errors.UsageError),
         (errors.LeakError, errors.UsageError),
         (errors.ExtensionError, errors.MapError),
+        (errors.PragmaError, SyntaxError),
+        (errors.PragmaError, errors.ClauseError),
+        (errors.UnsupportedPragmaError, errors.PragmaError),
+        (errors.UnsupportedPragmaError, NotImplementedError),
     ):
         assert issubclass(error, base)
         assert issubclass(error, errors.OffloadError)
@@ -113,6 +118,8 @@ REACHABLE = {
     errors.NotPresentError: raise_present,
     errors.ExtensionError: raise_extension,
     errors.EventError: raise_event,
+    errors.PragmaError: lambda: pragma("taskwait dpend(in: x)"),
+    errors.UnsupportedPragmaError: lambda: pragma("threadprivate(x)"),
     errors.UsageError: omp.target(omp.taskwait),
     errors.RuntimeClosedError: raise_closed,
     errors.RegionClosedError: raise_region_closed,
@@ -133,6 +140,16 @@ def test_errors_are_raised(error):
     assert type(again) is error
     assert str(again) == str(caught.value)
     assert len(str(again)) > 20
+
+
+def test_pragma_errors_keep_their_place():
+    """A PragmaError points at the token, as any SyntaxError does, also after pickling."""
+    with pytest.raises(errors.PragmaError) as caught:
+        pragma("taskwait dpend(in: x)")
+    for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
+        assert (error.filename, error.lineno, error.text) == ("<directive>", 1, "taskwait dpend(in: x)")
+        assert error.text[error.offset - 1 : error.end_offset - 1] == "dpend"
+        assert (error.span.begin, error.span.end) == (9, 14)
 
 
 def test_host_fallback_warns_once():

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     Locator = Callable[[int, int], int]
 
-_LINES: Final = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")
-_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,17}")
+_LINES: Final = r"(?<=\n)|(?<=\r)(?!\n)"
+_DIGITS: Final = 18  # of a number that needs no check of its size
 # Python's parser accepts more than its compiler does; only a text with one of these needs a second look.
 _DOUBTFUL: Final = re.compile(r"yield|await|async|lambda|:=|__debug__|[^=!<>]=[^=]")
 _LONGEST: Final = 10_000  # characters, which keeps Python's parser quick
@@ -69,7 +69,9 @@ def _plain(source: str) -> ast.expr | None:
     if source.isidentifier():
         # Python's parser normalises other names, and a keyword is none.
         return ast.Name(source, ast.Load()) if source.isascii() and not keyword.iskeyword(source) else None
-    return ast.Constant(int(source)) if _NUMBER.fullmatch(source) else None
+    if source.isdecimal() and source.isascii() and len(source) <= _DIGITS and (source[0] != "0" or source == "0"):
+        return ast.Constant(int(source))
+    return None
 
 
 def _parsed(text: str, begin: int, end: int) -> ast.expr:
@@ -98,7 +100,7 @@ def _mistake_of(error: SyntaxError, text: str, begin: int, end: int) -> Mistake:
     if error.lineno is None or error.offset is None or "f-string" in error.msg:
         # In Python 3.11, places in f-strings count from the string's own braces.
         return Mistake(error.msg, begin, end)
-    lines = _LINES.split(f"({text[begin:end]})")
+    lines = re.split(_LINES, f"({text[begin:end]})")
     first = _place(lines, error.lineno, error.offset) + begin - 1
     last = _place(lines, error.end_lineno or error.lineno, error.end_offset or 0) + begin - 1
     first = max(begin, first)
@@ -118,7 +120,7 @@ def _locator(source: str, begin: int) -> Locator:
     """Return a function from the line and column of a node to the index in the directive's string."""
     if source.isascii() and "\n" not in source and "\r" not in source:
         return lambda _, column: begin + column - 1
-    lines = _LINES.split(f"({source})")
+    lines = re.split(_LINES, f"({source})")
     starts = [0]
     for line in lines:
         starts.append(starts[-1] + len(line))

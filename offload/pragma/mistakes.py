@@ -11,7 +11,7 @@ from offload.pragma.syntax import Span
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_LINE_END: Final = re.compile(r"\r\n|\r|\n")
+_LINE_END: Final = r"\r\n|\r|\n"
 _LONGEST_WORD: Final = 40  # `difflib` takes quadratic time, and no word of the standards is longer
 
 
@@ -30,7 +30,7 @@ def error_of(mistake: Mistake, text: str) -> PragmaError:
     """Return a new error for a mistake in a string: its line, its columns there and its span in the string."""
     line_number, line_begin = 1, 0
     line_end = len(text)
-    for found in _LINE_END.finditer(text):
+    for found in re.finditer(_LINE_END, text):
         if found.end() > mistake.begin:
             line_end = found.start()
             break

@@ -10,7 +10,7 @@ A generated grammar was rejected: its import costs more than everything else her
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from offload.pragma.mistakes import Mistake, error_of, listed, meant
@@ -74,7 +74,8 @@ def _parsed(text: str, language: Language) -> Directive | Mistake:
         return mistake.with_traceback(None)
 
 
-def _tree_of_words(language: Language) -> dict[str, Any]:
+@cache
+def _words_of(language: Language) -> dict[str, Any]:
     """Return the words of all directives: what may follow a word, and under "" the directive that ends there."""
     tree: dict[str, Any] = {}
     for name in (*(name for key, name in DIRECTIVES if key == language), *DIRECTIVE_REMEDIES[language]):
@@ -87,9 +88,6 @@ def _tree_of_words(language: Language) -> dict[str, Any]:
                 node = node.setdefault(word, {})
             node[""] = name
     return tree
-
-
-_WORDS: Final[dict[Language, dict[str, Any]]] = {"omp": _tree_of_words("omp"), "acc": _tree_of_words("acc")}
 
 
 class _StringReader:
@@ -121,7 +119,7 @@ class _StringReader:
 
     def _read_words(self) -> DirectiveRow:
         text, begin = self._text, self._position
-        node: dict[str, Any] = _WORDS[self._language]
+        node: dict[str, Any] = _words_of(self._language)
         name, end, last_begin = "", begin, begin
         position = begin
         while (found := WORD.match(text, position)) and (after := _after(node, found.group())) is not None:
@@ -160,9 +158,9 @@ class _StringReader:
             return f"; did you mean `{longer[0]}`?"
         if word in (language, "pragma"):
             return "; a string begins with the directive, without the sentinel"
-        if hint := meant(parts, _WORDS[language]):
+        if hint := meant(parts, _words_of(language)):
             return hint
-        if _after(_WORDS[other], word) is not None:
+        if _after(_words_of(other), word) is not None:
             return f"; {_STANDARDS[other]} has it: write {other}(…)"
         return meant(parts, [*_names_of(language), *DIRECTIVE_REMEDIES[language]])
 
@@ -318,7 +316,7 @@ def _names_of(language: Language) -> list[str]:
 
 def _next_words(language: Language, name: str) -> Iterable[str]:
     """Return the words that make a longer directive of a directive."""
-    node = _WORDS[language]
+    node = _words_of(language)
     for word in name.split():
         node = node[word]
     return [word for word in node if word]

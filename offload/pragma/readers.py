@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, assert_never
 
 from offload.pragma.expressions import expression, is_reserved, item
 from offload.pragma.mistakes import Mistake, listed, meant
 from offload.pragma.scanner import WORD, ArgumentPiece, scan, skip_blanks
 from offload.pragma.syntax import Expression, Item, Iterator, Modifier, Span
-from offload.pragma.tables import MAP_KINDS, OPERATORS, Form, Takes
+from offload.pragma.tables import MAP_KINDS, OPERATORS, TAKES_DECLARED_OPERATORS, Form, Takes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -22,16 +21,18 @@ _CURRENT_ITERATION: Final = "omp_cur_iteration"
 _DIVIDED: Final = (2, 3)  # parts of an iterator's range
 
 
-@dataclass(slots=True)
 class Content:
     """What an argument says, in the terms of `Clause`."""
 
-    kind: str = ""
-    kind_span: Span | None = None
-    modifiers: tuple[Modifier, ...] = ()
-    iterators: tuple[Iterator, ...] = ()
-    items: tuple[Item, ...] = ()
-    expressions: tuple[Expression, ...] = ()
+    __slots__ = ("expressions", "items", "iterators", "kind", "kind_span", "modifiers")
+
+    def __init__(self) -> None:
+        self.kind = ""
+        self.kind_span: Span | None = None
+        self.modifiers: tuple[Modifier, ...] = ()
+        self.iterators: tuple[Iterator, ...] = ()
+        self.items: tuple[Item, ...] = ()
+        self.expressions: tuple[Expression, ...] = ()
 
     def set_kind(self, kind: str, piece: ArgumentPiece, row: ClauseRow) -> None:
         """Set the word that decides, of which there is one."""
@@ -214,16 +215,16 @@ class ArgumentReader:
 
     def _read_operator(self, piece: ArgumentPiece) -> None:
         text = self._text[piece.begin : piece.end]
-        operators = OPERATORS[self._directive.language]
+        language = self._directive.language
         self._refuse(text, piece)
         if text in self._row.modifiers:
             self._add(text, None, piece)
-        elif text in operators.spellings:
-            self._content.set_kind(operators.spellings[text], piece, self._row)
-        elif operators.takes_names and text.isidentifier() and not is_reserved(text):
+        elif text in OPERATORS:
+            self._content.set_kind(OPERATORS[text], piece, self._row)
+        elif language in TAKES_DECLARED_OPERATORS and text.isidentifier() and not is_reserved(text):
             self._content.set_kind(text, piece, self._row)
         else:
-            hint = meant(text, operators.spellings) or f"; use one of {' '.join(dict.fromkeys(operators.spellings))}"
+            hint = meant(text, OPERATORS) or f"; use one of {' '.join(dict.fromkeys(OPERATORS))}"
             raise Mistake(f"`{text:.40}` is not an operator of a reduction{hint}", piece.begin, piece.end)
 
     def _refuse(self, word: str, piece: ArgumentPiece) -> None:

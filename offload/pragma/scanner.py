@@ -9,8 +9,7 @@ pieces raises it when it gets there, so a mistake in an earlier piece is reporte
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from offload.pragma.mistakes import Mistake
 
@@ -21,18 +20,14 @@ BLANK: Final = re.compile(r"[ \t\r\n\f]*")
 WORD: Final = re.compile(r"[^\W\d]\w*")
 _TRAILING_BLANK: Final = " \t\r\n\f"
 
-# Brackets, separators, strings, characters that Python allows nowhere or ends the line at, and numbers.
-_STOP: Final = re.compile(r"[()\[\]{},:\"'#\\\x00]|(?<!\w)[0-9]")
-_NUMBER: Final = re.compile(
-    r"0[xX](?:_?[0-9a-fA-F])+|0[oO](?:_?[0-7])+|0[bB](?:_?[01])+"
-    r"|[0-9](?:_?[0-9])*(?:\.(?:[0-9](?:_?[0-9])*)?)?(?:[eE][+-]?[0-9](?:_?[0-9])*)?[jJ]?"
-)
-_PREFIX: Final = re.compile(r"(?<!\w)(?:[rR][bBfFtT]?|[bBfFtT][rR]?|[uU])\Z")
+# Brackets, separators, quotes, characters that no expression has, and a number that runs into a word of Python, such as
+# ``1if x else 2``: Python's parser takes it with a warning.
+_STOP: Final = re.compile(r"[()\[\]{},:\"'#\\\x00]|(?<!\w)[0-9]\w*\.?(?:and|else|for|if|in|is|not|or)\b")
+_PREFIXES: Final = frozenset({"r", "u", "b", "f", "t", "br", "rb", "fr", "rf", "tr", "rt"})
 _CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
 _ESCAPED: Final = frozenset("\n\r\\'\"abfnrtvx01234567NuU")
 _BYTES_ESCAPED: Final = _ESCAPED - frozenset("NuU")
-_BIG_OCTAL: Final = re.compile("[4-7][0-7][0-7]")
-_ESCAPED_NAME: Final = re.compile(r"N\{[\w \-]*\}")
+_OCTAL: Final = frozenset("01234567")
 _UNPLACED: Final = {
     "#": "a comment cannot stand in a directive; leave it out",
     "\\": "a backslash cannot stand here; a directive's string may have line breaks without it",
@@ -43,8 +38,7 @@ _UNPLACED: Final = {
 DEEPEST: Final = 50
 
 
-@dataclass(frozen=True, slots=True)
-class ArgumentPiece:
+class ArgumentPiece(NamedTuple):
     """A part of an argument between separators, without blanks around it: ``text[begin:end]``."""
 
     begin: int
@@ -54,8 +48,7 @@ class ArgumentPiece:
     fault: Mistake | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(NamedTuple):
     """The argument in brackets of a clause or directive."""
 
     begin: int  # of the bracket
@@ -116,7 +109,9 @@ def _after(text: str, at: int, stack: list[tuple[str, int]], begin: int, depth: 
     elif character in _UNPLACED:
         raise Mistake(_UNPLACED[character], at, at + 1)
     elif character not in ",:":
-        return _after_number(text, at)
+        number = _STOP.match(text, at)
+        end = number.end() if number else at + 1
+        raise Mistake(f"`{text[at:end]:.40}` is a number and a word; put a blank between them", at, end)
     return at + 1
 
 
@@ -125,19 +120,9 @@ def _piece(text: str, start: int, end: int, separator: str) -> ArgumentPiece:
     return ArgumentPiece(min(start, end), start + len(text[start:end].rstrip(_TRAILING_BLANK)), separator, end)
 
 
-def _after_number(text: str, at: int) -> int:
-    """Return the end of a number. Python only warns of one that runs into a word, as in ``1if x else 2``."""
-    found = _NUMBER.match(text, at)
-    assert found is not None
-    if (end := found.end()) < len(text) and (after := WORD.match(text, end)):
-        raise Mistake("invalid number; put a blank between the number and the word", at, after.end())
-    return end
-
-
 def _after_string(text: str, at: int, begin: int, depth: int) -> int:
     """Return the end of the string whose first quote stands at ``at``; its prefix stands before."""
-    prefix_found = _PREFIX.search(text[max(begin, at - 3) : at])
-    prefix = prefix_found.group().lower() if prefix_found else ""
+    prefix = _prefix(text[max(begin, at - 3) : at])
     quote = text[at] * 3 if text.startswith(text[at] * 3, at) else text[at]
     is_raw = "r" in prefix
     has_fields = "f" in prefix or "t" in prefix
@@ -158,6 +143,15 @@ def _after_string(text: str, at: int, begin: int, depth: int) -> int:
     raise Mistake("a string is never closed", at, at + len(quote))
 
 
+def _prefix(before: str) -> str:
+    """Return the prefix of a string, in small letters, from the three characters before its quote."""
+    for length in (2, 1):
+        found = before[-length:].lower()
+        if found in _PREFIXES and not (rest := before[:-length])[-1:].isalnum() and not rest.endswith("_"):
+            return found
+    return ""
+
+
 def _after_raw_escape(text: str, at: int) -> int:
     return at + (2 if text[at + 1 : at + 2] in ("'", '"', "\\") else 1)
 
@@ -171,10 +165,10 @@ def _after_escape(text: str, at: int, known: frozenset[str] = _ESCAPED) -> int:
     character = text[at + 1 : at + 2]
     end = at + 2
     is_known = character in known
-    if _BIG_OCTAL.match(text, at + 1):
+    if character in "4567" and len(text) > at + 3 and set(text[at + 2 : at + 4]) <= _OCTAL:  # more than a byte
         end, is_known = at + 4, False
-    elif text.startswith("N{", at + 1) and (name := _ESCAPED_NAME.match(text, at + 1)):
-        end = name.end()
+    elif character == "N" and text.startswith("{", end) and (closing := text.find("}", end)) != -1:
+        end = closing + 1
     if character and not is_known:
         raise Mistake(f"invalid escape `{text[at:end]}` in a string; write two backslashes", at, end)
     return end
