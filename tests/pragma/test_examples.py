@@ -46,9 +46,9 @@ def edges(graph, directives):
     tasks = [task for task in graph.tasks if task.directive in directives]
     number = {task: index for index, task in enumerate(tasks)}
     return len(tasks), {
-        (number[one.predecessor], number[one.successor])
+        (number[one.source], number[one.target])
         for one in graph.edges
-        if one.predecessor in number and one.successor in number
+        if one.source in number and one.target in number
     }
 
 
