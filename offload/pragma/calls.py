@@ -147,7 +147,10 @@ class DirectiveCall:
             place = self._places.get(id(argument))
             merged(given, argument.keyword, argument.value(None if place is None else values[place], left_out))
         if only is None:  # else a construct has another value of the clause, which an empty one replaces
-            given = {word: value for word, value in given.items() if not _is_empty(value)}
+            return {word: value for word, value in given.items() if not _is_empty(value)}
+        for word in ("reduction", "in_reduction"):
+            if given.get(word) == {}:
+                given[word] = None  # a reduction of nothing
         return given
 
     def fixed(self) -> dict[str, Any]:
@@ -170,23 +173,12 @@ class DirectiveCall:
 
     def encounter(self, construct: Any, values: Sequence[Any]) -> Any:
         """Return a construct that `decorate` has made with the clauses of an encounter, to be called."""
-        if not self._optional or values[0] is None:
-            if self._passes_depend:
-                return construct.options(depend=values[-1])
-            if not self._varying:
-                return construct
-            return construct.options(**self.evaluated(values))
+        if self._passes_depend and (not self._optional or values[0] is None):
+            return construct.options(depend=values[-1])
         left_out = self.left_out(values)
-        if not left_out:
-            words = self._varying
-        else:
-            words = self._varying.union(
-                [
-                    argument.keyword
-                    for argument in self._arguments
-                    if any(one.name in left_out for one in argument.optional)
-                ]
-            )
+        words = self._varying
+        if left_out:
+            words |= {one.keyword for one in self._arguments if not left_out.isdisjoint(_names(one.optional))}
         return construct.options(**self.replaced(self._given(values, left_out, words))) if words else construct
 
     def evaluated(self, values: Sequence[Any]) -> dict[str, Any]:
@@ -223,6 +215,10 @@ def _key_of(directive: Directive) -> str:
 
 def _way_of(form: Form) -> Way:
     return Way.IN_PLACE if form in (Form.STAYS, Form.ALONE) else Way.BLOCK
+
+
+def _names(optional: tuple[OptionalName, ...]) -> list[str]:
+    return [one.name for one in optional]
 
 
 def _is_empty(value: Any) -> bool:

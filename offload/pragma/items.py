@@ -59,6 +59,7 @@ __all__ = [
     "own",
     "part",
     "release",
+    "section",
     "span",
     "to",
     "tofrom",
@@ -101,11 +102,28 @@ def part(value: Any, form: Form, *values: Any) -> Any:
 
 
 def element(value: Any, index: Any, text: str) -> Any:
-    """Return the object that ``value[index]`` names in ``depend``: the commonest item, with one subscript."""
+    """Return the object that ``value[index]`` names in ``depend``: the commonest item with a subscript."""
     kind = value.__class__
+    if kind is np.ndarray:
+        if index.__class__ is int and value.ndim and 0 <= index < len(value):
+            return value[index, ...]
+        return part(value, (text, ((INDEX,),)), index)
     is_pythons = kind is list or kind is tuple or kind is dict
     found = value[index] if is_pythons else part(value, (text, ((INDEX,),)), index)
     return found if found.__class__ is not str else Token(found)
+
+
+def section(value: Any, lower: Any, length: Any, text: str) -> Any:
+    """Return the object that ``value[lower:length]`` names in ``depend``."""
+    if (
+        value.__class__ is np.ndarray
+        and lower.__class__ is int
+        and length.__class__ is int
+        and value.ndim
+        and 0 <= lower <= (end := lower + length) <= len(value)
+    ):
+        return value[lower:end]
+    return location(value, (text, ((TRIPLE,),)), lower, length, None)
 
 
 def location(value: Any, form: Form, *values: Any) -> Any:

@@ -203,7 +203,7 @@ def _wait(clause: Clause, _setting: Setting) -> list[CallArgument]:
 
 
 def _device_type(clause: Clause, _setting: Setting) -> list[CallArgument]:
-    return [FixedArgument("device_type", clause.kind)]
+    return [FixedArgument("device_type", "default" if clause.kind == "*" else clause.kind)]
 
 
 _VALUES: Final = (

@@ -126,6 +126,9 @@ def location_of(item: Item, naming: Naming, iterators: frozenset[str] = frozense
         entry = step.dimensions[0]
         if not isinstance(entry, Triple):
             return called(naming, "element", root, own_copy(entry), ast.Constant(item.text))
+        if entry.lower is not None and entry.length is not None and entry.stride is None:
+            bounds = own_copy(entry.lower), own_copy(entry.length)
+            return called(naming, "section", root, *bounds, ast.Constant(item.text))
     return called(naming, "location", root, constant(form_of(item)), *steps_of(item))
 
 
