@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 import offload
 from offload import acc
 from offload.constructs.clauses.dependences import DepObj
-from offload.constructs.waiting import barrier, taskwait
 from offload.errors import DependError, UsageError
-from offload.interrupts.frames import caller
 from offload.pragma import teams
 from offload.pragma.call_arguments import CallArgument, FixedArgument, valued, valued_all
 from offload.pragma.items import UNBOUND
@@ -78,26 +75,6 @@ def _target_update(**given: Any) -> Any:
     others = {word: given.pop(word) for word in ("to", "from_") if word in given}
     task = offload.target_update(**present, present=True, **given) if present else None
     return offload.target_update(**others, **given) if others else task
-
-
-def _taskwait(**given: Any) -> Any:
-    return _waited(partial(taskwait, **given))
-
-
-def _barrier() -> Any:
-    return _waited(barrier)
-
-
-_COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
-
-
-def _waited(wait: Callable[[], Any]) -> Any:
-    """Wait; in a coroutine return a coroutine that waits, as the routine itself does if the coroutine calls it."""
-    return _awaited(wait) if caller().f_code.co_flags & _COROUTINE else wait()
-
-
-async def _awaited(wait: Callable[[], Any]) -> Any:
-    return await wait()
 
 
 def _flush() -> None:
@@ -187,9 +164,9 @@ RUNS: Mapping[str, Callable[..., Any]] = {
     "target_enter_data": offload.target_enter_data,
     "target_exit_data": offload.target_exit_data,
     "target_update": _target_update,
-    "taskwait": _taskwait,
+    "taskwait": offload.taskwait,
     "taskyield": offload.taskyield,
-    "barrier": _barrier,
+    "barrier": offload.barrier,
     "flush": _flush,
     "cancel_taskgroup": partial(offload.cancel, "taskgroup"),
     "cancellation_point_taskgroup": partial(offload.cancellation_point, "taskgroup"),

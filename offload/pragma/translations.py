@@ -15,6 +15,7 @@ from offload.pragma.call_arguments import (
     NameArgument,
     ReductionArgument,
     Setting,
+    SeveralArgument,
     Way,
     valued,
     valued_all,
@@ -136,7 +137,9 @@ def _data(keyword: str) -> Translation:
 
     def translate(clause: Clause, setting: Setting) -> list[CallArgument]:
         make: Callable[[list[Any]], Any] = _zeroed if clause.has("zero") else list
-        return [ItemsArgument(keyword, clause, setting, make, optional=keyword in ("copy", "copyout"))]
+        # A number in `copy` or `copyout` is a variable that receives its last value.
+        optional = None if keyword == "deviceptr" else keyword in ("copy", "copyout")
+        return [ItemsArgument(keyword, clause, setting, make, optional=optional)]
 
     return translate
 
@@ -196,7 +199,8 @@ def _wait(clause: Clause, _setting: Setting) -> list[CallArgument]:
     """Translate a wait clause; queues of another device are waited for before the construct."""
     device = next((modifier.argument for modifier in clause.modifiers if modifier.name == "devnum"), None)
     if device is not None:
-        return [valued_all("wait_on", (device, *clause.expressions), lambda values: [tuple(values)])]
+        # No keyword of a construct: `DirectiveCall.replaced` takes it out.
+        return [SeveralArgument("wait_on", (device, *clause.expressions), lambda values: [values])]
     if not clause.expressions:
         return [FixedArgument("wait", value=True)]
     return [valued_all("wait", clause.expressions)]
