@@ -128,6 +128,8 @@ _LEAVING: Final[dict[type[ast.AST], str]] = {
     ast.AsyncWith: "`async with` leaves",
 }
 
+_LEAVING_LOOPS: Final[dict[type[ast.AST], str]] = {ast.Break: "`break` leaves", ast.Continue: "`continue` leaves"}
+
 
 class BlockScanner(Scanner):
     """The walk over a function that finds its directives.
@@ -208,7 +210,7 @@ class BlockScanner(Scanner):
         """Note an error if a node takes control out of the block that is taken."""
         what = _LEAVING.get(node.__class__)
         if what is None and self._n_loops == 0:
-            what = {ast.Break: "`break` leaves", ast.Continue: "`continue` leaves"}.get(node.__class__)  # type: ignore[call-overload]  # a class
+            what = _LEAVING_LOOPS.get(node.__class__)
         if what is not None:
             block: Any = self._region.block
             self._refuse(
@@ -221,13 +223,12 @@ class BlockScanner(Scanner):
             )
 
     # -- directives ----------------------------------------------------------------------------------
-    def _directive_in(self, node: ast.expr | None) -> Any:
+    def _directive_in(self, node: Any) -> Any:
         """Return the spelling of a call that is a directive; None for anything else."""
         if node.__class__ is not ast.Call:
             return None
-        if getattr(node, "directive_text", None) is not None:
-            return node.directive_text  # type: ignore[union-attr]  # `comments` has set it
-        return self._spelling_of(node.func)  # type: ignore[union-attr]  # a call
+        known = getattr(node, "directive_text", None)  # `comments` sets it
+        return self._spelling_of(node.func) if known is None else known
 
     def _met(self, call: ast.Call) -> DirectiveText | None:
         """Return the directive that a call is; None for another call."""
@@ -250,10 +251,18 @@ class BlockScanner(Scanner):
         if settings is not None:
             directive = settings.read(directive)
         row = row_of(directive)
-        found = Found(
-            where, directive, row, node, holder, self._region, self._around, frozenset(self._bound), settings, form=row.form
+        return Found(
+            where,
+            directive,
+            row,
+            node,
+            holder,
+            self._region,
+            self._around,
+            frozenset(self._bound),
+            settings,
+            form=row.form,
         )
-        return found
 
     def _alone(self, node: ast.Expr, call: Any, holder: list[ast.stmt], spelling: Any) -> None:
         found = self._read(call, spelling, node, holder)
@@ -373,12 +382,16 @@ class BlockScanner(Scanner):
     def _refuse(self, error: PragmaError, node: Any) -> None:
         self.found.refuse(error, node)
 
+    visitors = {  # noqa: RUF012  # a table, never changed
+        **Scanner.visitors,
+        ast.For: _for,
+        ast.AsyncFor: _for,
+        ast.While: _while,
+    }
+
 
 class _PlainScanner(Scanner):
     """The walk over a nest, whose directives are read elsewhere: their strings bind nothing."""
-
-
-BlockScanner.visitors = {**Scanner.visitors, ast.While: BlockScanner._while}  # noqa: SLF001  # of this class
 
 
 def is_taken_team(found: Found) -> bool:
@@ -436,9 +449,9 @@ def _names_of_item(item: Item) -> list[str]:
     return names
 
 
-def _names_of(node: ast.expr) -> list[str]:
+def _names_of(node: Any) -> list[str]:
     if node.__class__ is ast.Name:
-        return [node.id]  # type: ignore[attr-defined]  # a name
+        return [node.id]
     if node.__class__ is ast.Constant:
         return []
     scanner = Scanner()

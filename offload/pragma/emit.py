@@ -12,6 +12,7 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from offload.errors import PragmaError
 from offload.pragma import trees
 from offload.pragma.calls import DirectiveCall
 from offload.pragma.meanings import BlockPlan, Meanings, method_of
@@ -21,7 +22,8 @@ from offload.pragma.sectioned import bare_uses, path_uses
 from offload.pragma.tables import Form
 
 if TYPE_CHECKING:
-    from offload.errors import PragmaError
+    from collections.abc import Callable
+
     from offload.pragma.blocks import Finding, Found
 
 _WAITS: Final = frozenset({"taskwait", "barrier"})
@@ -52,6 +54,10 @@ class Reading:
         """The module `offload.pragma.items`."""
         return trees.name(trees.LIBRARY)
 
+    def holds(self, name: str) -> None:
+        """Note that a statement before the directive gives a name a value."""
+        self._guards[name] = name
+
     def read(self, name: str) -> ast.expr:
         """Return an expression for the value of a name: `UNBOUND` if it has none."""
         if self._emitter.meanings.is_sure(name, self._found):
@@ -81,7 +87,8 @@ class Emitter:
         The names that definitions have in messages, by their identifiers.
     """
 
-    def __init__(self, finding: Finding, meanings: Meanings) -> None:
+    def __init__(self, finding: Finding, meanings: Meanings, is_fixed: Callable[[str], bool]) -> None:
+        self._is_fixed = is_fixed
         self.finding = finding
         self.meanings = meanings
         self.specs: list[Spec] = []
@@ -92,6 +99,8 @@ class Emitter:
     def emit(self) -> None:
         """Replace all directives, the last first; raise the first error in reading order."""
         for found in reversed(self.finding.directives):
+            if found.inner is None and (found.is_team or found.form not in (Form.ALONE, Form.STAYS)):
+                continue  # an error has been noted
             made = self._replacement(found)
             at = next(at for at, node in enumerate(found.holder) if node is found.node)
             found.holder[at : at + 1] = made
@@ -105,8 +114,6 @@ class Emitter:
             return self._nest(found)
         if found.form is Form.STAYS and not found.is_team:
             return self._staying(found)
-        if found.form is Form.INNER:
-            return []  # an error has been noted
         return self._team(found) if found.is_team else self._taken(found)
 
     def _declare(self) -> None:
@@ -132,20 +139,20 @@ class Emitter:
         self.specs.append(spec)
         return spec
 
-    def _clauses(self, found: Found, call: DirectiveCall) -> tuple[Reading, ast.expr]:
+    def clauses(self, found: Found, call: DirectiveCall) -> tuple[Reading, ast.expr]:
         """Return the expression of the clauses' values, with what comes before it."""
         reading = Reading(self, found)
         for name in call.events:
             event = trees.call(trees.member(reading.library, "event_for"), reading.read(name))
             reading.before.append(trees.assign(name, event))
-            reading._guards[name] = name
+            reading.holds(name)
         values = call.values(reading)
         return reading, values
 
     def _alone(self, found: Found) -> list[ast.stmt]:
         call = DirectiveCall(found.directive)
         spec = self._spec(found)
-        reading, values = self._clauses(found, call)
+        reading, values = self.clauses(found, call)
         runs_async = self._is_async and found.region.block is None and found.row.name in _WAITS
         run = trees.call(trees.member(trees.name(spec.cell), "run_async" if runs_async else "run"), values)
         made: ast.expr = ast.Await(run) if runs_async else run
@@ -157,7 +164,7 @@ class Emitter:
     def _staying(self, found: Found) -> list[ast.stmt]:
         call = DirectiveCall(found.directive)
         spec = self._spec(found)
-        reading, values = self._clauses(found, call)
+        reading, values = self.clauses(found, call)
         item = found.node.items[0]
         is_async = self._is_async and found.region.block is None
         manage = trees.member(trees.name(spec.cell), "manage_async" if is_async else "manage")
@@ -173,8 +180,14 @@ class Emitter:
     def _rebinding(self, found: Found, node: Any, names: tuple[str, ...]) -> list[ast.stmt]:
         """Return a ``with`` in whose block names hold the device arrays, and afterwards their own values again."""
         saved = [f".saved {name}" for name in names]
-        keep = [trees.located(trees.assign(old, trees.name(name)), found.node) for old, name in zip(saved, names, strict=True)]
-        back = [trees.located(trees.assign(name, trees.name(old)), found.node) for old, name in zip(saved, names, strict=True)]
+        keep = [
+            trees.located(trees.assign(old, trees.name(name)), found.node)
+            for old, name in zip(saved, names, strict=True)
+        ]
+        back = [
+            trees.located(trees.assign(name, trees.name(old)), found.node)
+            for old, name in zip(saved, names, strict=True)
+        ]
         target = ast.Tuple([ast.Name(name, ast.Store()) for name in names], ast.Store())
         node.items[0].optional_vars = trees.located(target, found.node)
         guard = ast.Try([node], [], [], back)
@@ -194,7 +207,7 @@ class Emitter:
         reading = Reading(self, found)
         given = [trees.call(trees.member(trees.name(trees.RUNTIME), "copied"), reading.read(name)) for name in copies]
         plan.parameters = copies
-        body = self._prologue(found, plan) + found.node.body
+        body = self.prologue(found, plan) + found.node.body
         identifier = f".team {len(self.names)}"
         self.name_block(identifier, found)
         definition = trees.function(identifier, copies, body)
@@ -207,7 +220,7 @@ class Emitter:
         """Give the definition of a block its name."""
         self.names[identifier] = f"<{found.directive.language} {found.directive.name}, line {found.where.line}>"
 
-    def _prologue(self, found: Found, plan: BlockPlan) -> list[ast.stmt]:
+    def prologue(self, found: Found, plan: BlockPlan) -> list[ast.stmt]:
         """Return the first statements of a block's function."""
         uses: Any = found.inner
         added: list[ast.stmt] = []
@@ -232,7 +245,7 @@ class Emitter:
             return []
         spec.nest = nest
         call = DirectiveCall(found.directive)
-        reading, values = self._clauses(found, call)
+        reading, values = self.clauses(found, call)
         arguments = trees.tuple_of([reading.read(name) for name in nest.parameters])
         meet = trees.member(trees.name(spec.cell), "meet")
         made = self.storing(found, list(nest.results), meet, values, arguments)
@@ -244,23 +257,20 @@ class Emitter:
 
     def nest_for(self, found: Found) -> Any:
         """Return the nest of a directive; None after an error."""
-        from offload.errors import PragmaError  # noqa: PLC0415
         from offload.pragma.loops import NestScope, loop_in, nest_of
 
         meanings = self.meanings
         try:
             loop = loop_in(found.node, found.where)
             scope = NestScope(
-                frozenset(meanings.locals | meanings.free), frozenset(meanings.free), met=self.finding.met
+                frozenset(meanings.locals | meanings.free), frozenset(meanings.free), self._is_fixed, self.finding.met
             )
             return nest_of(loop, found.directive, found.where, self.finding.text, scope)
         except PragmaError as error:
             self.finding.refuse(error, found.node)
             return None
 
-    def storing(
-        self, found: Found, results: list[str], meet: ast.expr, *arguments: ast.expr
-    ) -> list[ast.stmt]:
+    def storing(self, found: Found, results: list[str], meet: ast.expr, *arguments: ast.expr) -> list[ast.stmt]:
         """Return a call of ``meet`` with a function that gives results to variables."""
         if not results:
             return [ast.Expr(trees.call(meet, *arguments))]
@@ -307,7 +317,7 @@ class _Block:
         emitter, found, plan = self._emitter, self._found, self._plan
         needs_state = bool(plan.results or self._elements)
         needs_look = needs_state or bool(plan.in_place or plan.copied or plan.private) or self._is_loop
-        reading, values = emitter._clauses(found, self._call)
+        reading, values = emitter.clauses(found, self._call)
         arguments = [reading.read(name) for name in plan.parameters]
         arguments += [ast.Constant(None) for _ in self._elements]
         definition = self._definition(needs_state)
@@ -370,12 +380,14 @@ class _Block:
         """Return the definition of the block's function."""
         emitter, found, plan = self._emitter, self._found, self._plan
         body: list[ast.stmt] = found.node.body
-        first = emitter._prologue(found, plan)
+        first = emitter.prologue(found, plan)
         added = list(self._prologue)
         copy = trees.member(trees.name(trees.RUNTIME), "copied")
         if self._is_loop:
             loop = found.node.body[0]
-            own = ast.copy_location(ast.For(loop.target, trees.located(trees.name(self._part), loop.iter), loop.body, []), loop)
+            own = ast.copy_location(
+                ast.For(loop.target, trees.located(trees.name(self._part), loop.iter), loop.body, []), loop
+            )
             body = [own]
             added += [trees.assign(name, trees.call(copy, trees.name(name))) for name in plan.copied]
         last: list[ast.stmt] = []
@@ -393,7 +405,12 @@ class _Block:
             entered = trees.member(trees.name(self._state), "entered")
             added += [*reads, ast.Expr(trees.call(entered, *values))]
         like = found.node
-        whole = [*first, *(trees.located(one, like) for one in added), *body, *(trees.located(one, like) for one in last)]
+        whole = [
+            *first,
+            *(trees.located(one, like) for one in added),
+            *body,
+            *(trees.located(one, like) for one in last),
+        ]
         identifier = f".block {len(emitter.names)}"
         emitter.name_block(identifier, found)
         definition = trees.function(identifier, self._parameters(needs_state), whole)
@@ -434,12 +451,8 @@ class _Block:
                 for entry in getattr(step, "dimensions", ()):
                     stride = getattr(entry, "stride", None)
                     if stride is not None and stride.text.strip() != "1":
-                        error = found.where.refusal(
-                            f"{item.text}: a section with a stride cannot be mapped for a block; bind the view first and "
-                            "map that",
-                            item.span,
-                        )
-                        self._emitter.finding.refuse(error, found.node)
+                        message = f"{item.text}: a section in a block has no stride; bind the view first and map that"
+                        self._emitter.finding.refuse(found.where.refusal(message, item.span), found.node)
             path = path_uses(item)
             name = item.name
             if path is None:
@@ -447,17 +460,16 @@ class _Block:
                     continue
                 for node in bare_uses(found.node.body, name)[:1]:
                     message = (
-                        f"{name} is a section in {item.text} and is used here without a subscript; bind the view before "
-                        f"the block (`part = …`), map it, and use that"
+                        f"{name} is a section in {item.text} and is used here without a subscript; bind the view "
+                        f"before the block (`part = …`), map it, and use that"
                     )
                     self._bare[name] = at_node(node, message, text)
                 target: ast.expr = ast.Name(name, ast.Store())
             else:
                 found.node.body = path.replaced(found.node.body, element)
                 target = ast.Name(element, ast.Store())
-                name = element
             part = trees.member(trees.name(self._state), "part")
-            value = trees.call(part, ast.Constant(element), trees.name(element), trees.name(name))
+            value = trees.call(part, ast.Constant(element), trees.name(element))
             self._prologue.append(ast.Assign([target], value))
 
 
@@ -474,7 +486,9 @@ def _part_items(found: Found) -> list[Any]:
 
 def _is_bound_here(use: Any) -> bool:
     """Tell whether the remaining text of a function binds a name, and not only a block that has been taken."""
-    return any(not isinstance(stored.node, (ast.With, ast.AsyncWith, ast.Expr)) or _binds(stored) for stored in use.stores)
+    return any(
+        not isinstance(stored.node, (ast.With, ast.AsyncWith, ast.Expr)) or _binds(stored) for stored in use.stores
+    )
 
 
 def _binds(stored: Any) -> bool:

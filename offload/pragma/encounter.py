@@ -8,9 +8,9 @@ whose arguments need no look, and `meet` for the others.
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from offload.errors import PragmaError
+    from offload.pragma.items import MappedPart
     from offload.pragma.syntax import Directive
     from offload.tasks.task import Task
 
@@ -40,7 +41,7 @@ class ModuleScope:
         self.name = name
 
     @staticmethod
-    @lru_cache(maxsize=None)
+    @functools.cache
     def of(name: str) -> ModuleScope:
         """Return the object of a module."""
         return ModuleScope(name)
@@ -85,7 +86,7 @@ class AwaitedBlock:
         enter = getattr(self._manager, "__aenter__", None)
         return self._manager.__enter__() if enter is None else await enter()
 
-    async def __aexit__(self, *failure: Any) -> Any:
+    async def __aexit__(self, *failure: object) -> Any:
         leave = getattr(self._manager, "__aexit__", None)
         return self._manager.__exit__(*failure) if leave is None else await leave(*failure)
 
@@ -103,8 +104,9 @@ class BlockNames:
     bare: Mapping[str, PragmaError] = field(default_factory=dict)
     """Arrays of sections that are used without a subscript, with the error if the section is not the whole array."""
     rebound: tuple[str, ...] = ()  # results that a data clause may map
+    strides: Mapping[str, PragmaError] = field(default_factory=dict)
+    """The errors of sections with a stride, by parameter."""
     elements: tuple[str, ...] = ()  # parameters for the items with subscripts or members, in the order of `parts`
-    paths: Mapping[str, str] = field(default_factory=dict)  # the parameter that stands for ``self.x``, by its text
 
 
 class TakenBlock:
@@ -162,29 +164,34 @@ class TakenBlock:
         """Return the results whose values are mapped: the block must not rebind these names."""
         left_out = self.call.left_out(values)
         return {
-            name: None
-            for name in self.names.rebound
-            if name not in left_out and is_mappable(found[self._slots[name]])
+            name: None for name in self.names.rebound if name not in left_out and is_mappable(found[self._slots[name]])
         }
 
     def _take_parts(self, values: Sequence[Any], found: list[Any], state: BlockState) -> None:
-        """Pass list items with subscripts or members in place of the arrays that they are parts of."""
+        """Pass list items with subscripts or members in place of the objects that they are parts of."""
         names, slots = self.names, self._slots
         for part, element in zip(self.call.parts(values), names.elements, strict=True):
-            path, at = part.path, slots[element]
-            if any(isinstance(entry, slice) and entry.step not in (None, 1) for entry in part.index):
-                raise copy.copy(names.bare[f"{element}:stride"])
-            if part.index and path in names.bare:
+            path = part.path
+            if any(isinstance(entry, slice) and entry.step not in (None, 1) for entry in part.where):
+                raise copy.copy(names.strides[element])
+            if part.where and path in names.bare:
                 raise copy.copy(names.bare[path])
-            found[at] = part.view
-            state.note(path, element, part.whole, part.index)
-            if path in slots:
-                found[slots[path]] = None  # the block gets the view of the section
-                state.mapped.setdefault(path, None)
+            holder, _, inner = path.partition("[")
+            if inner:  # an element of a list or the like, of which the block gets a copy
+                name, *members = holder.split(".")
+                state.around.setdefault(holder, functools.reduce(getattr, members, found[slots[name]]))
+            state.note(element, part)
+            found[slots[element]] = part.view
+            if holder in slots:
+                state.taken.append(slots[holder])
+                if not inner:
+                    state.mapped.setdefault(holder, None)
+        for at in state.taken:
+            found[at] = None  # the block gets the section, or the copy of the list
 
 
 class BlockState:
-    """An encounter of a block, for its body: the sections that its arrays are, and the variables that get its results."""
+    """An encounter of a block, for its body: the sections that arrays are, and the variables that get results."""
 
     is_remote = False
 
@@ -192,20 +199,25 @@ class BlockState:
         self._results = results
         self._store = store
         self.mapped = mapped
-        self._parts: dict[str, tuple[str, tuple[int, ...], tuple[int | slice, ...], Any]] = {}
+        self.around: dict[str, Any] = {}  # lists and the like, by their text
+        self.taken: list[int] = []  # positions of arguments that sections and copies replace
+        self._parts: dict[str, MappedPart] = {}
 
-    def note(self, path: str, element: str, whole: Any, index: tuple[int | slice, ...]) -> None:
-        """Note that an argument is a part of an array."""
-        self._parts[element] = path, tuple(getattr(whole, "shape", ())), index, whole
+    def note(self, element: str, part: MappedPart) -> None:
+        """Note that an argument is a part of another object."""
+        self._parts[element] = part
 
-    def part(self, element: str, array: Any, around: Any) -> Any:
-        """Return the object for a name in the block, whose section or element is ``array`` on the device.
-
-        ``around`` is the object that the name holds; for a list, that is a copy with the element replaced.
-        """
-        path, shape, index, whole = self._parts[element]
-        view = SectionView(array, path, shape, index) if index else array
-        return with_element(around, whole, view) if path.endswith("[…]") else view
+    def part(self, element: str, array: Any) -> Any:
+        """Return the object that a name in the block stands for; ``array`` is its section or element on the device."""
+        part = self._parts[element]
+        view = array
+        if part.where:
+            view = SectionView(array, part.path, tuple(part.whole.shape), part.where)
+        holder, _, inner = part.path.partition("[")
+        if not inner:
+            return view
+        self.around[holder] = with_element(self.around[holder], part.whole, view)
+        return self.around[holder]
 
     def entered(self, *arrays: Any) -> None:
         """Note the device arrays that mapped names hold when the body begins."""
@@ -221,8 +233,8 @@ class BlockState:
                 continue
             if value is not self.mapped[name]:
                 raise ClauseError(
-                    f"map: {name} is mapped, and the block rebinds the name, so the array would not change; write "
-                    f"`{name}[...] = …`"
+                    f"map: {name} is mapped, but the block binds the name to another object, so the array would not "
+                    f"change; write `{name}[...] = …`"
                 )
             kept[at] = UNBOUND
         store = self._store
@@ -313,7 +325,4 @@ class NestBlock:
     def meet(self, values: Sequence[Any], arguments: tuple[Any, ...], store: Callable[..., None] | None = None) -> Any:
         """Encounter the nest; ``store`` gives results to the enclosing function's variables."""
         take = None if store is None else lambda found: store(*found)
-        found = self._nest.meet(values, arguments, take)
-        if store is not None and isinstance(found, tuple):
-            store(*found)
-        return found
+        return self._nest.meet(values, arguments, take)

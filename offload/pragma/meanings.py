@@ -68,9 +68,7 @@ class Meanings:
         Whether the value of a module-level name may be an array when a target block is encountered.
     """
 
-    def __init__(
-        self, finding: Finding, free: frozenset[str], default: str, is_data: Callable[[str], bool]
-    ) -> None:
+    def __init__(self, finding: Finding, free: frozenset[str], default: str, is_data: Callable[[str], bool]) -> None:
         self.finding = finding
         self._default = default
         self._is_data = is_data
@@ -161,9 +159,9 @@ class Meanings:
         if not self.is_variable(name):
             if name in self.declared_global:
                 plan.declared_global.append(name)
-            if is_named or (device and use is not None and use.loads and name not in self.declared_global):
-                if is_named or self._is_data(name):
-                    plan.parameters.append(name)
+            is_read = device and use is not None and bool(use.loads) and name not in self.declared_global
+            if is_named or (is_read and self._is_data(name)):
+                plan.parameters.append(name)
             return
         facts = self._facts(found, name, use, clause, default)
         meaning = meaning_of(facts)

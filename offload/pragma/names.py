@@ -106,9 +106,6 @@ class Scanner:
     A subclass looks at statements and calls first: `statement` and `call` return whether they have dealt with a node.
     """
 
-    visitors: dict[type[ast.AST], Callable[[Any, Any], None]]
-    """The method for each class of nodes that is not just the sum of its parts."""
-
     def __init__(self, uses: Uses | None = None) -> None:
         self.uses = Uses() if uses is None else uses
 
@@ -283,6 +280,35 @@ class Scanner:
                 self.uses.load(name, node)
             self.uses[name].is_nested = True
 
+    visitors: dict[type[ast.AST], Callable[[Any, Any], None]] = {  # noqa: RUF012  # a table, never changed
+        ast.Constant: lambda _, __: None,
+        ast.Name: _name,
+        ast.AugAssign: _augmented,
+        ast.AnnAssign: _annotated,
+        ast.For: _for,
+        ast.AsyncFor: _for,
+        ast.With: _with,
+        ast.AsyncWith: _with,
+        ast.ExceptHandler: _except,
+        ast.Import: _import,
+        ast.ImportFrom: _import,
+        ast.MatchAs: _capture,
+        ast.MatchStar: _capture,
+        ast.MatchMapping: _capture,
+        ast.Global: _global,
+        ast.Nonlocal: _nonlocal,
+        ast.FunctionDef: _definition,
+        ast.AsyncFunctionDef: _definition,
+        ast.ClassDef: _class,
+        ast.Lambda: _lambda,
+        ast.ListComp: _comprehension,
+        ast.SetComp: _comprehension,
+        ast.DictComp: _comprehension,
+        ast.GeneratorExp: _comprehension,
+        ast.NamedExpr: _walrus,
+    }
+    """The method for each class of nodes that is not just the sum of its parts."""
+
 
 class _ComprehensionScanner(Scanner):
     """The walk over a comprehension: a walrus in it binds a name of the function around it."""
@@ -302,6 +328,8 @@ class _ComprehensionScanner(Scanner):
         self.visit(node.value)
         self.bind_outside(node)
 
+    visitors = {**Scanner.visitors, ast.NamedExpr: _walrus}  # noqa: RUF012  # a table, never changed
+
 
 def free_names(node: Scope) -> Uses:
     """Return the uses of a nested function or lambda; its parameters are among the names that it binds."""
@@ -320,39 +348,6 @@ def arguments_of(arguments: ast.arguments) -> list[ast.arg]:
     found = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     found += [one for one in (arguments.vararg, arguments.kwarg) if one is not None]
     return found
-
-
-def _nothing(scanner: Scanner, node: ast.AST) -> None:
-    """Note nothing: the node has no names."""
-
-
-Scanner.visitors = {
-    ast.Constant: _nothing,
-    ast.Name: Scanner._name,
-    ast.AugAssign: Scanner._augmented,
-    ast.AnnAssign: Scanner._annotated,
-    ast.For: lambda scanner, node: scanner._for(node),  # a subclass has its own
-    ast.AsyncFor: lambda scanner, node: scanner._for(node),
-    ast.With: Scanner._with,
-    ast.AsyncWith: Scanner._with,
-    ast.ExceptHandler: Scanner._except,
-    ast.Import: Scanner._import,
-    ast.ImportFrom: Scanner._import,
-    ast.MatchAs: Scanner._capture,
-    ast.MatchStar: Scanner._capture,
-    ast.MatchMapping: Scanner._capture,
-    ast.Global: Scanner._global,
-    ast.Nonlocal: Scanner._nonlocal,
-    ast.FunctionDef: Scanner._definition,
-    ast.AsyncFunctionDef: Scanner._definition,
-    ast.ClassDef: Scanner._class,
-    ast.Lambda: Scanner._lambda,
-    ast.ListComp: Scanner._comprehension,
-    ast.SetComp: Scanner._comprehension,
-    ast.DictComp: Scanner._comprehension,
-    ast.GeneratorExp: Scanner._comprehension,
-    ast.NamedExpr: lambda scanner, node: scanner._walrus(node),  # a comprehension has its own
-}
 
 
 # -- the table -------------------------------------------------------------------------------------------
@@ -447,7 +442,7 @@ RULES: Final[tuple[Rule, ...]] = (
         Meaning.CAPTURED,
     ),
     Rule("changed by `x += …` only", lambda facts: facts.bindings == {Binding.AUGMENTED}, Meaning.IN_PLACE),
-    Rule("assigned in any other way", lambda facts: True, Meaning.ASKS),
+    Rule("assigned in any other way", lambda _: True, Meaning.ASKS),
 )
 """The reference's table: the first row that fits decides."""
 

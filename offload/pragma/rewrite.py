@@ -17,28 +17,28 @@ import __future__
 import ast
 import builtins
 import functools
+import re
 import sys
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
-from offload.errors import PragmaError, UsageError
+from offload.errors import UsageError
 from offload.pragma import trees
-from offload.pragma.blocks import BlockScanner
+from offload.pragma.blocks import BlockScanner, names_in_string
 from offload.pragma.comments import insert_comments
 from offload.pragma.emit import Emitter, Spec
+from offload.pragma.marks import SpellingMark
 from offload.pragma.meanings import Meanings
+from offload.pragma.names import free_names
 from offload.pragma.placing import at_node
-from offload.pragma.spelling import DirectiveSpelling
+from offload.pragma.syntax import Span
 from offload.texts import FunctionText, TextError, decorators_around, first_line, functions_of, text_of, tree_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from offload.pragma.blocks import Finding
-
-_Object = TypeVar("_Object")
+    from offload.pragma.syntax import Directive
 
 _FUTURE: Final = functools.reduce(
     int.__or__, [getattr(__future__, name).compiler_flag for name in __future__.all_feature_names]
@@ -47,7 +47,7 @@ _FUNCTION: Final = ".function"
 _FACTORY: Final = ".factory"
 
 
-def decorated(thing: Any, *, default: str = "", marks: Callable[[Any], bool] | None = None) -> Any:
+def decorated(thing: Any, *, default: str = "") -> Any:
     """Return a function, or a class, whose directives are rewritten.
 
     Parameters
@@ -108,7 +108,9 @@ def _refuse_object(thing: Any, place: tuple[str, int] | None) -> None:
     text = _text_of(inner)
     _check_decorators(text, place)
     raise at_node(
-        text.definition, f"directives: {inner.__name__} is already {type(thing).__name__}; decorate the plain function", text
+        text.definition,
+        f"directives: {inner.__name__} is already {type(thing).__name__}; decorate the plain function",
+        text,
     )
 
 
@@ -127,8 +129,8 @@ def _check_decorators(text: FunctionText, place: tuple[str, int] | None) -> None
     if around.own is not None and around.below:
         raise at_node(
             around.below[-1],
-            "a decorator below @directives would be lost, because the function is made from its text; write @directives "
-            "below it",
+            "a decorator below @directives would be lost, because the function is made from its text; write "
+            "@directives below it",
             text,
         )
 
@@ -160,11 +162,10 @@ class Template:
             cells[spec.cell].cell_contents = self._object(spec, function, names, cells)
         made = FunctionType(self.code, names, function.__name__, function.__defaults__, _closure(self.code, cells))
         made.__kwdefaults__ = function.__kwdefaults__
-        return functools.update_wrapper(made, function)
+        functools.update_wrapper(made, function)
+        return made
 
-    def _object(
-        self, spec: Spec, function: FunctionType, names: dict[str, Any], cells: dict[str, CellType]
-    ) -> Any:
+    def _object(self, spec: Spec, function: FunctionType, names: dict[str, Any], cells: dict[str, CellType]) -> Any:
         from offload.pragma import encounter
 
         directive = spec.found.directive
@@ -210,10 +211,10 @@ def _compiled(function: FunctionType, text: FunctionText, default: str) -> Templ
     if not finding.directives:
         finding.check()
         return None
-    free = frozenset(function.__code__.co_freevars)
+    free = frozenset(function.__code__.co_freevars) - {"__class__"}
     meanings = Meanings(finding, free, default, seen.is_data)
     _check_names(function, finding, meanings)
-    emitter = Emitter(finding, meanings)
+    emitter = Emitter(finding, meanings, seen.is_fixed)
     emitter.emit()
     code, blocks = _Compilation(function, text, emitter).codes()
     return Template(code, blocks, emitter.specs, text)
@@ -240,12 +241,12 @@ class _Seen:
             return None
         return self._globals.get(name, getattr(builtins, name, None))
 
-    def spelling_of(self, node: ast.expr) -> DirectiveSpelling | None:
+    def spelling_of(self, node: ast.expr) -> SpellingMark | None:
         """Return the spelling that an expression is: a name, or attributes of one."""
         if isinstance(node, ast.Name):
             if node.id not in self._spellings:
                 value = self.value_of(node.id)
-                self._spellings[node.id] = value if isinstance(value, DirectiveSpelling) else None
+                self._spellings[node.id] = value if isinstance(value, SpellingMark) else None
             return self._spellings[node.id]  # type: ignore[no-any-return]  # a spelling, or None
         words: list[str] = []
         while isinstance(node, ast.Attribute):
@@ -256,13 +257,21 @@ class _Seen:
         value = self.value_of(node.id)
         for word in words:
             value = getattr(value, word, None) if isinstance(value, (ModuleType, type)) else None
-        return value if isinstance(value, DirectiveSpelling) else None
+        return value if isinstance(value, SpellingMark) else None
+
+    def is_fixed(self, name: str) -> bool:
+        """Tell whether a name holds no array, so a loop knows its value without an argument."""
+        from offload.pragma.items import is_mappable
+
+        return not is_mappable(self.value_of(name))
 
     def is_data(self, name: str) -> bool:
         """Tell whether a module-level name may hold an array when a block is encountered."""
         if name not in self._globals:
             return not hasattr(builtins, name)
-        return not isinstance(self._globals[name], (ModuleType, FunctionType, type)) and not callable(self._globals[name])
+        return not isinstance(self._globals[name], (ModuleType, FunctionType, type)) and not callable(
+            self._globals[name]
+        )
 
 
 # -- names of enclosing functions --------------------------------------------------------------------------
@@ -274,7 +283,7 @@ def _check_names(function: FunctionType, finding: Finding, meanings: Meanings) -
     known = {*code.co_names, *code.co_freevars, *code.co_varnames, *code.co_cellvars}
     outer: set[str] | None = None
     for found in finding.directives:
-        reads, binds = finding_names(found)
+        reads, binds = names_in_string(found)
         for name in (*reads, *binds):
             if name in known or meanings.is_variable(name):
                 continue
@@ -285,25 +294,14 @@ def _check_names(function: FunctionType, finding: Finding, meanings: Meanings) -
                     found.where.refusal(
                         f"{name} is a variable of an enclosing function, and only a directive's string mentions it, so "
                         "Python keeps no reference to it; mention it in the function's text",
-                        span_of_name(found.directive, name),
+                        _span_of_name(found.directive, name),
                     ),
                     found.node,
                 )
 
 
-def finding_names(found: Any) -> tuple[list[str], list[str]]:
-    """Return the names that a directive reads and binds."""
-    from offload.pragma.blocks import names_in_string
-
-    return names_in_string(found)
-
-
-def span_of_name(directive: Any, name: str) -> Any:
+def _span_of_name(directive: Directive, name: str) -> Span | None:
     """Return where a name stands in a directive's string; None if that is not known."""
-    import re
-
-    from offload.pragma.syntax import Span
-
     found = re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", directive.text[directive.span.end :])
     if found is None:
         return None
@@ -312,8 +310,6 @@ def span_of_name(directive: Any, name: str) -> Any:
 
 def _variables_around(text: FunctionText) -> set[str]:
     """Return the variables of the functions around a definition."""
-    from offload.pragma.names import free_names
-
     line = first_line(text.definition)
     found: set[str] = set()
     pending: list[tuple[Any, tuple[Any, ...]]] = [(tree_of(text.text), ())]
@@ -325,9 +321,8 @@ def _variables_around(text: FunctionText) -> set[str]:
                     found |= free_names(outer).bound
                 return found
             around = (*around, node)
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
-                pending.append((child, around))
+        children = ast.iter_child_nodes(node)
+        pending += [(one, around) for one in children if isinstance(one, (ast.stmt, ast.ExceptHandler, ast.match_case))]
     return found
 
 
@@ -347,7 +342,7 @@ class _Compilation:
         """Return the function's code, and the codes of the definitions next to it by their identifiers."""
         old = self._function.__code__
         flags = old.co_flags & _FUTURE
-        code = compile(self._module(), self._text.file if self._text.file else old.co_filename, "exec", flags, dont_inherit=True)
+        code = compile(self._module(), self._text.file or old.co_filename, "exec", flags, dont_inherit=True)
         found = {one.co_name: one for one in _codes_in(code)}
         renamed = {name: self._renamed(one, "") for name, one in found.items() if name.startswith(".")}
         made = renamed.pop(_FUNCTION)
@@ -363,16 +358,27 @@ class _Compilation:
         arguments = definition.args
         arguments.defaults = []
         arguments.kw_defaults = [None] * len(arguments.kwonlyargs)
-        for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg):
+        for argument in (
+            *arguments.posonlyargs,
+            *arguments.args,
+            *arguments.kwonlyargs,
+            arguments.vararg,
+            arguments.kwarg,
+        ):
             if argument is not None:
                 argument.annotation = None
-        if hasattr(definition, "type_params"):
-            definition.type_params = []
+        trees.with_no_types(definition)
         body: list[ast.stmt] = [definition, *self._emitter.functions]
         kind = _class_of(self._function.__code__.co_qualname)
         if kind or "__class__" in self._function.__code__.co_freevars:
             body = [_class(kind or "_", body)]
-        parameters = [*self._free, trees.LIBRARY, trees.RUNTIME, trees.MODULE, *(spec.cell for spec in self._emitter.specs)]
+        parameters = [
+            *self._free,
+            trees.LIBRARY,
+            trees.RUNTIME,
+            trees.MODULE,
+            *(spec.cell for spec in self._emitter.specs),
+        ]
         factory = trees.function(_FACTORY, parameters, body)
         trees.located(factory, definition, body)
         for node in body:
@@ -389,9 +395,7 @@ class _Compilation:
         elif name in self._emitter.names:
             shown = self._emitter.names[name]
             name, qualified = f"{old.co_name}.{shown}", f"{old.co_qualname}.{shown}"
-        constants = [
-            self._renamed(one, qualified) if isinstance(one, CodeType) else one for one in code.co_consts
-        ]
+        constants = [self._renamed(one, qualified) if isinstance(one, CodeType) else one for one in code.co_consts]
         return code.replace(
             co_name=name, co_qualname=qualified, co_consts=tuple(constants), co_filename=old.co_filename
         )
@@ -416,10 +420,7 @@ def _class_of(qualified: str) -> str:
 
 
 def _class(name: str, body: list[ast.stmt]) -> ast.ClassDef:
-    made = ast.ClassDef(name, [], [], body, [])
-    if "type_params" in ast.ClassDef._fields:  # since Python 3.12
-        made.type_params = []
-    return made
+    return trees.with_no_types(ast.ClassDef(name, [], [], body, []))
 
 
-__all__ = ["PragmaError", "decorated", "rewritten"]
+__all__ = ["decorated", "rewritten"]

@@ -50,7 +50,7 @@ class _Replacer(ast.NodeTransformer):
         self._path = path
         self._name = name
 
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:  # noqa: N802  # the name that NodeTransformer calls
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:  # the name that NodeTransformer calls
         if isinstance(node.ctx, ast.Load) and _path_of(node) == self._path:
             return ast.copy_location(ast.Name(self._name, ast.Load()), node)
         return self.generic_visit(node)

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, overload
 
 from offload.errors import PragmaError, UsageError
+from offload.pragma.marks import SpellingMark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from offload.pragma.syntax import Directive, Language
+    from offload.pragma.syntax import Directive
 
 Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
 
@@ -21,36 +22,8 @@ _SIMPLE: Final = frozenset({"taskwait", "taskyield", "barrier", "cancel taskgrou
 """The directives that a call carries out by itself, if they have no clauses."""
 
 
-class DirectiveSpelling:
-    """A spelling of directives: a language, and what names and sections mean in it.
-
-    Parameters
-    ----------
-    language : str
-        "omp" or "acc".
-    name : str
-        The object's name in messages.
-    default : str
-        What names in no clause of a task are: "shared", or empty for the rules of `directives`.
-    read : callable, optional
-        Changes each parsed directive: a spelling may write sections in another way.
-    """
-
-    def __init__(
-        self,
-        language: Language,
-        name: str,
-        default: str = "",
-        read: Callable[[Directive], Directive] | None = None,
-    ) -> None:
-        self.language = language
-        self.default = default
-        self._name = name
-        self._read = read
-
-    def read(self, directive: Directive) -> Directive:
-        """Return a parsed directive as the rest of this package understands it."""
-        return directive if self._read is None else self._read(directive)
+class DirectiveSpelling(SpellingMark):
+    """A spelling of directives, which can be called: the objects `omp` and `acc` are such."""
 
     @overload
     def __call__(self, directive: str, /) -> WrittenDirective: ...
@@ -99,8 +72,8 @@ class DirectiveSpelling:
 
             return decorated(directive, default=self.default)
         raise PragmaError(
-            f"{self._name}: a directive is a string, not {type(directive).__name__} {directive!r:.40}; write for example "
-            f'{self._name}("taskwait")',
+            f"{self._name}: a directive is a string, not {type(directive).__name__} {directive!r:.40}; write for "
+            f'example {self._name}("taskwait")',
             text=repr(directive),
             end_offset=len(repr(directive)) + 1,
         )
@@ -170,9 +143,10 @@ class WrittenDirective:
         >>> x
         array([2., 2., 2.])
         """
-        from offload.pragma.decorated import decorate_with
+        from offload.pragma.decorated import decorated
+        from offload.pragma.placing import of_string
 
-        return decorate_with(self._directive, function)
+        return decorated(function, of_string(self._directive.text, self._spelling.language))
 
     def refuse(self) -> NoReturn:
         """Raise the error of a directive that no rewriting has taken."""

@@ -90,7 +90,12 @@ class Combination:
 
 def is_number(value: Any) -> bool:
     """Tell whether a reduction variable holds a number, not an array."""
-    return value.__class__ in SCALARS and not isinstance(value, (str, bytes)) and value is not None and not is_device_array(value)
+    return (
+        value.__class__ in SCALARS
+        and not isinstance(value, (str, bytes))
+        and value is not None
+        and not is_device_array(value)
+    )
 
 
 def identity(operator: str, value: Any) -> Any:
@@ -100,8 +105,8 @@ def identity(operator: str, value: Any) -> Any:
     """
     if operator not in OPERATORS:
         raise ClauseError(
-            f"taskloop: reduction({operator}: …) is declared for arrays, and the variable holds the number {value!r:.40}; "
-            "use an array without dimensions"
+            f"taskloop: reduction({operator}: …) is declared for arrays, but the variable holds the number "
+            f"{value!r:.40}; use an array without dimensions"
         )
     first, _ = OPERATORS[operator]
     if operator in ("min", "max", "and", "or"):

@@ -7,10 +7,12 @@ them. Parameters of a block's function are looked up by `inspect.signature`, so 
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+Node = TypeVar("Node", bound=ast.AST)
 
 LIBRARY: Final = ".items"
 """The free variable that holds `offload.pragma.items`."""
@@ -18,6 +20,10 @@ RUNTIME: Final = ".encounter"
 """The free variable that holds `offload.pragma.encounter`."""
 MODULE: Final = ".module"
 """The free variable that stands for the function's module in locations of variables."""
+
+
+_PLACED: Final = (ast.expr, ast.stmt, ast.arg, ast.keyword, ast.ExceptHandler, ast.alias, ast.pattern)
+"""The classes of nodes that have lines."""
 
 
 def name(identifier: str) -> ast.Name:
@@ -69,10 +75,14 @@ def declaring(names: Sequence[str]) -> ast.If:
 def function(identifier: str, parameters: Sequence[str], body: list[ast.stmt]) -> ast.FunctionDef:
     """Return a definition with parameters by position."""
     arguments = ast.arguments([], [ast.arg(one) for one in parameters], None, [], [], None, [])
-    made = ast.FunctionDef(identifier, arguments, body, [], None, None)
-    if "type_params" in ast.FunctionDef._fields:  # since Python 3.12
-        made.type_params = []
-    return made
+    return with_no_types(ast.FunctionDef(identifier, arguments, body, [], None, None))
+
+
+def with_no_types(node: Node) -> Node:
+    """Return a definition without type parameters, which have a field since Python 3.12."""
+    if "type_params" in node._fields:
+        node.type_params = []  # type: ignore[attr-defined]  # not in Python 3.11
+    return node
 
 
 def cell_of(identifier: str) -> ast.expr:
@@ -92,7 +102,7 @@ def located(tree: Any, like: Any, stop: Sequence[Any] = ()) -> Any:
         node = pending.pop()
         if id(node) in known:
             continue
-        if "lineno" in node._attributes:
+        if isinstance(node, _PLACED):
             node.lineno = node.end_lineno = line
             node.col_offset, node.end_col_offset = column, end
         for field in node._fields:

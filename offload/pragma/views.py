@@ -31,9 +31,7 @@ class SectionView:
         self._shape = shape
         axes: list[Any] = [None if isinstance(entry, int) else slice(None) for entry in index]
         self._array = array[(*axes, ...)] if None in axes else array  # every axis of the whole array
-        bounds = [
-            (entry, entry + 1) if isinstance(entry, int) else (entry.start, entry.stop) for entry in index
-        ]
+        bounds = [(entry, entry + 1) if isinstance(entry, int) else (entry.start, entry.stop) for entry in index]
         self._bounds = [*bounds, *[(0, size) for size in shape[len(index) :]]]
 
     def __getitem__(self, key: Any) -> Any:
@@ -60,7 +58,8 @@ class SectionView:
             entries[at : at + 1] = missing
         else:
             entries += missing
-        found, axis = [], 0
+        found: list[Any] = []
+        axis = 0
         for entry in entries:
             if entry is None:
                 found.append(None)
@@ -118,8 +117,8 @@ class SectionView:
     def _outside(self, index: str, axis: int) -> IndexError:
         begin, end = self._bounds[axis]
         return IndexError(
-            f"index {index} of dimension {axis} is outside of the section {self._section()} that the clause maps; it has "
-            f"the indices {begin} to {end - 1}"
+            f"index {index} of dimension {axis} is outside of the section {self._section()} that the clause maps; it "
+            f"has the indices {begin} to {end - 1}"
         )
 
 
