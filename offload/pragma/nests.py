@@ -24,6 +24,7 @@ from offload.pragma.items import UNBOUND
 from offload.pragma.loops import PLAIN, Case
 from offload.pragma.nest_clauses import CONSTANTS
 from offload.pragma.nest_statements import OFFLOAD
+from offload.pragma.routines import refuse_thread_numbers
 from offload.runtime.current import here
 from offload.tasks.task import Task
 
@@ -106,10 +107,13 @@ class NestEncounter:
         self._nest, self._call, self._text = nest, call, text
         self._names, self._cells = names, cells
         self._made: dict[tuple[Any, ...], tuple[Any, tuple[int, ...]]] = {}
+        refuse_thread_numbers(nest.loop, self._value_of, text)
         self._is_array = frozenset(nest.results) & frozenset(nest.arguments)
         self._construct(Case(arrays=self._is_array & nest.indexed), ())
 
-    def meet(self, values: Any, arguments: Sequence[Any], store: Callable[..., Any] | None = None) -> Task[Any] | None:
+    def meet(
+        self, values: Any, arguments: Sequence[Any], store: Callable[[list[Any]], Any] | None = None
+    ) -> Task[Any] | None:
         """Encounter the nest.
 
         Parameters
@@ -119,7 +123,7 @@ class NestEncounter:
         arguments : sequence
             The values of `Nest.parameters`; `UNBOUND` for a name without one.
         store : callable, optional
-            Called with the values of `Nest.results`, before the task of a deferred nest is complete. A variable that no
+            Called with the list of values of `Nest.results`, before the task of a deferred nest is complete. A variable that no
             iteration assigns keeps its value.
 
         Returns
@@ -134,7 +138,7 @@ class NestEncounter:
 
         def take(found: Any) -> None:
             if store is not None:
-                store(*self._results(found, arguments))
+                store(self._results(found, arguments))
 
         scope = here()
         if scope.region is None and scope.task is not None and scope.task.construct.is_target:
@@ -152,6 +156,15 @@ class NestEncounter:
         before = dict(zip(nest.parameters, arguments, strict=True))
         pairs = zip(nest.results, nest.returned, strict=True)
         return [found.get(returned, before[name]) for name, returned in pairs]
+
+    def _value_of(self, name: str) -> Any:
+        """Return the value of a name of the module or of a closure; None for other names."""
+        if name in self._nest.parameters:
+            return None
+        try:
+            return self._cells[name].cell_contents if name in self._cells else self._names.get(name)
+        except ValueError:  # it has no value yet
+            return None
 
     # -- cases
 
