@@ -22,7 +22,7 @@ import sys
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 from offload.errors import UsageError
 from offload.pragma import trees
@@ -188,19 +188,25 @@ def _closure(code: CodeType, cells: dict[str, CellType]) -> tuple[CellType, ...]
     return tuple([cells[name] for name in code.co_freevars])
 
 
-_TEMPLATES: WeakKeyDictionary[CodeType, dict[str, Template | None]] = WeakKeyDictionary()
+_TEMPLATES: dict[int, tuple[ref[CodeType], dict[str, Template | None]]] = {}
 """The templates of functions by their code: a nested function is decorated at each call of the one around it."""
 
 
+def _templates_of(code: CodeType) -> dict[str, Template | None]:
+    """Return the templates of this code object. An equal one may have other directives, since code has no comments."""
+    key = id(code)
+    if key not in _TEMPLATES:
+        _TEMPLATES[key] = ref(code, lambda _: _TEMPLATES.pop(key, None)), {}
+    return _TEMPLATES[key][1]
+
+
 def _template_of(function: FunctionType, default: str, place: tuple[str, int] | None) -> Template | None:
-    known = _TEMPLATES.get(function.__code__)
-    if known is not None and default in known:
-        return known[default]
-    text = _text_of(function)
-    _check_decorators(text, place)
-    template = _compiled(function, text, default)
-    _TEMPLATES.setdefault(function.__code__, {})[default] = template
-    return template
+    known = _templates_of(function.__code__)
+    if default not in known:
+        text = _text_of(function)
+        _check_decorators(text, place)
+        known[default] = _compiled(function, text, default)
+    return known[default]
 
 
 def _compiled(function: FunctionType, text: FunctionText, default: str) -> Template | None:
