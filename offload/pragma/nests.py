@@ -8,7 +8,6 @@ an orphaned worksharing loop does.
 from __future__ import annotations
 
 import ast
-import builtins
 from types import CellType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -219,17 +218,9 @@ class NestEncounter:
         return found
 
 
-def fixed_in(names: Mapping[str, Any], cells: Mapping[str, CellType]) -> Callable[[str], bool]:
-    """Return the function that tells whether loops know a name of the module or of a closure by its present value."""
-
-    def is_fixed(name: str) -> bool:
-        try:
-            value = cells[name].cell_contents if name in cells else names.get(name, getattr(builtins, name, None))
-        except ValueError:  # it has no value yet
-            return False
-        return not isinstance(meaning_of(value), Unfit)
-
-    return is_fixed
+def is_fixed(value: object) -> bool:
+    """Tell whether loops know a value of the module or of a closure without an argument: a number, a function …"""
+    return not isinstance(meaning_of(value), Unfit)
 
 
 def _function(

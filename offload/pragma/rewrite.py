@@ -266,10 +266,10 @@ class _Seen:
         return value if isinstance(value, SpellingMark) else None
 
     def is_fixed(self, name: str) -> bool:
-        """Tell whether a name holds no array, so a loop knows its value without an argument."""
-        from offload.pragma.items import is_mappable
+        """Tell whether a loop knows the value of a name without an argument."""
+        from offload.pragma.nests import is_fixed
 
-        return not is_mappable(self.value_of(name))
+        return is_fixed(self.value_of(name))
 
     def is_data(self, name: str) -> bool:
         """Tell whether a module-level name may hold an array when a block is encountered."""
