@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from offload.loops.running.clauses import LoopWords
     from offload.pragma.loops import Nest
+    from offload.tasks.region import Region
     from offload.texts import FunctionText
 
 
@@ -108,6 +109,9 @@ class NestEncounter:
         self._made: dict[tuple[Any, ...], tuple[Any, tuple[int, ...]]] = {}
         refuse_thread_numbers(nest.loop, self._value_of, text)
         self._is_array = frozenset(nest.results) & frozenset(nest.arguments)
+        clauses = {clause.name for clause in call.directive.clauses}
+        # whether a ``parallel`` block around it decides about its threads
+        self._is_shared = nest.kind == "parallel_loop" and "num_threads" not in {*clauses, *call.fixed()}
         self._construct(Case(arrays=self._is_array & nest.indexed), ())
 
     def meet(
@@ -122,8 +126,8 @@ class NestEncounter:
         arguments : sequence
             The values of `Nest.parameters`; `UNBOUND` for a name without one.
         store : callable, optional
-            Called with the list of values of `Nest.results`, before the task of a deferred nest is complete. A variable that no
-            iteration assigns keeps its value.
+            Called with the list of values of `Nest.results`, before the task of a deferred nest is complete. A variable
+            that no iteration assigns keeps its value.
 
         Returns
         -------
@@ -144,6 +148,8 @@ class NestEncounter:
             program = construct._program  # noqa: SLF001  # a construct of this package
             take(launching().launch_in_body(program, given, {}, scope.task))
             return None
+        if self._is_shared and (num_threads := _threads_around(scope.region)) is not None:
+            construct = construct.options(num_threads=num_threads)
         if self._nest.results:
             construct = construct.giving(take)
         made = construct(*given)
@@ -218,8 +224,16 @@ class NestEncounter:
         return found
 
 
+def _threads_around(region: Region | None) -> int | None:
+    """Return how many threads the innermost ``parallel`` block with such a clause gives to loops; None without one."""
+    group = None if region is None else region.inherited.group
+    while group is not None and group.num_threads is None:
+        group = group.outer
+    return None if group is None else group.num_threads
+
+
 def is_fixed(value: object) -> bool:
-    """Tell whether loops know a value of the module or of a closure without an argument: a number, a function …"""
+    """Tell whether loops know a value of the module or of a closure without an argument, such as a number."""
     return not isinstance(meaning_of(value), Unfit)
 
 

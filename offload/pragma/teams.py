@@ -40,6 +40,11 @@ class Team(Taskgroup):
         super().__init__((), directive, is_implicit=True)
         self.num_threads = num_threads
 
+    def __enter__(self) -> None:
+        super().__enter__()
+        assert self._region is not None, "entered"
+        self._region.group.num_threads = self.num_threads
+
 
 def parallel(num_threads: Number | None = None, if_: Truth = True) -> Team:
     """Run a block in a team of one thread; its end waits for the tasks generated in it, and for their descendants.

@@ -173,15 +173,18 @@ class Group(TaskSet):
         Itself or the nearest one around it that is cancelled: tasks that have not begun are discarded.
     reductions : tuple of Reduction
         One for each list item of ``task_reduction``.
+    num_threads : int or None
+        How many threads a ``parallel`` block gives to the worksharing loops in it.
     """
 
-    __slots__ = ("is_cancelled", "is_implicit", "is_over", "outer", "reductions")
+    __slots__ = ("is_cancelled", "is_implicit", "is_over", "num_threads", "outer", "reductions")
 
     def __init__(self, outer: Group | None = None, *, is_implicit: bool = False) -> None:
         super().__init__()
         self.outer = outer
         self.is_implicit = is_implicit
         self.reductions: tuple[Any, ...] = ()
+        self.num_threads: int | None = None
         self.is_cancelled = self.is_over = False
 
     @property

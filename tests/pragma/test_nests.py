@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import offload
+from offload.loops.running import parallel_runs
 from offload.pragma import acc, directives, omp
 from tests.conftest import checked
 from tests.pragma.programs import made_of
@@ -696,3 +697,39 @@ def test_errors_of_elements_name_the_line():
 
     with pytest.raises(IndexError, match=r"test_nests\.py:"):
         out_of_bounds(np.zeros(3), 4)
+
+
+def test_threads_of_a_parallel_block(monkeypatch):
+    """A worksharing loop has the threads of its own clause, or of the `parallel` block around it."""
+    found = []
+    host_runs = parallel_runs.host_runs
+
+    def noted(spec, values, device, n_threads, *others, **more):
+        found.append(spec.program.words.num_threads)
+        return host_runs(spec, values, device, n_threads, *others, **more)
+
+    monkeypatch.setattr(parallel_runs, "host_runs", noted)
+
+    def orphan(x):
+        with omp("for"):
+            for i in range(x.size):
+                x[i] += 1
+
+    orphan = directives(orphan)
+
+    @directives
+    def team(x, n):
+        with omp("parallel num_threads(n) if(n > 0)"):
+            with omp("for reduction(+: n)"):
+                for _ in range(x.size):
+                    n += 1
+            with omp("for num_threads(2)"):
+                for i in range(x.size):
+                    x[i] += 1
+            orphan(x)
+        with omp("for"):
+            for i in range(x.size):
+                x[i] += 1
+
+    team(np.zeros(100), 3)
+    assert found == [3, 2, 3, None]
