@@ -237,7 +237,7 @@ class ItemsArgument(CallArgument):
         if way is Way.BLOCK and item.steps and not self._clause.iterators:
             return part_of(item, naming)
         if way is Way.FUNCTION and (pieces := _pieces(item)) is not None:
-            return called(naming, "written", constant(pieces), *steps_of(item))
+            return called(naming, "written", constant(pieces), *given_steps(item))
         return value_of(item, naming)
 
     def parts(self, evaluated: Sequence[Any]) -> Iterator[Any]:
@@ -304,11 +304,7 @@ def _written(item: Item, clause: Clause, setting: Setting) -> str | None:
         return None
     if setting.way is Way.BLOCK:
         return item.name if item.is_name else None
-    pieces = _pieces(item)
-    if pieces is None or not all(_is_plain(node) for node in steps_of(item)):
-        return None
-    texts = iter([ast.unparse(node) if not _is_absent(node) else "" for node in steps_of(item)])
-    return "".join([piece or next(texts) for piece in pieces])
+    return written_item(item) if all(map(_is_plain, given_steps(item))) else None
 
 
 def is_static(item: Item, parameters: frozenset[str]) -> bool:
@@ -321,16 +317,14 @@ def is_static(item: Item, parameters: frozenset[str]) -> bool:
         for step in item.steps
         if isinstance(step, Subscript)
     ]
-    return bool(item.name) and all(sections) and all(_is_plain(node) for node in steps_of(item))
+    return bool(item.name) and all(sections) and all(map(_is_plain, given_steps(item)))
 
 
 def written_item(item: Item) -> str | None:
     """Return an item of a decorated function's clause as a string; None if no string has its meaning."""
-    pieces = _pieces(item)
-    if pieces is None:
+    if _pieces(item) is None:
         return None
-    texts = iter([ast.unparse(node) if not _is_absent(node) else "" for node in steps_of(item)])
-    return "".join([piece or next(texts) for piece in pieces])
+    return " ".join(item.text.split())
 
 
 def _pieces(item: Item) -> tuple[str, ...] | None:
@@ -349,32 +343,42 @@ def _pieces(item: Item) -> tuple[str, ...] | None:
             return None
         separator = "["
         for entry in step.dimensions:
-            pieces += [separator, ""] if not isinstance(entry, Triple) else [separator, "", ":", "", ":", ""]
+            pieces.append(separator)
             separator = ", "
+            if not isinstance(entry, Triple):
+                pieces.append("")
+                continue
+            pieces += ["", ":"] if entry.lower is not None else [":"]
+            pieces += [""] if entry.length is not None else []
+            pieces += [":", ""] if entry.stride is not None else []
         pieces.append("]")
     return tuple(pieces)
+
+
+def given_steps(item: Item) -> list[ast.expr]:
+    """Return expressions for the values in an item's subscripts that are not left out."""
+    return [node for node in steps_of(item) if not (isinstance(node, ast.Constant) and node.value is None)]
 
 
 def _is_ellipsis(entry: Expression) -> bool:
     return isinstance(entry.node, ast.Constant) and entry.node.value is ...
 
 
-def _is_absent(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
-
-
 _PLAIN = (
-    ast.Constant, ast.Name, ast.BinOp, ast.UnaryOp, ast.Attribute, ast.Subscript, ast.IfExp, ast.Compare, ast.operator,
+    ast.Constant, ast.BinOp, ast.UnaryOp, ast.Attribute, ast.Subscript, ast.IfExp, ast.Compare, ast.operator,
     ast.unaryop, ast.cmpop, ast.expr_context,
 )  # fmt: skip
 
 
 def _is_plain(node: ast.expr) -> bool:
     """Tell whether the API evaluates an index as Python would: it knows no builtins and no names of comprehensions."""
-    return all(
-        isinstance(one, _PLAIN) and not (isinstance(one, ast.Name) and hasattr(builtins, one.id))
-        for one in ast.walk(node)
-    )
+    return all(map(_is_plain_node, ast.walk(node)))
+
+
+def _is_plain_node(node: ast.AST) -> bool:
+    if isinstance(node, ast.Name):
+        return not hasattr(builtins, node.id)
+    return isinstance(node, _PLAIN) and not (isinstance(node, ast.Constant) and not isinstance(node.value, int))
 
 
 # -- the values of clauses ---------------------------------------------------------------------------

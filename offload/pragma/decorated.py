@@ -24,7 +24,6 @@ from offload.constructs.pickling import reduced, restore
 from offload.errors import ClauseError
 from offload.pragma import items
 from offload.pragma.calls import DirectiveCall
-from offload.pragma.parser import parse
 from offload.pragma.syntax import Expression, Span, Subscript, Triple
 from offload.pragma.tables import Form, row_of
 from offload.runtime.keywords import meant
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from offload.pragma.syntax import Clause, Directive, Item
 
 
-def decorated(function: Callable[..., Any], where: DirectiveText) -> Any:
+def decorated(function: Callable[..., Any], where: DirectiveText, directive: Directive | None = None) -> Any:
     """Return a function under the construct of a directive string.
 
     Parameters
@@ -46,6 +45,8 @@ def decorated(function: Callable[..., Any], where: DirectiveText) -> Any:
         The function.
     where : DirectiveText
         The string, for the errors.
+    directive : Directive, optional
+        The parsed string, if a spelling reads it in another way than the parser.
 
     Raises
     ------
@@ -54,7 +55,7 @@ def decorated(function: Callable[..., Any], where: DirectiveText) -> Any:
     ClauseError, LoopError
         As the API's decorator raises.
     """
-    directive = where.parsed()
+    directive = where.parsed() if directive is None else directive
     row = row_of(directive)
     if not (row.makes_function or row.form is Form.NEST):
         raise where.refusal(
@@ -72,7 +73,7 @@ def decorated(function: Callable[..., Any], where: DirectiveText) -> Any:
     copied = visible.parameters_in(directive, "firstprivate") if call.key == "task" else ()
     if call.is_fixed and not copied:
         return call.decorate(function)
-    return EvaluatedFunction(function, {"directive": where.text, "language": where.language, "options": {}})
+    return EvaluatedFunction(function, {"directive": directive, "options": {}})
 
 
 class EvaluatedFunction:
@@ -81,9 +82,9 @@ class EvaluatedFunction:
     __slots__ = ("__dict__", "_construct", "_given", "_instance")
 
     def __init__(self, function: Callable[..., Any], clauses: dict[str, Any]) -> None:
-        directive = parse(clauses["directive"], clauses["language"])
+        directive: Directive = clauses["directive"]
         self._function = function
-        self._text, self._language = clauses["directive"], clauses["language"]
+        self._directive = directive
         visible = _Visible(function)
         self._call = DirectiveCall(directive, frozenset(visible.names.parameters))
         self._evaluator = _Evaluator(self._call, visible)
@@ -160,8 +161,7 @@ class EvaluatedFunction:
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
         """Pickle the function as the API's are: by its name, or with its clauses."""
         clauses = {
-            "directive": self._text,
-            "language": self._language,
+            "directive": self._directive,
             "options": self._given,
             "names": tuple(self._evaluator.globals),  # which the function takes along to another process
         }

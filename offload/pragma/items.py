@@ -322,8 +322,6 @@ def written(pieces: tuple[str, ...], *values: Any) -> str:
 
 
 def _written_value(value: Any, text: str) -> str:
-    if value is None:  # a part of a section that is left out
-        return ""
     try:
         return str(operator.index(value))
     except TypeError:
