@@ -160,7 +160,7 @@ def test_coverage(tmp_path, spelling):
         @directives
         def program(log, k):
             for i in range(2):
-                with omp("task depend(inout: log)"):
+                with omp("task depend(inout: ('log',))"):
                     log.append(i)
                     if k:
                         log.append("not run")
@@ -193,7 +193,7 @@ CELLS = [
 @directives
 def pipeline(log, n):
     for i in range(n):
-        with omp("task depend(inout: log)"):
+        with omp("task depend(inout: ('log',))"):
             log.append(i)
     #pragma omp taskwait
     return log

@@ -145,7 +145,7 @@ def test_generators(spelled):
         @directives
         def numbers(log, n):
             for i in range(n):
-                with omp("task depend(inout: log)"):
+                with omp("task depend(inout: ('log',))"):
                     log.append(i)
                 with omp("taskgroup"):
                     received = yield i
@@ -197,7 +197,7 @@ def test_asynchronous_generators(spelled):
         @directives
         async def program(log):
             for i in range(2):
-                with omp("task depend(inout: log)"):
+                with omp("task depend(inout: ('log',))"):
                     log.append(i)
                 yield i
     """)
@@ -274,13 +274,13 @@ def test_methods_of_all_kinds(spelled):
             @staticmethod
             @directives
             def static(log):
-                with omp("task depend(inout: log)"):
+                with omp("task depend(inout: ('log',))"):
                     log.append(1)
 
             @classmethod
             @directives
             def of_class(cls, log):
-                with omp("task depend(inout: log)"):
+                with omp("task depend(inout: ('log',))"):
                     log.append(cls.rate)
 
             @property
@@ -293,7 +293,7 @@ def test_methods_of_all_kinds(spelled):
 
             @directives
             def __call__(self, log):
-                with omp("task depend(inout: log)"):
+                with omp("task depend(inout: ('log',))"):
                     log.append(4)
 
         def program():
@@ -376,10 +376,10 @@ LAYOUTS = {
     "in a function": "def make():\n    @directives\n    def program(log):\n        with omp('task'):\n            log.append(1)\n        omp('taskwait')\n        return log\n    return program\nprogram = make()\n",
     "tabs": "@directives\ndef program(log):\n\twith omp('task'):\n\t\tlog.append(1)\n\tomp('taskwait')\n\treturn log\n",
     "one line": "@directives\ndef program(log):\n    with omp('task'): log.append(1)\n    omp('taskwait'); return log\n",
-    "continued lines": "@directives\ndef program(\n    log,\n):\n    with omp('task'\n             ' depend(out: log)'), \\\n            *[] if False else contextlib.nullcontext():\n        pass\n    return log\n",
+    "continued lines": "@directives\ndef program(\n    log,\n):\n    with omp('task'\n             ' depend(out: (1,))'), \\\n            *[] if False else contextlib.nullcontext():\n        pass\n    return log\n",
     "backslash": "@directives\ndef program(log):\n    with \\\n            omp('task'):\n        log.append(1)\n    omp(\n        'taskwait'\n    )\n    return log\n",
-    "many lines": '@directives\ndef program(log):\n    with omp("""task\n      depend(inout: log)\n   if(True)"""):\n        log.append(1)\n    omp("taskwait")\n    return log\n',
-    "a raw string": "@directives\ndef program(log):\n    with omp(r'task depend(inout: log)'):\n        log.append(1)\n    omp('taskwait')\n    return log\n",
+    "many lines": '@directives\ndef program(log):\n    with omp("""task\n      depend(inout: (1,))\n   if(True)"""):\n        log.append(1)\n    omp("taskwait")\n    return log\n',
+    "a raw string": "@directives\ndef program(log):\n    with omp(r'task depend(inout: (1,))'):\n        log.append(1)\n    omp('taskwait')\n    return log\n",
     "a comment behind": "@directives  # rewrites\ndef program(log):  # noqa\n    with omp('task'):  # a task\n        log.append(1)\n    omp('taskwait')\n    return log\n",
     "a call": "def program(log):\n    with omp('task'):\n        log.append(1)\n    omp('taskwait')\n    return log\nprogram = directives(program)\n",
     "with brackets": "@(directives)\ndef program(log):\n    with (omp('task')):\n        log.append(1)\n    omp('taskwait')\n    return log\n",
@@ -388,7 +388,7 @@ LAYOUTS = {
     "windows": "@directives\r\ndef program(log):\r\n    with omp('task'):\r\n        log.append(1)\r\n    omp('taskwait')\r\n    return log\r\n",
     "a form feed": "\x0c\n@directives\ndef program(log):\n    with omp('task'):\n        log.append(1)\n    omp('taskwait')\n    return log\n",
     "no last line break": "@directives\ndef program(log):\n    with omp('task'):\n        log.append(1)\n    omp('taskwait')\n    return log",
-    "letters": "@directives\ndef program(lög):\n    ä = 'ö'; é = 1\n    with omp('task depend(inout: lög)'):\n        lög.append(é)\n    omp('taskwait')\n    return lög\n",
+    "letters": "@directives\ndef program(lög):\n    ä = 'ö'; é = 1\n    with omp('task depend(inout: (lög[:0] and 1,))'):\n        lög.append(é)\n    omp('taskwait')\n    return lög\n",
     "two of one name": "@directives\ndef program(log):\n    with omp('task'):\n        log.append(2)\n    return log\n\n@directives\ndef program(log):\n    with omp('task'):\n        log.append(1)\n    omp('taskwait')\n    return log\n",
     "through a module": "from offload import pragma\n\n@pragma.directives\ndef program(log):\n    with pragma.omp('task'):\n        log.append(1)\n    pragma.omp('taskwait')\n    return log\n",
     "another name": "from offload.pragma import directives as d, omp as o\n\n@d\ndef program(log):\n    with o('task'):\n        log.append(1)\n    o('taskwait')\n    return log\n",

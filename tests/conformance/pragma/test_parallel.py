@@ -1,4 +1,4 @@
-"""`parallel`, `masked`, `single`, `sections`, `critical` and `atomic`: a team of one thread, and locks of the process."""
+"""`parallel`, `masked`, `single` and `sections`: a team of one thread; `critical` and `atomic`: locks of the process."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_parallel_can_be_left(twins):
                     with omp("task"):
                         log.append(i)
                     if i == 1:
-                        return list(log)
+                        return log
     """
     calls = """
         def program(log, n):
@@ -145,7 +145,7 @@ def test_parallel_can_be_left(twins):
                     offload.task(log.append)(i)
                     if i == 1:
                         break
-            return list(log)
+            return log
     """
     assert same(twins, strings, calls).value == [0, 1]
 

@@ -182,7 +182,7 @@ UPDATE = {
     "from": ("from(y)", "from_=[y]"),
     "both": ("to(x) from(y)", "to=[x], from_=[y]"),
     "sections": ("to(x[1:2]) from(y[0:4:2])", "to=[x[1:3]], from_=[y[0:8:2]]"),
-    "iterator": ("to(iterator(i=0:n), x[i:1])", "to=[x[0:1], x[1:2], x[2:3]]"),
+    "iterator": ("to(iterator(i=0:n): x[i:1])", "to=[x[0:1], x[1:2], x[2:3]]"),
     "present": ("from(present: y)", "from_=[y], present=True"),
     "device": ("from(y) device(0)", "from_=[y], device=0"),
     "if": ("from(y) if(n > 4)", "from_=[y], if_=False"),

@@ -58,7 +58,7 @@ def test_functions(twins, name):
     """A string over a function makes the object that the decorator makes: it takes a range and arguments."""
     string, keywords = CLAUSES[name]
     body = """
-        def loop(part, x, y, n=30):
+        def loop(part, x, y, n=12):
             for i in part:
                 x[i] = y[i] ** 2
 
@@ -137,19 +137,27 @@ def test_reduction_of_a_number(twins, operator):
 
 
 def test_declared_operators(twins):
-    """An operator that `declare_reduction` has declared combines the copies in the order of the parts."""
+    """An operator that `declare_reduction` has declared is that of the call."""
     strings = """
-        offload.declare_reduction("later", lambda a, b: b if b else a, 0)
+        offload.declare_reduction("hypot", np.hypot)
 
         @directives
-        def program(n):
-            s = 0
-            with omp("taskloop num_tasks(5) reduction(later: s)"):
+        def program(norm, n):
+            with omp("taskloop num_tasks(5) reduction(hypot: norm)"):
                 for i in range(n):
-                    s = i
-            return s
+                    norm[...] = np.hypot(norm, i)
     """
-    assert twins.string(dedent(strings))(12) == 11
+    calls = """
+        offload.declare_reduction("hypot", np.hypot)
+
+        def program(norm, n):
+            @offload.taskloop(range(n), num_tasks=5, reduction={"hypot": [norm]})
+            def body(part, norm):
+                for i in part:
+                    norm[...] = np.hypot(norm, i)
+    """
+    outcome = twins.same(dedent(strings), dedent(calls), lambda: (np.zeros(()), 12))
+    assert round(float(outcome.arguments[0]) ** 2) == 506
 
 
 @pytest.mark.parametrize(
