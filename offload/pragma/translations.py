@@ -225,7 +225,7 @@ TRANSLATIONS: Final[Mapping[str, Translation]] = {
     "from": _moved("from_"),
     "depend": _depend,
     "private": _items("private", optional=True),
-    "firstprivate": _items("firstprivate", optional=True),
+    "firstprivate": _items("firstprivate"),
     "lastprivate": _names("lastprivate"),
     "use_device_ptr": _items("use_device_ptr"),
     "use_device_addr": _items("use_device_addr"),

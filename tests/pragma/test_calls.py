@@ -52,9 +52,9 @@ OMP = {
     },
     "target map(to: x, n) map(tofrom: y[0:2], z)": {"map": [omp.to("x"), omp.tofrom(Y[:2])]},
     "target map(tofrom: n)": {},
-    "target private(x, n) firstprivate(y) is_device_ptr(d) has_device_addr(e)": {
+    "target private(x, n) firstprivate(y, m) is_device_ptr(d) has_device_addr(e)": {
         "private": ["x"],
-        "firstprivate": ["y"],
+        "firstprivate": ["y", "m"],
         "is_device_ptr": ["d"],
         "has_device_addr": ["e"],
     },
@@ -160,7 +160,7 @@ ACC = {
 )
 def test_keywords_of_clauses(language, text, expected):
     """The keywords that a directive stands for are those that a program would write."""
-    names = {**NAMES, "d": 0, "e": 0}
+    names = {**NAMES, "d": 0, "e": 0, "m": 1}
     assert shown(keywords(text, language, **names)) == shown(expected or {})
 
 
