@@ -19,6 +19,7 @@ from offload.loops.common import LoopFunction, launching
 from offload.loops.front.source import KnownName, Plain, Unfit, keep_text, meaning_of
 from offload.loops.functions import TargetLoop
 from offload.loops.host_functions import HostLoop
+from offload.pragma.calls import DirectiveCall
 from offload.pragma.items import UNBOUND
 from offload.pragma.loops import PLAIN, Case
 from offload.pragma.nest_clauses import CONSTANTS
@@ -102,7 +103,7 @@ class NestEncounter:
     """
 
     def __init__(
-        self, nest: Nest, call: Any, text: FunctionText, names: dict[str, Any], cells: Mapping[str, CellType]
+        self, nest: Nest, call: DirectiveCall, text: FunctionText, names: dict[str, Any], cells: Mapping[str, CellType]
     ) -> None:
         self._nest, self._call, self._text = nest, call, text
         self._names, self._cells = names, cells
@@ -112,7 +113,18 @@ class NestEncounter:
         clauses = {clause.name for clause in call.directive.clauses}
         # whether a ``parallel`` block around it decides about its threads
         self._is_shared = nest.kind == "parallel_loop" and "num_threads" not in {*clauses, *call.fixed()}
-        self._construct(Case(arrays=self._is_array & nest.indexed), ())
+        self._first = Case(arrays=self._is_array & nest.indexed)
+        self._construct(self._first, ())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        construct, _ = self._made[self._first, ()]
+        state = self._nest, self._call.directive, self._text, construct.python
+        return object.__new__, (NestEncounter,), state
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        nest, directive, text, function = state
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+        self.__init__(nest, DirectiveCall(directive), text, function.__globals__, cells)  # type: ignore[misc]  # of an object that has been made only
 
     def meet(
         self, values: Any, arguments: Sequence[Any], store: Callable[[list[Any]], Any] | None = None
