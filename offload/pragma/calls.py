@@ -17,6 +17,7 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from offload.arrays.items import SCALARS
+from offload.errors import ClauseError
 from offload.pragma import runs
 from offload.pragma.call_arguments import (
     CallArgument,
@@ -70,15 +71,16 @@ class DirectiveCall:
     """
 
     __slots__ = (
-        "_arguments", "_optional", "_parts", "_passes_depend", "_places", "_varying", "binds", "directive", "events",
-        "form", "key", "named", "reductions",
+        "_arguments", "_optional", "_parts", "_passes_depend", "_places", "_varying", "_way", "binds", "directive",
+        "events", "form", "key", "named", "reductions",
     )  # fmt: skip
 
     def __init__(self, directive: Directive, parameters: frozenset[str] | None = None) -> None:
         self.directive = directive
         self.form = row_of(directive).form
         self.key = _key_of(directive)
-        setting = Setting(_way_of(self.form) if parameters is None else Way.FUNCTION, parameters or frozenset())
+        self._way = _way_of(self.form) if parameters is None else Way.FUNCTION
+        setting = Setting(self._way, parameters or frozenset())
         self._arguments = tuple(_arguments_of(directive, self.key, setting))
         # the arguments that have an expression, by their place in the tuple of `values`
         optional = {one.name: one for argument in self._arguments for one in argument.optional}
@@ -90,7 +92,7 @@ class DirectiveCall:
         self._varying = frozenset(argument.keyword for argument in evaluated)
         self._passes_depend = len(evaluated) == 1 and self._varying == {"depend"}
         self._parts = [
-            argument for argument in evaluated if isinstance(argument, ItemsArgument) and setting.way is Way.BLOCK
+            argument for argument in evaluated if isinstance(argument, ItemsArgument) and self._way is Way.BLOCK
         ]
         self.named = tuple(dict.fromkeys(name for argument in self._arguments for name in argument.named))
         self.binds = runs.bound_names(directive)
@@ -169,7 +171,16 @@ class DirectiveCall:
     # -- calls -------------------------------------------------------------------------------------------
     def decorate(self, function: Callable[..., Any]) -> Any:
         """Return a function under the construct, with the clauses that the string alone decides."""
-        return runs.DECORATORS[self.key](**self.fixed())(function)
+        make, fixed = runs.DECORATORS[self.key], self.fixed()
+        try:
+            return make(**fixed)(function)
+        except ClauseError:
+            if self._way is not Way.BLOCK:
+                raise
+        # The construct refuses a value, such as a negative priority. It does so where the block is encountered.
+        self._varying |= fixed.keys()
+        self._passes_depend = False
+        return make()(function)
 
     def encounter(self, construct: Any, values: Sequence[Any]) -> Any:
         """Return a construct that `decorate` has made with the clauses of an encounter, to be called."""

@@ -318,6 +318,19 @@ def test_an_encounter_of_a_section(runtime):
     assert a.tolist() == [0, 0, 1, 1, 1, 0, 0, 0, 0, 0]
 
 
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [("task priority(-1)", "omp"), ("target device(1.5) depend(in: x)", "omp"), ("parallel async(-7)", "acc")],
+)
+def test_constants_that_the_construct_refuses(runtime, text, language):
+    """A wrong constant is the construct's error at the encounter, each time, not when the block is made."""
+    call, values = evaluated(text, language, x=X)
+    construct = call.decorate(lambda: None)
+    for _ in range(2):
+        with pytest.raises(omp.ClauseError):
+            call.encounter(construct, values)()
+
+
 def test_detach_attaches_the_event(runtime):
     """The event of ``detach`` completes the task."""
     event = omp.Event()
