@@ -62,7 +62,7 @@ def text() -> str:
         rows = [row for row in DIRECTIVES.values() if row.language == language]
         parts.append(f"### Directives of {name}\n\n{_directives(rows)}")
         parts.append(f"### Clauses of {name}\n\n{_clauses(CLAUSES[language], CLAUSE_ALIASES[language])}")
-    operators = dict.fromkeys(spelling for one in OPERATORS.values() for spelling in one.spellings)
+    operators = dict.fromkeys(OPERATORS)
     parts.append("The operators of reductions are " + " ".join(f"`{one}`" for one in operators) + ".\n")
     return "\n" + "\n".join(parts) + "\n"
 
