@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 Each clause becomes arguments of the call (`CallArgument`). An argument either is fixed by the string alone, or has an
 expression, which is evaluated where the directive stands; its value then gives the keyword's value. There are three
-ways to write list items (`Way`):
+ways to write list items (`ItemsWay`):
 
 * *In place* (``target data``, ``taskwait`` …): the expression gives the objects themselves.
 * *For a block* that becomes a function (``target``, ``task`` …): a bare name is a string, because the block has a
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from offload.pragma.values import Naming
 
 
-class Way(Enum):
+class ItemsWay(Enum):
     """How the list items of a directive are written."""
 
     IN_PLACE = auto()
@@ -56,7 +56,7 @@ class Way(Enum):
 class Setting:
     """All that the translation of a clause depends on, besides the clause."""
 
-    way: Way
+    way: ItemsWay
     parameters: frozenset[str] = frozenset()  # of the decorated function
 
 
@@ -215,7 +215,7 @@ class ItemsArgument(CallArgument):
 
     @property
     def optional(self) -> tuple[OptionalName, ...]:
-        if self._optional is None or self._setting.way is not Way.BLOCK:
+        if self._optional is None or self._setting.way is not ItemsWay.BLOCK:
             return ()
         return tuple([OptionalName(text, self._optional) for text in self._written if text is not None])
 
@@ -234,15 +234,15 @@ class ItemsArgument(CallArgument):
 
     def _item(self, item: Item, naming: Naming) -> ast.expr:
         way = self._setting.way
-        if way is Way.BLOCK and item.steps and not self._clause.iterators:
+        if way is ItemsWay.BLOCK and item.steps and not self._clause.iterators:
             return part_of(item, naming)
-        if way is Way.FUNCTION and (pieces := _pieces(item)) is not None:
+        if way is ItemsWay.FUNCTION and (pieces := _pieces(item)) is not None:
             return called(naming, "written", constant(pieces), *given_steps(item))
         return value_of(item, naming)
 
     def parts(self, evaluated: Sequence[Any]) -> Iterator[Any]:
         """Yield the `MappedPart`s among the values of the expression."""
-        if self._setting.way is Way.BLOCK and not self._clause.iterators:
+        if self._setting.way is ItemsWay.BLOCK and not self._clause.iterators:
             items = [item for item, text in zip(self._clause.items, self._written, strict=True) if text is None]
             yield from (value for item, value in zip(items, evaluated, strict=True) if item.steps)
 
@@ -250,7 +250,7 @@ class ItemsArgument(CallArgument):
         if self._clause.iterators:
             items = list(evaluated)
         else:
-            has_parts = self._setting.way is Way.BLOCK
+            has_parts = self._setting.way is ItemsWay.BLOCK
             given = iter(evaluated) if evaluated is not None else iter(())
             items = []
             for item, text in zip(self._clause.items, self._written, strict=True):
@@ -300,9 +300,9 @@ def _by_category(behaviour: Any) -> dict[str, str]:
 
 def _written(item: Item, clause: Clause, setting: Setting) -> str | None:
     """Return an item as a string of the API's that is the same at each encounter; None for one that is evaluated."""
-    if setting.way is Way.IN_PLACE or clause.iterators:
+    if setting.way is ItemsWay.IN_PLACE or clause.iterators:
         return None
-    if setting.way is Way.BLOCK:
+    if setting.way is ItemsWay.BLOCK:
         return item.name if item.is_name else None
     return written_item(item) if all(map(_is_plain, given_steps(item))) else None
 

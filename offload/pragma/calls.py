@@ -24,8 +24,8 @@ from offload.pragma.call_arguments import (
     DependArgument,
     FixedArgument,
     ItemsArgument,
+    ItemsWay,
     Setting,
-    Way,
     is_static,
     merged,
     written_item,
@@ -79,7 +79,7 @@ class DirectiveCall:
         self.directive = directive
         self.form = row_of(directive).form
         self.key = _key_of(directive)
-        self._way = _way_of(self.form) if parameters is None else Way.FUNCTION
+        self._way = _way_of(self.form) if parameters is None else ItemsWay.FUNCTION
         setting = Setting(self._way, parameters or frozenset())
         self._arguments = tuple(_arguments_of(directive, self.key, setting))
         # the arguments that have an expression, by their place in the tuple of `values`
@@ -92,7 +92,7 @@ class DirectiveCall:
         self._varying = frozenset(argument.keyword for argument in evaluated)
         self._passes_depend = len(evaluated) == 1 and self._varying == {"depend"}
         self._parts = [
-            argument for argument in evaluated if isinstance(argument, ItemsArgument) and self._way is Way.BLOCK
+            argument for argument in evaluated if isinstance(argument, ItemsArgument) and self._way is ItemsWay.BLOCK
         ]
         self.named = tuple(dict.fromkeys(name for argument in self._arguments for name in argument.named))
         self.binds = runs.bound_names(directive)
@@ -175,7 +175,7 @@ class DirectiveCall:
         try:
             return make(**fixed)(function)
         except ClauseError:
-            if self._way is not Way.BLOCK:
+            if self._way is not ItemsWay.BLOCK:
                 raise
         # The construct refuses a value, such as a negative priority. It does so where the block is encountered.
         self._varying |= fixed.keys()
@@ -224,8 +224,8 @@ def _key_of(directive: Directive) -> str:
     return f"acc.{name}" if directive.language == "acc" else name
 
 
-def _way_of(form: Form) -> Way:
-    return Way.IN_PLACE if form in (Form.STAYS, Form.ALONE) else Way.BLOCK
+def _way_of(form: Form) -> ItemsWay:
+    return ItemsWay.IN_PLACE if form in (Form.STAYS, Form.ALONE) else ItemsWay.BLOCK
 
 
 def _names(optional: tuple[OptionalName, ...]) -> list[str]:
@@ -252,7 +252,7 @@ def _arguments_of(directive: Directive, key: str, setting: Setting) -> list[Call
                 found[-1] = DependArgument((*last.clauses, *argument.clauses))
             else:
                 found.append(argument)
-    if setting.way is Way.FUNCTION:
+    if setting.way is ItemsWay.FUNCTION:
         _write_dependences(found, setting)
     if key == "acc.parallel_loop" and directive.name == "serial loop":
         found.append(FixedArgument("seq", value=True))

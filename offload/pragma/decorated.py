@@ -67,7 +67,7 @@ def decorated(function: Callable[..., Any], where: DirectiveText, directive: Dir
             f"{directive.name} decorates a function, not {type(function).__name__} {function!r:.60}; write it over a "
             "def"
         )
-    visible = _Visible(function)
+    visible = _SeenNames(function)
     _check(directive, where, visible)
     call = DirectiveCall(directive, frozenset(visible.names.parameters))
     copied = visible.parameters_in(directive, "firstprivate") if call.key == "task" else ()
@@ -85,7 +85,7 @@ class EvaluatedFunction:
         directive: Directive = clauses["directive"]
         self._function = function
         self._directive = directive
-        visible = _Visible(function)
+        visible = _SeenNames(function)
         self._call = DirectiveCall(directive, frozenset(visible.names.parameters))
         self._evaluator = _Evaluator(self._call, visible)
         self._copied = visible.parameters_in(directive, "firstprivate") if self._call.key == "task" else ()
@@ -194,7 +194,7 @@ _ITEMS: Final = "_offload_items"
 _LOCATIONS: Final = "_offload_locations"
 
 
-class _Visible:
+class _SeenNames:
     """The names that the clauses of a decorated function can use."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -236,7 +236,7 @@ class _Visible:
 class _Naming:
     """Names as the function has them that evaluates the clauses of a decorated function."""
 
-    def __init__(self, visible: _Visible) -> None:
+    def __init__(self, visible: _SeenNames) -> None:
         self._visible = visible
         self.bare: set[int] = set()  # the nodes that may be unbound, by identity
         self._kept: list[ast.expr] = []
@@ -264,7 +264,7 @@ class _Naming:
 class _Evaluator:
     """Evaluates the clauses of a decorated function with the arguments of a call."""
 
-    def __init__(self, call: DirectiveCall, visible: _Visible) -> None:
+    def __init__(self, call: DirectiveCall, visible: _SeenNames) -> None:
         self.visible = visible
         naming = _Naming(visible)
         body = call.values(naming)
@@ -343,7 +343,7 @@ _LOCAL_CLAUSES: Final = ("private", "lastprivate", "reduction")
 """Clauses of loop functions that name variables of the function itself."""
 
 
-def _check(directive: Directive, where: DirectiveText, visible: _Visible) -> None:
+def _check(directive: Directive, where: DirectiveText, visible: _SeenNames) -> None:
     """Raise the first error, in reading order, about the names of clauses."""
     is_loop = row_of(directive).form is Form.NEST
     for clause in directive.clauses:
@@ -356,7 +356,7 @@ def _check(directive: Directive, where: DirectiveText, visible: _Visible) -> Non
                 raise where.refusal(_unseen(clause, name, visible), span)
 
 
-def _check_sharing(directive: Directive, clause: Clause, where: DirectiveText, visible: _Visible) -> None:
+def _check_sharing(directive: Directive, clause: Clause, where: DirectiveText, visible: _SeenNames) -> None:
     """Refuse data-sharing clauses of a task that a function cannot have: its variables are its own anyway."""
     name = clause.name
     if name == "default":
@@ -390,7 +390,7 @@ def _is_listed(directive: Directive, name: str) -> bool:
     return any(item.name == name for clause in directive.clauses for item in clause.items)
 
 
-def _unseen(clause: Clause, name: str, visible: _Visible) -> str:
+def _unseen(clause: Clause, name: str, visible: _SeenNames) -> str:
     known = ", ".join(visible.names.parameters) or "none"
     return (
         f"{clause.name}: there is no parameter or visible name {name!r}{meant(name, visible.names.parameters)}; the "

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from offload.constructs.clauses.signatures import Number, Truth
 
 
-class Team(Taskgroup):
+class TeamBlock(Taskgroup):
     """A block whose end waits for the tasks generated in it, and for their descendants; used once.
 
     Attributes
@@ -46,7 +46,7 @@ class Team(Taskgroup):
         self._region.group.num_threads = self.num_threads
 
 
-def parallel(num_threads: Number | None = None, if_: Truth = True) -> Team:
+def parallel(num_threads: Number | None = None, if_: Truth = True) -> TeamBlock:
     """Run a block in a team of one thread; its end waits for the tasks generated in it, and for their descendants.
 
     Parameters
@@ -86,14 +86,14 @@ def parallel(num_threads: Number | None = None, if_: Truth = True) -> Team:
     array([7., 7., 7.])
     """
     count = check_count("parallel num_threads", num_threads)
-    return Team("parallel", count if if_ else 1)
+    return TeamBlock("parallel", count if if_ else 1)
 
 
-def parallel_masked(num_threads: Number | None = None, if_: Truth = True, filter: Number = 0) -> Team:
+def parallel_masked(num_threads: Number | None = None, if_: Truth = True, filter: Number = 0) -> TeamBlock:
     """Run a block as `parallel` does; the parameter ``filter`` is as for `masked`."""
     count = check_count("parallel masked num_threads", num_threads)
     _check_filter("parallel masked", filter)
-    return Team("parallel masked", count if if_ else 1)
+    return TeamBlock("parallel masked", count if if_ else 1)
 
 
 def masked(filter: Number = 0) -> AbstractContextManager[None]:
@@ -122,12 +122,12 @@ def _check_filter(directive: str, value: Any) -> None:
 
 def single(nowait: Truth = False) -> AbstractContextManager[None]:
     """Run a block once; without ``nowait`` its end waits as the end of `parallel` does."""
-    return nullcontext() if nowait else Team("single")
+    return nullcontext() if nowait else TeamBlock("single")
 
 
 def sections(nowait: Truth = False) -> AbstractContextManager[None]:
     """Run a block whose sections are tasks; without ``nowait`` its end waits for them."""
-    return nullcontext() if nowait else Team("sections")
+    return nullcontext() if nowait else TeamBlock("sections")
 
 
 def parallel_sections(
@@ -135,7 +135,7 @@ def parallel_sections(
 ) -> AbstractContextManager[None]:
     """Run a block as `sections` does, in a `parallel` region."""
     count = check_count("parallel sections num_threads", num_threads)
-    return nullcontext() if nowait else Team("parallel sections", count if if_ else 1)
+    return nullcontext() if nowait else TeamBlock("parallel sections", count if if_ else 1)
 
 
 class Critical:

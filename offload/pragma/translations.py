@@ -12,11 +12,11 @@ from offload.pragma.call_arguments import (
     DependArgument,
     FixedArgument,
     ItemsArgument,
+    ItemsWay,
     NameArgument,
     ReductionArgument,
     Setting,
     SeveralArgument,
-    Way,
     valued,
     valued_all,
 )
@@ -172,7 +172,7 @@ def _defaultmap(clause: Clause, _setting: Setting) -> list[CallArgument]:
 
 
 def _detach(clause: Clause, setting: Setting) -> list[CallArgument]:
-    if setting.way is Way.FUNCTION:
+    if setting.way is ItemsWay.FUNCTION:
         return [valued("detach", clause.items[0].root)]
     return [_EventArgument("detach", clause.items[0].name)]
 
