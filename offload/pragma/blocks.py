@@ -128,6 +128,14 @@ _LEAVING: Final[dict[type[ast.AST], str]] = {
     ast.AsyncWith: "`async with` leaves",
 }
 
+_WAITING: Final = frozenset(
+    {
+        "taskwait", "taskyield", "barrier", "taskgroup", "taskgraph", "taskloop", "parallel", "parallel masked",
+        "single", "sections", "parallel sections",
+    }
+)  # fmt: skip
+"""The directives that wait for tasks, or let other tasks run."""
+
 _LEAVING_LOOPS: Final[dict[type[ast.AST], str]] = {ast.Break: "`break` leaves", ast.Continue: "`continue` leaves"}
 
 
@@ -372,12 +380,32 @@ class BlockScanner(Scanner):
 
     def _note(self, found: Found) -> None:
         """Note a directive, and the names that its string has."""
+        lock = self._lock_around(found)
+        if lock is not None:
+            self._refuse(
+                found.where.refusal(
+                    f"{found.directive.name} waits, and is inside of {lock.directive.name}: other tasks could run "
+                    "there and need the lock; move it out of the block"
+                ),
+                found.node,
+            )
         self.found.directives.append(found)
         reads, binds = names_in_string(found)
         for name in reads:
             self.uses.load(name, found.node)
         for name in binds:
             self.uses.store(name, Binding.PLAIN, found.node)
+
+    def _lock_around(self, found: Found) -> Found | None:
+        """Return the block around a directive that waits whose lock it would hold; None if there is none."""
+        if found.row.name not in _WAITING or found.directive.clause("nowait") or found.directive.clause("nogroup"):
+            return None
+        around = found.around
+        while around is not None and around.inner is None:
+            if around.row.name in ("critical", "atomic") and around.directive.language == "omp":
+                return around
+            around = around.around
+        return None
 
     def _refuse(self, error: PragmaError, node: Any) -> None:
         self.found.refuse(error, node)

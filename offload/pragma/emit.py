@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from offload.errors import PragmaError
 from offload.pragma import trees
 from offload.pragma.calls import DirectiveCall
-from offload.pragma.meanings import BlockPlan, Meanings, method_of
-from offload.pragma.names import Binding
+from offload.pragma.meanings import BlockPlan, Meanings, method_of, question
+from offload.pragma.names import Binding, Meaning
 from offload.pragma.placing import at_node
 from offload.pragma.sectioned import bare_uses, path_uses
 from offload.pragma.tables import Form
@@ -94,7 +94,13 @@ class Emitter:
         self.specs: list[Spec] = []
         self.functions: list[ast.FunctionDef] = []
         self.names: dict[str, str] = {}
+        self._constants: list[ast.Constant] = []  # the forms of list items
         self._is_async = isinstance(finding.definition, ast.AsyncFunctionDef)
+
+    def mangle(self, kind: str) -> None:
+        """Give private names of a class, in subscripted list items, the form that Python gives them in its body."""
+        for constant in self._constants if kind else ():
+            constant.value = _mangled(constant.value, kind)
 
     def emit(self) -> None:
         """Replace all directives, the last first; raise the first error in reading order."""
@@ -147,6 +153,8 @@ class Emitter:
             reading.before.append(trees.assign(name, event))
             reading.holds(name)
         values = call.values(reading)
+        nodes: list[Any] = list(ast.walk(values))
+        self._constants += [one for one in nodes if isinstance(one, ast.Constant) and one.value.__class__ is tuple]
         return reading, values
 
     def _alone(self, found: Found) -> list[ast.stmt]:
@@ -352,10 +360,7 @@ class _Block:
         in_place = {}
         for name in plan.in_place:
             node: Any = region.uses[name].first(Binding.AUGMENTED)
-            message = (
-                f"{self._found.directive.name}: `{name}` holds a value that does not change in place, so the block's "
-                f"change would be lost; write shared({name}), private({name}) or firstprivate({name})"
-            )
+            message = question(self._found, name, Meaning.IN_PLACE)
             in_place[name] = method_of(node, body), at_node(node, message, self._emitter.finding.text)
         passed = ("block",) if self._in_place else ()
         self._spec.names = {
@@ -471,6 +476,15 @@ class _Block:
             part = trees.member(trees.name(self._state), "part")
             value = trees.call(part, ast.Constant(element), trees.name(element))
             self._prologue.append(ast.Assign([target], value))
+
+
+def _mangled(value: Any, kind: str) -> Any:
+    """Return the form of a list item with the private names of a class in its steps mangled."""
+    if isinstance(value, tuple):
+        return tuple([_mangled(part, kind) for part in value])
+    if isinstance(value, str) and value.isidentifier() and value.startswith("__") and not value.endswith("__"):
+        return f"_{kind.lstrip('_')}{value}"
+    return value
 
 
 def _part_items(found: Found) -> list[Any]:

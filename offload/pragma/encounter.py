@@ -18,7 +18,7 @@ import numpy as np
 import offload
 from offload.arrays.foreign import is_tensor
 from offload.arrays.items import SCALARS, is_device_array
-from offload.errors import ClauseError
+from offload.errors import ClauseError, LoopError, OffloadError
 from offload.pragma import taskloops
 from offload.pragma.calls import DirectiveCall
 from offload.pragma.items import UNBOUND, is_mappable
@@ -116,8 +116,14 @@ class TakenBlock:
         self.call = DirectiveCall(directive)
         self.function = function
         self.names = names
-        self.construct = self.call.decorate(function)
         self._encounter = self.call.encounter
+        try:
+            self.construct = self.call.decorate(function)
+        except LoopError:
+            raise
+        except OffloadError:  # a value is wrong, which each encounter says
+            self.construct = None
+            self._encounter = self._refusing
         self._slots = {name: at for at, name in enumerate(names.parameters)}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -125,6 +131,10 @@ class TakenBlock:
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.__init__(*state)  # type: ignore[misc]  # of an object that has been made only
+
+    def _refusing(self, construct: Any, values: Sequence[Any]) -> Any:
+        """Raise the error of a clause whose value is wrong at each encounter."""
+        return self.call.decorate(self.function)
 
     def at(self, values: Sequence[Any]) -> Any:
         """Return the construct with the clauses of an encounter, to be called with the captured values."""

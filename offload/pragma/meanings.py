@@ -105,7 +105,8 @@ class Meanings:
 
     def is_sure(self, name: str, found: Found) -> bool:
         """Tell whether a name surely has a value where a directive stands."""
-        return name not in self.unsure and (name in found.bound or not self.is_variable(name))
+        is_of_module = not self.is_variable(name) and name not in self.declared_global
+        return name not in self.unsure and (name in found.bound or is_of_module)
 
     # -- blocks --------------------------------------------------------------------------------------
     def plan(self, found: Found, named: Iterable[str]) -> BlockPlan:
@@ -156,7 +157,7 @@ class Meanings:
     ) -> None:
         """Enter a name into a plan."""
         device = _is_device(found)
-        if not self.is_variable(name):
+        if not self.is_variable(name) and not clause:
             if name in self.declared_global:
                 plan.declared_global.append(name)
             is_read = device and use is not None and bool(use.loads) and name not in self.declared_global
@@ -166,7 +167,10 @@ class Meanings:
         facts = self._facts(found, name, use, clause, default)
         meaning = meaning_of(facts)
         if meaning is Meaning.SHARED:
-            plan.shared.append(name)
+            if self.is_variable(name):
+                plan.shared.append(name)
+            elif name in self.declared_global:
+                plan.declared_global.append(name)
         elif meaning is Meaning.DECLARED:
             if name in self.declared_nonlocal:
                 plan.declared_nonlocal.append(name)
@@ -249,6 +253,10 @@ def question(found: Found, name: str, meaning: Meaning) -> str:
         remedy = f"shared({name}), private({name}) or firstprivate({name})"
     if meaning is Meaning.UNLISTED:
         return f"{what}: {name} is in no clause, and default(none) needs one for each name; write {remedy}"
+    if meaning is Meaning.IN_PLACE:
+        return (
+            f"{what}: {name} holds a value that does not change in place, so the change would be lost; write {remedy}"
+        )
     if meaning is Meaning.SAYS_BOTH:
         return f"{what}: {name} is in shared of another block and in no clause here; write {remedy}"
     return (

@@ -17,6 +17,7 @@ import __future__
 import ast
 import builtins
 import functools
+import linecache
 import re
 import sys
 from dataclasses import dataclass
@@ -34,9 +35,19 @@ from offload.pragma.meanings import Meanings
 from offload.pragma.names import free_names
 from offload.pragma.placing import at_node
 from offload.pragma.syntax import Span
-from offload.texts import FunctionText, TextError, decorators_around, first_line, functions_of, text_of, tree_of
+from offload.texts import (
+    PLAIN_TEXT,
+    FunctionText,
+    TextError,
+    decorators_around,
+    first_line,
+    functions_of,
+    text_of,
+    tree_of,
+)
 
 if TYPE_CHECKING:
+    from offload.errors import PragmaError
     from offload.pragma.blocks import Finding
     from offload.pragma.syntax import Directive
 
@@ -123,16 +134,31 @@ def _text_of(function: FunctionType) -> FunctionText:
 
 def _check_decorators(text: FunctionText, place: tuple[str, int] | None) -> None:
     """Raise `PragmaError` if a decorator stands below the one that is being applied."""
-    if place is None or place[0] != text.file:
+    if place is None:
         return
-    around = decorators_around(text.definition, place[1])
-    if around.own is not None and around.below:
-        raise at_node(
-            around.below[-1],
-            "a decorator below @directives would be lost, because the function is made from its text; write "
-            "@directives below it",
-            text,
-        )
+    file, line = place
+    if file == text.file:
+        around = decorators_around(text.definition, line)
+        if around.own is not None:
+            if around.below:
+                raise _below(around.below, text)
+            return
+    # The function may be one that a decorator below has made: then the definition at the line is another one.
+    whole = "".join(linecache.getlines(file))
+    for node in ast.walk(tree_of(whole)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.decorator_list:
+            around = decorators_around(node, line)
+            if around.own is not None and around.below:
+                raise _below(around.below, FunctionText(file, whole, node))
+
+
+def _below(decorators: tuple[ast.expr, ...], text: FunctionText) -> PragmaError:
+    return at_node(
+        decorators[-1],
+        "a decorator below @directives would be lost, because the function is made from its text; write @directives "
+        "below it",
+        text,
+    )
 
 
 # -- templates -------------------------------------------------------------------------------------------
@@ -163,6 +189,7 @@ class Template:
         made = FunctionType(self.code, names, function.__name__, function.__defaults__, _closure(self.code, cells))
         made.__kwdefaults__ = function.__kwdefaults__
         functools.update_wrapper(made, function)
+        setattr(made, PLAIN_TEXT, functools.partial(_plain_text, self.text, function))
         return made
 
     def _object(self, spec: Spec, function: FunctionType, names: dict[str, Any], cells: dict[str, CellType]) -> Any:
@@ -182,6 +209,13 @@ class Template:
         body.__qualname__ = code.co_qualname
         kind = encounter.LoopBlock if directive.name == "taskloop" else encounter.TakenBlock
         return kind(directive, body, encounter.BlockNames(**spec.names))
+
+
+def _plain_text(text: FunctionText, function: FunctionType) -> tuple[Any, str, str]:
+    """Return the definition of a function without its directives, with its text and its file."""
+    from offload.pragma.plain import without_directives
+
+    return without_directives(text, _Seen(function).spelling_of), text.text, text.file
 
 
 def _closure(code: CodeType, cells: dict[str, CellType]) -> tuple[CellType, ...]:
@@ -211,9 +245,11 @@ def _template_of(function: FunctionType, default: str, place: tuple[str, int] | 
 
 def _compiled(function: FunctionType, text: FunctionText, default: str) -> Template | None:
     """Return the template of a function; None if it has no directives."""
-    definition: Any = insert_comments(text)
+    faults: list[PragmaError] = []
+    definition: Any = insert_comments(text, faults)
     seen = _Seen(function)
     finding = BlockScanner(text, definition, seen.spelling_of).scan()
+    finding.errors += [((error.lineno or 0, 0), error) for error in faults]
     if not finding.directives:
         finding.check()
         return None
@@ -376,6 +412,7 @@ class _Compilation:
         trees.with_no_types(definition)
         body: list[ast.stmt] = [definition, *self._emitter.functions]
         kind = _class_of(self._function.__code__.co_qualname)
+        self._emitter.mangle(kind)
         if kind or "__class__" in self._function.__code__.co_freevars:
             body = [_class(kind or "_", body)]
         parameters = [

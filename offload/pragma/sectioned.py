@@ -26,7 +26,8 @@ def _bare(node: ast.AST, name: str) -> Iterator[ast.Name]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Name) and child.id == name:
             is_indexed = isinstance(node, ast.Subscript) and node.value is child
-            if not is_indexed and isinstance(child.ctx, ast.Load):
+            is_read = isinstance(child.ctx, ast.Load) or isinstance(node, ast.AugAssign)
+            if is_read and not is_indexed:
                 yield child
         else:
             yield from _bare(child, name)
