@@ -24,6 +24,7 @@ from offload.constructs.pickling import reduced, restore
 from offload.errors import ClauseError
 from offload.pragma import items
 from offload.pragma.calls import DirectiveCall
+from offload.pragma.encounter import ModuleScope
 from offload.pragma.syntax import Expression, Span, Subscript, Triple
 from offload.pragma.tables import Form, row_of
 from offload.runtime.keywords import meant
@@ -256,7 +257,9 @@ class _Naming:
         """Return the location of a variable around the function; a parameter means its value, as with the API."""
         if name in self._visible.names.parameters:
             return ast.Call(ast.Attribute(self.library, "own", ast.Load()), [self.read(name)], [])
-        activation = self._visible.cells.get(name, self._visible.globals)
+        visible = self._visible
+        # Blocks in rewritten functions name variables by the same objects.
+        activation = visible.cells.get(name) or ModuleScope.of(getattr(visible.function, "__module__", None) or "")
         self.variables[name] = items.variable(activation, name)
         return ast.Subscript(ast.Name(_LOCATIONS, ast.Load()), ast.Constant(name), ast.Load())
 

@@ -12,6 +12,8 @@ import pytest
 import offload as omp
 from offload import acc
 from offload.errors import PragmaError
+from offload.pragma import directives
+from offload.pragma import omp as directive
 from offload.pragma.decorated import EvaluatedFunction
 from tests.pragma import decorated_functions
 from tests.pragma.decorated_functions import Field, double, saxpy, under
@@ -149,6 +151,32 @@ def test_a_visible_number_in_depend_is_its_variable(runtime):
         write()
         omp.taskwait()
     assert [edge.item for edge in graph.edges if edge.kind == "output"] == ["total"]
+
+
+@directives
+def blocks_and_functions():
+    """Return the graph of blocks and functions that name a variable of the function, and a global."""
+    total = 3
+
+    @under("task depend(in: total, LIMIT)")
+    def read():
+        return total, LIMIT
+
+    with omp.record() as graph:
+        with directive("task depend(out: total)"):
+            pass
+        with directive("task depend(out: LIMIT)"):
+            pass
+        read()
+        total = 4
+        omp.taskwait()
+    return graph
+
+
+def test_functions_and_blocks_name_the_same_variables(runtime):
+    """A variable is the same location in a block and in a function's clauses."""
+    edges = [(edge.kind, edge.item) for edge in blocks_and_functions().edges if edge.kind != "wait"]
+    assert sorted(edges) == [("flow", "LIMIT"), ("flow", "total")]
 
 
 def test_a_parameter_in_depend_is_its_value(runtime):
