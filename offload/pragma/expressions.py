@@ -1,8 +1,8 @@
 """Python expressions and list items of a directive, with their places in its string.
 
-Python's own parser reads them, in brackets, so that line breaks are blanks. Names and plain numbers, which most list
-items are, need no parser. A section ``a[l:n]`` is written like a slice; `item` therefore takes the outermost subscripts
-of the tree apart, and leaves slices everywhere else alone.
+Python's own parser reads them. Names and plain numbers, which most list items are, need no parser. A section ``a[l:n]``
+is written like a slice. `item` therefore takes the outermost subscripts of the tree apart, and leaves slices everywhere
+else alone.
 
 The places of the nodes themselves (``lineno``, ``col_offset``) mean nothing outside of this file.
 """
@@ -15,7 +15,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from offload.pragma.mistakes import Mistake
-from offload.pragma.scanner import DEEPEST, skip_blanks
+from offload.pragma.scanner import DEEPEST, WORD, skip_blanks
 from offload.pragma.syntax import Expression, Item, Member, Span, Subscript, Triple
 
 if TYPE_CHECKING:
@@ -81,18 +81,24 @@ def _parsed(text: str, begin: int, end: int) -> ast.expr:
     if len(source) > _LONGEST:
         raise Mistake("an expression is too long; compute the value before the directive", begin, end)
     try:
-        tree = ast.parse(f"({source})", mode="eval").body
+        tree = ast.parse(_for_python(source)[0], mode="eval").body
     except SyntaxError as error:
         raise _mistake_of(error, text, begin, end) from None
     except (RecursionError, MemoryError, OverflowError):
         raise Mistake("an expression is too deep; compute the value before the directive", begin, end) from None
     except ValueError:  # characters that no file can have
         raise Mistake("an expression has characters that UTF-8 cannot encode", begin, end) from None
-    if isinstance(tree, ast.GeneratorExp) and tree.col_offset == 0 and tree.lineno == 1:
-        raise Mistake("put a generator expression in brackets", begin, end)
+    if isinstance(tree, ast.GeneratorExp) and source[0] != "(" and (tree.lineno, tree.col_offset) == (1, 0):
+        raise Mistake("put a generator expression in brackets", begin, end)  # the brackets are those for line breaks
     if len(source) > DEEPEST or _DOUBTFUL.search(source):
         _check(tree, begin, _locator(source, begin))
     return tree
+
+
+def _for_python(source: str) -> tuple[str, int]:
+    """Return an expression as Python's parser takes it, and how many characters that puts in front of it."""
+    # A line break is a blank in brackets only. Without one at the end, the parser gives no place for the end.
+    return (f"({source})\n", 1) if "\n" in source or "\r" in source else (f"{source}\n", 0)
 
 
 def _mistake_of(error: SyntaxError, text: str, begin: int, end: int) -> Mistake:
@@ -100,17 +106,20 @@ def _mistake_of(error: SyntaxError, text: str, begin: int, end: int) -> Mistake:
     if error.lineno is None or error.offset is None or "f-string" in error.msg:
         # In Python 3.11, places in f-strings count from the string's own braces.
         return Mistake(error.msg, begin, end)
-    lines = re.split(_LINES, f"({text[begin:end]})")
-    first = _place(lines, error.lineno, error.offset) + begin - 1
-    last = _place(lines, error.end_lineno or error.lineno, error.end_offset or 0) + begin - 1
-    first = max(begin, first)
+    given, shift = _for_python(text[begin:end])
+    lines = re.split(_LINES, given)
+    first = max(begin, begin - shift + _index(lines, error.lineno, error.offset))
+    last = begin - shift + _index(lines, error.end_lineno or error.lineno, error.end_offset or 0)
     if first >= end:
         first = skip_blanks(text, end)
         return Mistake(error.msg, first, min(first + 1, len(text)))
-    return Mistake(error.msg, first, min(end, max(last, first + 1)))
+    if last <= first + 1:  # Python 3.11 gives one character of a word
+        word = WORD.match(text, first)
+        last = word.end() if word else first + 1
+    return Mistake(error.msg, first, min(end, last))
 
 
-def _place(lines: list[str], lineno: int, offset: int) -> int:
+def _index(lines: list[str], lineno: int, offset: int) -> int:
     """Return the index of a place in the text that consists of ``lines``. Both numbers count from 1."""
     before = min(max(lineno, 1), len(lines)) - 1
     return sum(map(len, lines[:before])) + max(offset, 1) - 1
@@ -119,15 +128,14 @@ def _place(lines: list[str], lineno: int, offset: int) -> int:
 def _locator(source: str, begin: int) -> Locator:
     """Return a function from the line and column of a node to the index in the directive's string."""
     if source.isascii() and "\n" not in source and "\r" not in source:
-        return lambda _, column: begin + column - 1
-    lines = re.split(_LINES, f"({source})")
-    starts = [0]
+        return lambda _, column: begin + column
+    given, shift = _for_python(source)
+    lines = re.split(_LINES, given)
+    starts = [begin - shift]
     for line in lines:
         starts.append(starts[-1] + len(line))
     # Columns count bytes.
-    return lambda line, column: (
-        begin - 1 + starts[line - 1] + len(lines[line - 1].encode()[:column].decode(errors="ignore"))
-    )
+    return lambda line, column: starts[line - 1] + len(lines[line - 1].encode()[:column].decode(errors="ignore"))
 
 
 def _begin(node: Any, locate: Locator) -> int:
@@ -190,7 +198,7 @@ def _dimensions(inside: ast.expr, text: str, locate: Locator) -> tuple[Expressio
     parts = [inside]
     # A tuple of one element is a key of a dict, unless it holds a section.
     if isinstance(inside, ast.Tuple) and (
-        len(inside.elts) > 1 or (inside.elts and isinstance(inside.elts[0], ast.Slice))
+        len(inside.elts) > 1 or (inside.elts and isinstance(inside.elts[0], (ast.Slice, ast.Starred)))
     ):
         parts = inside.elts
     return tuple(_dimension(part, text, locate) for part in parts)

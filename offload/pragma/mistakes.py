@@ -57,6 +57,11 @@ def listed(words: Iterable[str], conjunction: str = "") -> str:
     return ", ".join(quoted)
 
 
+def with_article(noun: str) -> str:
+    """Return a noun with "a" or "an"."""
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
 def meant(word: str, *candidates: Iterable[str]) -> str:
     """Return the end of a message that suggests a word: the closest of the first candidates that has a close one."""
     if len(word) > _LONGEST_WORD:

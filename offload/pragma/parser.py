@@ -127,8 +127,10 @@ class _StringReader:
             if "" in node:
                 name, end, last_begin = node[""], found.end(), found.start()
             position = skip_blanks(text, found.end())
+        if position > skip_blanks(text, end):
+            raise self._half(Span(begin, end), position)
         if not name:
-            raise self._no_directive(begin, position)
+            raise self._no_directive()
         if (remedy := DIRECTIVE_REMEDIES[self._language].get(name)) is not None:
             token = last_begin if name.startswith("cancel") else begin
             raise Mistake(f"`{name}` is not supported; {remedy}", token, end, is_unsupported=True)
@@ -136,18 +138,34 @@ class _StringReader:
         self._span = Span(begin, end)
         return DIRECTIVES[self._language, name]
 
-    def _no_directive(self, begin: int, position: int) -> Mistake:
-        """Return the mistake of a string that does not begin with a directive; some of its words may be right."""
-        text = self._text
-        found = WORD.match(text, position)
-        if position > begin:
-            return self._incomplete(Span(begin, begin + len(text[begin:position].rstrip())), found and found.group())
+    def _no_directive(self) -> Mistake:
+        """Return the mistake of a string that does not begin with a directive."""
+        text, begin = self._text, self._position
+        found = WORD.match(text, begin)
         if found is None:
-            said = "leave out the sentinel" if text.startswith("#", position) else "a directive is missing"
-            return Mistake(f"{said}; write for example `target`", position, min(position + 1, len(text)))
+            said = "leave out the sentinel" if text.startswith("#", begin) else "a directive is missing"
+            return Mistake(f"{said}; write for example `target`", begin, min(begin + 1, len(text)))
         word = found.group()
-        hint = self._hint(word)
-        return Mistake(f"`{word:.40}` is not a directive{hint}", found.start(), found.end())
+        return Mistake(f"`{word:.40}` is not a directive{self._hint(word)}", begin, found.end())
+
+    def _half(self, span: Span, position: int) -> Mistake:
+        """Return the mistake of words that begin a directive and do not end it.
+
+        The span is that of the words before them, which are a directive or nothing.
+        """
+        text = self._text
+        whole = Span(span.begin, span.begin + len(text[span.begin : position].rstrip()))
+        words = text[whole.begin : whole.end].replace("_", " ").split()
+        supported = _names_of(self._language)
+        known = [*supported, *DIRECTIVE_REMEDIES[self._language]]
+        longer = [name for name in known if name.split()[: len(words)] == words]
+        hint = f"write {listed([name for name in longer if name in supported][:4] or longer[:4], 'or')}"
+        after = WORD.match(text, position)
+        if after and after.group() not in CLAUSES[self._language]:
+            words.append(after.group())
+            return Mistake(f"`{' '.join(words):.60}` is not a directive; {hint}", after.start(), after.end())
+        message = f"`{' '.join(words)}` is not a whole directive; {hint}"
+        return Mistake(message, skip_blanks(text, span.end), whole.end)
 
     def _hint(self, word: str) -> str:
         """Return the end of a message on a first word that no directive of this language has."""
@@ -163,19 +181,6 @@ class _StringReader:
         if _after(_words_of(other), word) is not None:
             return f"; {_STANDARDS[other]} has it: write {other}(…)"
         return meant(parts, [*_names_of(language), *DIRECTIVE_REMEDIES[language]])
-
-    def _incomplete(self, span: Span, word: str | None) -> Mistake:
-        """Return the mistake of words that begin a directive, and do not go on with ``word``."""
-        before = self._text[span.begin : span.end].replace("_", " ").split()
-        supported = _names_of(self._language)
-        known = [
-            name for name in (*supported, *DIRECTIVE_REMEDIES[self._language]) if name.split()[: len(before)] == before
-        ]
-        hint = f"write {listed([name for name in known if name in supported][:4] or known[:4], 'or')}"
-        if word is None:
-            return Mistake(f"`{' '.join(before)}` is not a whole directive; {hint}", span.begin, span.end)
-        begin = skip_blanks(self._text, span.end)
-        return Mistake(f"`{' '.join((*before, word))}` is not a directive; {hint}", begin, begin + len(word))
 
     def _read_argument(self) -> tuple[tuple[Item, ...], tuple[Modifier, ...]]:
         row = self._row

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, assert_never
 
 from offload.pragma.expressions import expression, is_reserved, item
-from offload.pragma.mistakes import Mistake, listed, meant
+from offload.pragma.mistakes import Mistake, listed, meant, with_article
 from offload.pragma.scanner import WORD, ArgumentPiece, scan, skip_blanks
 from offload.pragma.syntax import Expression, Item, Iterator, Modifier, Span
 from offload.pragma.tables import MAP_KINDS, OPERATORS, TAKES_DECLARED_OPERATORS, Form, Takes
@@ -113,9 +113,11 @@ class ArgumentReader:
         pieces = self._after_head(self._read_modifier)
         if row.needs_kind and not self._content.kind:
             first = pieces[0]
-            self._fail_if_empty(first, f"a {row.noun}")
+            self._fail_if_empty(first, with_article(row.noun))
             example = f"write {row.name}({row.kinds[0]}: …)"
-            if self._text[first.begin : first.end] in row.kinds:
+            word = self._text[first.begin : first.end]
+            self._refuse(word, first)
+            if word in row.kinds:
                 self._fail_if_empty(ArgumentPiece(first.end, first.end, ")", first.separator_at), "a list item")
             raise Mistake(f"a {row.noun} is missing in `{row.name}`; {example}", first.begin, first.end)
         self._content.items = self._items(pieces)
@@ -148,7 +150,7 @@ class ArgumentReader:
         if not row.categories:
             pieces = self._after_head(self._read_modifier)
         first, rest = pieces[0], pieces[1:]
-        word = self._word(first, row.kinds, f"a {row.noun}")
+        word = self._word(first, row.kinds, with_article(row.noun))
         self._content.set_kind(word, first, row)
         if first.separator == ":" and row.categories:
             category = self._word(rest[0], row.categories, "a category")
@@ -158,7 +160,7 @@ class ArgumentReader:
             self._content.expressions = (self._value(rest[0]),)
             rest = rest[1:]
         if rest:
-            raise self._too_many(rest[0], row.noun)
+            raise self._too_many(rest[0], "argument" if row.takes_size or row.categories else row.noun)
 
     def _read_device_type(self) -> None:
         first = self._pieces[0]
@@ -177,7 +179,7 @@ class ArgumentReader:
         for index, piece in enumerate(self._pieces):
             if piece.separator == ":":
                 for head in self._pieces[: index + 1]:
-                    self._fail_if_empty(head, "a modifier" if not self._row.noun else f"a {self._row.noun}")
+                    self._fail_if_empty(head, with_article(self._row.noun or "modifier"))
                     read(head)
                 return _joined(self._pieces[index + 1 :])
         return self._pieces
@@ -224,7 +226,7 @@ class ArgumentReader:
         elif language in TAKES_DECLARED_OPERATORS and text.isidentifier() and not is_reserved(text):
             self._content.set_kind(text, piece, self._row)
         else:
-            hint = meant(text, OPERATORS) or f"; use one of {' '.join(dict.fromkeys(OPERATORS))}"
+            hint = meant(text, OPERATORS) or f"; use one of {' '.join(dict.fromkeys(OPERATORS.values()))}"
             raise Mistake(f"`{text:.40}` is not an operator of a reduction{hint}", piece.begin, piece.end)
 
     def _refuse(self, word: str, piece: ArgumentPiece) -> None:
@@ -235,12 +237,12 @@ class ArgumentReader:
     def _no_modifier(self, piece: ArgumentPiece, word: str) -> Mistake:
         row = self._row
         begin, end = piece.begin, piece.begin + len(word)
-        if row.name == "map" and word in MAP_KINDS:
+        if row.name == "map" and row.aliases.get(word, word) in MAP_KINDS:
             takes = f"`{word}` is not for this directive; it takes {listed(row.kinds)}"
             return Mistake(f"{self._directive.name} map: {takes}", begin, end)
         known = (*row.kinds, *row.modifiers, *(("iterator",) if row.takes_iterator else ()))
         if row.needs_kind:
-            said = f"is not a {row.noun}"
+            said = f"is not {with_article(row.noun)}"
         elif row.kinds and row.takes is not Takes.WORD:
             said = f"is neither a {row.noun} nor a modifier"
         else:
@@ -349,7 +351,7 @@ class ArgumentReader:
             raise Mistake(f"{self._row.name}: {noun} is missing", piece.separator_at, piece.separator_at + 1)
 
     def _too_many(self, piece: ArgumentPiece, noun: str) -> Mistake:
-        self._fail_if_empty(piece, f"a {noun}")
+        self._fail_if_empty(piece, with_article(noun))
         return Mistake(f"`{self._row.name}` takes one {noun}; leave this one out", piece.begin, piece.end)
 
     # -- which items a clause takes ----------------------------------------------------------------

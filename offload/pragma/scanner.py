@@ -22,7 +22,9 @@ _TRAILING_BLANK: Final = " \t\r\n\f"
 
 # Brackets, separators, quotes, characters that no expression has, and a number that runs into a word of Python, such as
 # ``1if x else 2``: Python's parser takes it with a warning.
-_STOP: Final = re.compile(r"[()\[\]{},:\"'#\\\x00]|(?<!\w)[0-9]\w*\.?(?:and|else|for|if|in|is|not|or)\b")
+_STOP: Final = re.compile(
+    r"[()\[\]{},:\"'#\\\x00]|(?:(?<![\w.])[0-9]\w*(?:\.(?:[0-9]\w*)?)?|\.[0-9]\w*)(?:and|else|for|if|in|is|not|or)"
+)
 _PREFIXES: Final = frozenset({"r", "u", "b", "f", "t", "br", "rb", "fr", "rf", "tr", "rt"})
 _CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
 _ESCAPED: Final = frozenset("\n\r\\'\"abfnrtvx01234567NuU")
@@ -167,7 +169,7 @@ def _after_escape(text: str, at: int, known: frozenset[str] = _ESCAPED) -> int:
     is_known = character in known
     if character in "4567" and len(text) > at + 3 and set(text[at + 2 : at + 4]) <= _OCTAL:  # more than a byte
         end, is_known = at + 4, False
-    elif character == "N" and text.startswith("{", end) and (closing := text.find("}", end)) != -1:
+    elif character == "N" and is_known and text.startswith("{", end) and (closing := text.find("}", end)) != -1:
         end = closing + 1
     if character and not is_known:
         raise Mistake(f"invalid escape `{text[at:end]}` in a string; write two backslashes", at, end)

@@ -196,6 +196,7 @@ OMP_CLAUSES: Final[Mapping[str, ClauseRow]] = _by_name(
     *_plain(
         "reduction in_reduction task_reduction",
         Takes.OPERATOR,
+        noun="operator",
         is_repeatable=True,
         is_sharing=True,
         modifiers={"default": False},
@@ -263,7 +264,7 @@ ACC_CLAUSES: Final[Mapping[str, ClauseRow]] = _by_name(
     *_plain("delete detach device", Takes.DATA, is_repeatable=True),
     _row("use_device", Takes.NAMES, is_repeatable=True, is_sharing=True),
     *_plain("private firstprivate", Takes.NAMES, is_repeatable=True, is_sharing=True),
-    _row("reduction", Takes.OPERATOR, is_repeatable=True, is_sharing=True, refused=_REDUCTION_REFUSED),
+    _row("reduction", Takes.OPERATOR, noun="operator", is_repeatable=True, is_sharing=True, refused=_REDUCTION_REFUSED),
     _row("async", Takes.OPTIONAL_VALUE),
     _row("wait", Takes.OPTIONAL_VALUES, modifiers={"devnum": True, "queues": False}, is_repeatable=True),
     *_plain("if num_gangs num_workers vector_length default_async device_num", Takes.VALUE),
