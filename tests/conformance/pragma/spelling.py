@@ -66,8 +66,8 @@ def words_of(string):
     """Return the words of a directive that its ``end`` repeats: those before the first clause or bracket."""
     words = "target teams distribute parallel for simd loop data enter exit update task taskloop taskgroup taskgraph"
     words += " masked master single sections section critical atomic kernels serial host_data"
-    found = re.match(rf"\s*((?:(?:{words.replace(' ', '|')})\b\s*)+)", string)
-    return " ".join(found[1].split())
+    found = re.match(rf"\s*((?:(?:{words.replace(' ', '|')})\b\s*)+)", string.replace("_", " "))
+    return " ".join(found[1].split()) if found else ""
 
 
 def is_stand_alone(string):
@@ -88,10 +88,15 @@ def as_comments(text, sentinels=SENTINELS):
     for node, _, _, body in found:
         for line in range(body[0].lineno, node.end_lineno + 1) if body else ():
             n_dedented[line] += 1
+    ended = []  # the blocks that have an end: an end closes the nearest block of its words
     for node, language, string, body in found:
         indent = " " * (node.col_offset - 4 * n_dedented[node.lineno])
+        words = (language, words_of(string)) if body else None
         is_nothing_else = len(body) == 1 and isinstance(body[0], ast.Expr) and directive_of(body[0].value) is not None
-        has_end = (len(body) > 1 or is_nothing_else) and not is_stand_alone(string)
+        is_in_its_like = any(words == its and node.end_lineno <= end for its, end in ended if body)
+        has_end = (len(body) > 1 or is_nothing_else or is_in_its_like) and not is_stand_alone(string)
+        if has_end:
+            ended.append((words, node.end_lineno))
         sentinel = "#$ {}" if has_end else next(kinds)
         first = node.lineno
         last = body[0].lineno - 1 if body else node.end_lineno
@@ -101,7 +106,7 @@ def as_comments(text, sentinels=SENTINELS):
         for line in range(first + 1, last + 1):
             replaced[line] = None if lines[line - 1].strip() else ""
         if has_end:
-            end = f"{indent}#$ {language} end {words_of(string)}"
+            end = f"{indent}#$ {language} end {words[1]}"
             inserted.setdefault(node.end_lineno, []).insert(0, (node.col_offset, end))
     out = []
     for number, line in enumerate(lines, 1):
