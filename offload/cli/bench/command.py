@@ -85,7 +85,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     shows = console()
     shows.print(", ".join(f"{name} {value}" for name, value in _machine().items()) + ".")
-    shows.print(f"Medians of {repeat} repetitions (lowest to highest).\n")
+    count = f"{repeat} repetitions" if args.repeat else f"{_REPEAT} repetitions, of pragma {_PAIRS}"
+    shows.print(f"Medians of {count} (lowest to highest).\n")
     for finding in (one for findings in found.values() for one in findings):
         shows.print(table_of(finding))
     return 0
