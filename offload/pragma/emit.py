@@ -94,13 +94,14 @@ class Emitter:
         self.specs: list[Spec] = []
         self.functions: list[ast.FunctionDef] = []
         self.names: dict[str, str] = {}
-        self._constants: list[ast.Constant] = []  # the forms of list items
+        self._constants: list[Any] = []  # among them the forms of list items
         self._is_async = isinstance(finding.definition, ast.AsyncFunctionDef)
 
     def mangle(self, kind: str) -> None:
         """Give private names of a class, in subscripted list items, the form that Python gives them in its body."""
         for constant in self._constants if kind else ():
-            constant.value = _mangled(constant.value, kind)
+            if isinstance(constant.value, tuple):
+                constant.value = _mangled(constant.value, kind)
 
     def emit(self) -> None:
         """Replace all directives, the last first; raise the first error in reading order."""
@@ -153,8 +154,9 @@ class Emitter:
             reading.before.append(trees.assign(name, event))
             reading.holds(name)
         values = call.values(reading)
-        nodes: list[Any] = list(ast.walk(values))
-        self._constants += [one for one in nodes if isinstance(one, ast.Constant) and one.value.__class__ is tuple]
+        for node in ast.walk(values):
+            if isinstance(node, ast.Constant):
+                self._constants.append(node)
         return reading, values
 
     def _alone(self, found: Found) -> list[ast.stmt]:
