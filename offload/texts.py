@@ -30,6 +30,10 @@ _Node = TypeVar("_Node", bound=ast.AST)
 
 Reason: TypeAlias = Literal["kind", "lambda", "absent", "deep", "changed"]
 
+PLAIN_TEXT: Final = "__offload_plain_text__"
+"""The attribute of a function that was made from a text with directives: called with the code of the function, it
+returns the definition without them, the text and the file. It returns None for the code of a function around it."""
+
 _REASONS: Final[dict[Reason, str]] = {
     "lambda": "a lambda cannot be used here; write the function with `def`",
     "absent": (

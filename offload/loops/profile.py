@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from offload.errors import LoopError
 from offload.loops.common import LoopFunction
+from offload.texts import PLAIN_TEXT
 
 if TYPE_CHECKING:
     from offload.loops.front.source import FunctionSource
@@ -16,14 +17,16 @@ if TYPE_CHECKING:
 def profile_dependences(fn: Any, *inputs: Any) -> DependenceProfile | CandidateReport:
     """Run a loop sequentially, on copies of each input, and return which of its iterations depend on each other.
 
-    For a plain function with several loops, return a verdict for each ``for``.
+    For a plain function with several loops, and for a loop with a scalar that passes between iterations, return a
+    verdict for each ``for``.
 
     Parameters
     ----------
     fn : callable
         A loop function, or a plain function of the same form. Its clauses count: private, reduced and atomic arrays
         cause no dependences. Or any plain function with several loops (loops one after the other, or in a ``while``),
-        or with statements next to its loop that a loop function cannot have.
+        or with statements next to its loop that a loop function cannot have. Or a function under `directives`, which
+        counts without its directives.
     *inputs : tuple or dict
         The arguments of one call each, by position or by name, with host arrays. Their contents do not change.
 
@@ -70,11 +73,11 @@ def profile_dependences(fn: Any, *inputs: Any) -> DependenceProfile | CandidateR
     if isinstance(fn, LoopFunction):
         return profile_inputs(fn._program, inputs)  # noqa: SLF001  # its program
     source = FunctionSource.of(fn)
-    if not has_several(source.definition):
+    if not has_several(source.definition) and not hasattr(fn, PLAIN_TEXT):
         try:
             return profile_inputs(fn, inputs)
         except LoopError as error:
-            if not _is_around_loops(error, source):
+            if error.rule != "carried" and not _is_around_loops(error, source):
                 raise
     from offload.loops.speculative.candidates import candidates  # few programs ask for it
 

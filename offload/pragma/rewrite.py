@@ -189,7 +189,7 @@ class Template:
         made = FunctionType(self.code, names, function.__name__, function.__defaults__, _closure(self.code, cells))
         made.__kwdefaults__ = function.__kwdefaults__
         functools.update_wrapper(made, function)
-        setattr(made, PLAIN_TEXT, functools.partial(_plain_text, self.text, function))
+        setattr(made, PLAIN_TEXT, functools.partial(_plain_text, self.text, function, made.__code__))
         return made
 
     def _object(self, spec: Spec, function: FunctionType, names: dict[str, Any], cells: dict[str, CellType]) -> Any:
@@ -211,8 +211,12 @@ class Template:
         return kind(directive, body, encounter.BlockNames(**spec.names))
 
 
-def _plain_text(text: FunctionText, function: FunctionType) -> tuple[Any, str, str]:
-    """Return the definition of a function without its directives, with its text and its file."""
+def _plain_text(
+    text: FunctionText, function: FunctionType, own: CodeType, asked: CodeType
+) -> tuple[Any, str, str] | None:
+    """Return the definition of a function without its directives, with its text and its file, if that is ``asked``."""
+    if asked is not own:
+        return None
     from offload.pragma.plain import without_directives
 
     return without_directives(text, _Seen(function).spelling_of), text.text, text.file

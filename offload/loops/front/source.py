@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, get_args
 from offload.errors import LoopError
 from offload.loops.front.layouts import METHODS, is_layout
 from offload.loops.tree import ir
-from offload.texts import TextError, columns_of, first_line, marked, named, text_of
+from offload.texts import PLAIN_TEXT, TextError, columns_of, first_line, marked, named, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,7 +103,8 @@ class FunctionSource:
             )
         key = _key(function.__code__)
         if key not in _DEFINITIONS:
-            _DEFINITIONS[key] = _definition(function)
+            plain = getattr(function, PLAIN_TEXT, lambda _: None)(function.__code__)
+            _DEFINITIONS[key] = plain or _definition(function)
         return cls(function, *_DEFINITIONS[key])
 
     @property
