@@ -24,7 +24,7 @@ from offload.constructs.pickling import reduced, restore
 from offload.errors import ClauseError
 from offload.pragma import items
 from offload.pragma.calls import DirectiveCall
-from offload.pragma.encounter import ModuleScope
+from offload.pragma.encounter import ModuleScope, copied
 from offload.pragma.syntax import Expression, Span, Subscript, Triple
 from offload.pragma.tables import Form, row_of
 from offload.runtime.keywords import meant
@@ -71,8 +71,8 @@ def decorated(function: Callable[..., Any], where: DirectiveText, directive: Dir
     visible = _SeenNames(function)
     _check(directive, where, visible)
     call = DirectiveCall(directive, frozenset(visible.names.parameters))
-    copied = visible.parameters_in(directive, "firstprivate") if call.key == "task" else ()
-    if call.is_fixed and not copied:
+    is_copied = call.key == "task" and visible.parameters_in(directive, "firstprivate")
+    if call.is_fixed and not is_copied:
         return call.decorate(function)
     return EvaluatedFunction(function, {"directive": directive, "options": {}})
 
@@ -138,9 +138,9 @@ class EvaluatedFunction:
         for name in self._copied:
             at = names.positions.get(name, -1) - first
             if name in named:
-                named[name] = items.copied(named[name])
+                named[name] = copied(named[name])
             elif 0 <= at < len(given):
-                given[at] = items.copied(given[at])
+                given[at] = copied(given[at])
         return tuple(given), named
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:

@@ -306,12 +306,6 @@ def is_mappable(value: Any) -> bool:
     return mapper_of(value) is not None or is_device_array(value) or isinstance(as_host(value), np.ndarray)
 
 
-def copied(value: Any) -> Any:
-    """Return a copy of an array, as ``firstprivate`` has it; another value is captured as it is."""
-    array = _array(value)
-    return value if array is None else value.copy() if hasattr(value, "copy") else array.copy()
-
-
 def written(pieces: tuple[str, ...], *values: Any) -> str:
     """Return a list item of a decorated function as the API's string, with the values of its subscripts.
 
