@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -543,3 +544,27 @@ def test_firstprivate_arrays_in_a_body(cuda):
     a = np.arange(100.0)
     body(a)
     assert (a == [0, *[1] * 99]).all()
+
+
+@omp.target_loop(reduction={"+": ["s"]}, lastprivate=["last"])
+def last_and_sum(x, s):
+    for i in range(x.size):
+        last = x[i]
+        s += x[i]
+    return last, s
+
+
+@pytest.mark.parametrize("kernels", ["c", "cuda"])
+def test_a_loop_without_iterations_in_a_target_body(kernels, request):
+    """In a target body, too, a lastprivate scalar that no iteration assigns has no value, and a sum keeps its own."""
+    if kernels == "cuda":
+        request.getfixturevalue("cuda")
+
+    @omp.target
+    def body(x, n):
+        return [float(value) for value in last_and_sum(x[:n], 1.5)]
+
+    with checked("sim:1") if kernels == "c" else contextlib.nullcontext():
+        assert body(np.arange(4.0), 4) == [3, 7.5]
+        with pytest.raises(UnboundLocalError, match="last"):
+            body(np.arange(4.0), 0)
