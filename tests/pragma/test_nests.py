@@ -19,11 +19,15 @@ TABLE = np.arange(8.0)
 later = None  # an array when the program runs
 
 
-@pytest.fixture(params=["sim:1", "sim:2"], autouse=True)
+@pytest.fixture(params=["sim:1", "sim:2", "CUDA on the host"], autouse=True)
 def runtime(request):
-    """Runtimes with one device, and with two."""
-    with checked(request.param) as runtime:
-        yield runtime
+    """Runtimes with one device and with two, and one whose kernels are CUDA's, compiled for the host."""
+    if request.param.startswith("CUDA"):
+        request.getfixturevalue("cuda")
+        yield
+    else:
+        with checked(request.param):
+            yield
 
 
 def doubled(value):
@@ -56,6 +60,7 @@ NEST = """
 """
 
 
+@pytest.mark.parametrize("runtime", ["sim:2"], indirect=True)
 @pytest.mark.parametrize("n", [8, 1, 0])
 @pytest.mark.parametrize(
     ("language", "directive"), [*(("omp", one) for one in DEVICE + HOST), *(("acc", one) for one in ACC)]
@@ -68,6 +73,7 @@ def test_each_directive_runs_its_loop(language, directive, n):
     assert y.tolist() == [0 if not 0 < k < n else 0.5 * (k - 1) + k for k in range(8)]
 
 
+@pytest.mark.parametrize("runtime", ["sim:1"], indirect=True)
 @pytest.mark.parametrize(
     ("directive", "runs_on_device"), [*((one, True) for one in DEVICE), *((one, False) for one in HOST)]
 )
