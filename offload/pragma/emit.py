@@ -297,8 +297,13 @@ class Emitter:
         for name, value in zip(results, values, strict=True):
             test = trees.is_unbound(trees.name(value), negated=True)
             body.append(ast.If(test, [trees.assign(name, trees.name(value))], []))
-        definition = trees.function(identifier, values, body)
-        return [definition, ast.Expr(trees.call(meet, *arguments, trees.name(identifier)))]
+        storing = trees.function(identifier, values, body)
+        reads: list[ast.stmt] = [trees.guarded(value, name) for name, value in zip(results, values, strict=True)]
+        last = ast.Return(trees.tuple_of([trees.name(value) for value in values]))
+        reading = trees.function(f".read {len(self.names)}", (), [*reads, last])
+        self.names[reading.name] = self.names[identifier]
+        variables = trees.tuple_of([trees.name(identifier), trees.name(reading.name)])
+        return [storing, reading, ast.Expr(trees.call(meet, *arguments, variables))]
 
 
 class _Block:
@@ -373,6 +378,7 @@ class _Block:
             "private": tuple(plan.private),
             "bare": self._bare,
             "rebound": tuple(plan.mapped),
+            "reads": frozenset(plan.read),
             "elements": tuple(self._elements),
         }
 
@@ -400,17 +406,8 @@ class _Block:
         last: list[ast.stmt] = []
         if plan.results:
             last = self._leaving()
-        if plan.results and plan.mapped and not self._is_loop:
-            reads: list[ast.stmt] = []
-            values: list[ast.expr] = []
-            for at, name in enumerate(plan.results):
-                if name in plan.unsure:
-                    reads.append(trees.guarded(f".first {at}", name))
-                    values.append(trees.name(f".first {at}"))
-                else:
-                    values.append(trees.name(name))
-            entered = trees.member(trees.name(self._state), "entered")
-            added += [*reads, ast.Expr(trees.call(entered, *values))]
+        if plan.results and not self._is_loop:
+            added += self._entering()
         like = found.node
         whole = [
             *first,
@@ -423,6 +420,22 @@ class _Block:
         definition = trees.function(identifier, self._parameters(needs_state), whole)
         return trees.located(definition, like, whole)  # type: ignore[no-any-return]  # the same
 
+    def _entering(self) -> list[ast.stmt]:
+        """Return the first statements of a block with results: those that are numbers begin with the values of now."""
+        plan = self._plan
+        reads: list[ast.stmt] = []
+        values: list[ast.expr] = []
+        for at, name in enumerate(plan.results):
+            reads.append(trees.guarded(f".first {at}", name))
+            values.append(trees.name(f".first {at}"))
+        targets: list[ast.expr] = [ast.Name(name, ast.Store()) for name in plan.results]
+        first = trees.call(trees.member(trees.name(self._state), "first"), *values)
+        return [
+            *reads,
+            ast.Assign([ast.Tuple(targets, ast.Store())], first),
+            *(trees.unbinding(name) for name in plan.results),
+        ]
+
     def _leaving(self) -> list[ast.stmt]:
         """Return the last statements of a block with results, which hand over the values of names."""
         statements: list[ast.stmt] = []
@@ -432,7 +445,7 @@ class _Block:
             values.append(trees.name(f".last {at}"))
         leave = trees.member(trees.name(self._state), "leave")
         first = [trees.name(self._part)] if self._is_loop else []
-        return [*statements, ast.Expr(trees.call(leave, *first, *values))]
+        return [*statements, ast.Return(trees.call(leave, *first, *values))]
 
     def _passing(self, definition: ast.FunctionDef) -> ast.FunctionDef:
         """Return a definition that calls the block's function, which each encounter makes, with the other arguments."""

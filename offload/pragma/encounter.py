@@ -11,27 +11,27 @@ import copy
 import functools
 import inspect
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 import offload
 from offload.arrays.foreign import is_tensor
 from offload.arrays.items import SCALARS, is_device_array
-from offload.errors import ClauseError, LoopError, OffloadError
+from offload.constructs.call import decorate
+from offload.errors import LoopError, OffloadError
 from offload.pragma import taskloops
 from offload.pragma.calls import DirectiveCall
 from offload.pragma.items import UNBOUND, is_mappable
-from offload.pragma.views import SectionView, with_element
-from offload.runtime.current import here
+from offload.pragma.states import KINDS, BlockState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from offload.errors import PragmaError
-    from offload.pragma.items import MappedPart
     from offload.pragma.syntax import Directive
-    from offload.tasks.task import Task
+
+    Variables: TypeAlias = tuple[Callable[..., None], Callable[[], tuple[Any, ...]]]
 
 
 class ModuleScope:
@@ -104,6 +104,7 @@ class BlockNames:
     bare: Mapping[str, PragmaError] = field(default_factory=dict)
     """Arrays of sections that are used without a subscript, with the error if the section is not the whole array."""
     rebound: tuple[str, ...] = ()  # results that a data clause may map
+    reads: frozenset[str] = frozenset()  # results whose values the block may read
     strides: Mapping[str, PragmaError] = field(default_factory=dict)
     """The errors of sections with a stride, by parameter."""
     elements: tuple[str, ...] = ()  # parameters for the items with subscripts or members, in the order of `parts`
@@ -118,7 +119,7 @@ class TakenBlock:
         self.names = names
         self._encounter = self.call.encounter
         try:
-            self.construct = self.call.decorate(function)
+            self.construct = self._construct()
         except LoopError:
             raise
         except OffloadError:  # a value is wrong, which each encounter says
@@ -132,9 +133,15 @@ class TakenBlock:
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.__init__(*state)  # type: ignore[misc]  # of an object that has been made only
 
+    def _construct(self) -> Any:
+        """Return the construct with the clauses that the string alone decides."""
+        if self.names.results and self.call.key in KINDS:
+            return decorate(KINDS[self.call.key], self.function, self.call.fixed())
+        return self.call.decorate(self.function)
+
     def _refusing(self, construct: Any, values: Sequence[Any]) -> Any:
         """Raise the error of a clause whose value is wrong at each encounter."""
-        return self.call.decorate(self.function)
+        return self._construct()
 
     def at(self, values: Sequence[Any]) -> Any:
         """Return the construct with the clauses of an encounter, to be called with the captured values."""
@@ -155,31 +162,23 @@ class TakenBlock:
                 found[slots[name]] = UNBOUND
         return found
 
-    def meet(self, values: Sequence[Any], arguments: tuple[Any, ...], store: Callable[..., None] | None = None) -> Any:
-        """Encounter the construct; ``store`` gives results to the enclosing function's variables."""
+    def meet(self, values: Sequence[Any], arguments: tuple[Any, ...], variables: Variables | None = None) -> Any:
+        """Encounter the construct; ``variables`` store results in the enclosing function's variables and read those."""
         found = self.prepared(arguments)
         names = self.names
-        state = None
         if names.results or names.elements:
-            state = BlockState(names.results, store, self._mapped(values, found))
+            left_out = self.call.left_out(values)
+            mapped = {name for name in names.rebound if name not in left_out and is_mappable(found[self._slots[name]])}
+            state = BlockState(names.results, variables, mapped, names.reads - mapped)
             if names.elements:
                 self._take_parts(values, found, state)
             found.append(state)
-        result = self._encounter(self.construct, values)(*found)
-        if state is not None and state.is_remote:
-            state.receive(result)
-        return result
-
-    def _mapped(self, values: Sequence[Any], found: list[Any]) -> dict[str, Any]:
-        """Return the results whose values are mapped: the block must not rebind these names."""
-        left_out = self.call.left_out(values)
-        return {
-            name: None for name in self.names.rebound if name not in left_out and is_mappable(found[self._slots[name]])
-        }
+        return self._encounter(self.construct, values)(*found)
 
     def _take_parts(self, values: Sequence[Any], found: list[Any], state: BlockState) -> None:
         """Pass list items with subscripts or members in place of the objects that they are parts of."""
         names, slots = self.names, self._slots
+        taken: list[int] = []
         for part, element in zip(self.call.parts(values), names.elements, strict=True):
             path = part.path
             if any(isinstance(entry, slice) and entry.step not in (None, 1) for entry in part.where):
@@ -193,84 +192,11 @@ class TakenBlock:
             state.note(element, part)
             found[slots[element]] = part.view
             if holder in slots:
-                state.taken.append(slots[holder])
-                if not inner:
-                    state.mapped.setdefault(holder, None)
-        for at in state.taken:
+                taken.append(slots[holder])
+                if not inner and holder in names.results:
+                    state.mapped.add(holder)
+        for at in taken:
             found[at] = None  # the block gets the section, or the copy of the list
-
-
-class BlockState:
-    """An encounter of a block, for its body: the sections that arrays are, and the variables that get results."""
-
-    is_remote = False
-
-    def __init__(self, results: tuple[str, ...], store: Callable[..., None] | None, mapped: dict[str, Any]) -> None:
-        self._results = results
-        self._store = store
-        self.mapped = mapped
-        self.around: dict[str, Any] = {}  # lists and the like, by their text
-        self.taken: list[int] = []  # positions of arguments that sections and copies replace
-        self._parts: dict[str, MappedPart] = {}
-
-    def note(self, element: str, part: MappedPart) -> None:
-        """Note that an argument is a part of another object."""
-        self._parts[element] = part
-
-    def part(self, element: str, array: Any) -> Any:
-        """Return the object that a name in the block stands for; ``array`` is its section or element on the device."""
-        part = self._parts[element]
-        view = array
-        if part.where:
-            view = SectionView(array, part.path, tuple(part.whole.shape), part.where)
-        holder, _, inner = part.path.partition("[")
-        if not inner:
-            return view
-        self.around[holder] = with_element(self.around[holder], part.whole, view)
-        return self.around[holder]
-
-    def entered(self, *arrays: Any) -> None:
-        """Note the device arrays that mapped names hold when the body begins."""
-        for name, array in zip(self._results, arrays, strict=True):
-            if name in self.mapped:
-                self.mapped[name] = array
-
-    def leave(self, *values: Any) -> None:
-        """Take the values that names have at the end of the body: store them before the task is complete."""
-        kept = list(values)
-        for at, (name, value) in enumerate(zip(self._results, values, strict=True)):
-            if name not in self.mapped:
-                continue
-            if value is not self.mapped[name]:
-                raise ClauseError(
-                    f"map: {name} is mapped, but the block binds the name to another object, so the array would not "
-                    f"change; write `{name}[...] = …`"
-                )
-            kept[at] = UNBOUND
-        store = self._store
-        if store is None:
-            return
-        task: Any = here().task
-        if task is not None and getattr(task, "place", None) is not None:
-            device_task = task
-
-            def finding(value: Any) -> Any:
-                store(*map(number_of, kept))
-                return value
-
-            device_task.leave(finding)
-        else:
-            store(*map(number_of, kept))
-
-    def receive(self, result: Any) -> None:
-        """Take the results of a body that ran in another process."""
-
-
-def number_of(value: Any) -> Any:
-    """Return the number that a device array without dimensions holds; any other value itself."""
-    if value.__class__ in SCALARS or not is_device_array(value) or value.ndim:
-        return value
-    return value.get()[()] if hasattr(value, "get") else np.asarray(value)[()]
 
 
 def copied(value: Any) -> Any:
@@ -284,13 +210,6 @@ def copied(value: Any) -> Any:
     return value.clone() if is_tensor(value) else value
 
 
-def task_of(result: Any) -> Task | None:
-    """Return a result if it is a task."""
-    from offload.tasks.task import Task
-
-    return result if isinstance(result, Task) else None
-
-
 class LoopBlock(TakenBlock):
     """The body of a ``taskloop``: a function of a part of the loop's iterable."""
 
@@ -302,7 +221,7 @@ class LoopBlock(TakenBlock):
         values: Sequence[Any],
         iterable: Any,
         arguments: tuple[Any, ...],
-        store: Callable[..., None] | None = None,
+        variables: Variables | None = None,
     ) -> Any:
         """Encounter the construct, and give numbers that are reduced to the enclosing function's variables."""
         found = self.prepared(arguments)
@@ -321,8 +240,8 @@ class LoopBlock(TakenBlock):
                 found[at] = taskloops.identity(operator, found[at])
         combination = taskloops.Combination(reduced, initial, names.results)
         result = construct(taskloops.numbered(iterable), *found, combination)
-        if reduced and store is not None:
-            store(*combination.combined())
+        if reduced and variables is not None:
+            variables[0](*combination.combined())
         return result
 
 
@@ -332,7 +251,7 @@ class NestBlock:
     def __init__(self, nest: Any) -> None:
         self._nest = nest
 
-    def meet(self, values: Sequence[Any], arguments: tuple[Any, ...], store: Callable[..., None] | None = None) -> Any:
-        """Encounter the nest; ``store`` gives results to the enclosing function's variables."""
-        take = None if store is None else lambda found: store(*found)
+    def meet(self, values: Sequence[Any], arguments: tuple[Any, ...], variables: Variables | None = None) -> Any:
+        """Encounter the nest; ``variables`` store results in the enclosing function's variables."""
+        take = None if variables is None else lambda found: variables[0](*found)
         return self._nest.meet(values, arguments, take)

@@ -44,6 +44,7 @@ class BlockPlan:
     shared: list[str] = field(default_factory=list)  # variables of the function around it
     results: list[str] = field(default_factory=list)
     mapped: list[str] = field(default_factory=list)  # results in data clauses, which may be arrays
+    read: list[str] = field(default_factory=list)  # results whose values the block may read
     in_place: list[str] = field(default_factory=list)
     copied: list[str] = field(default_factory=list)
     private: list[str] = field(default_factory=list)  # of a target
@@ -193,6 +194,14 @@ class Meanings:
                 plan.results.append(name)
                 if clause == "result":
                     plan.mapped.append(name)
+                    if name in self._read_first(found):
+                        plan.read.append(name)
+
+    def _read_first(self, found: Found) -> set[str]:
+        """Return the names in clauses that give a variable's value to the block: ``tofrom``, ``copy``, a reduction."""
+        clauses = found.clauses("copy", "reduction")
+        clauses += [clause for clause in found.clauses("map") if clause.kind in ("tofrom", "")]
+        return {item.name for clause in clauses for item in clause.items}
 
     def _facts(self, found: Found, name: str, use: NameUse | None, clause: str, default: str) -> NameFacts:
         region: Any = found.inner
