@@ -280,7 +280,7 @@ class TargetWork(Work):
                 error.add_note(how)
         array = getattr(error, "array", None) if isinstance(error, IndexError) else None
         for item in self.items:
-            section = str(item.label)
+            section = str(item.label).partition(": ")[0]  # without the type
             if array is not None and section.startswith(f"{array}["):
                 first = _RANGE.sub(lambda found: f"[{found[1].strip() or 0}]", section)
                 error.args = (f"{error}; {array} is the section {section} in the body: index 0 there is {first}",)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from offload.pragma.nest_clauses import check_defaults, kind_of, words_of
 from offload.pragma.nest_names import called_in, indexed_in, names_in, order_of
+from offload.pragma.nest_sections import shifted
 from offload.pragma.nest_statements import OFFLOAD, Inside, copied, loop_in
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from offload.pragma.nest_clauses import NestKind
     from offload.pragma.nest_names import IterationNames
+    from offload.pragma.nest_sections import Shift
     from offload.pragma.placing import DirectiveText
     from offload.pragma.syntax import Directive
     from offload.texts import FunctionText
@@ -47,6 +49,7 @@ class Case:
     elements: frozenset[str] = frozenset()  # arrays without dimensions that the text uses as numbers
     outside: frozenset[str] = frozenset()  # functions and modules, which are no arguments
     unbound: frozenset[str] = frozenset()  # names without a value
+    shifts: tuple[Shift, ...] = ()  # arrays of which a clause names a section
 
 
 PLAIN: Final = Case()
@@ -87,14 +90,20 @@ class Nest:
     assigned: frozenset[str]  # those that the text assigns
     returned: tuple[str, ...]  # the names under which the loop function has ``results``
     loop: ast.For
+    where: DirectiveText
+    # The names of data clauses whose items have subscripts.
+    sectioned: frozenset[str]
 
     def form(self, case: Case) -> ast.FunctionDef:
         """Return the definition for a case; it has the given name, and shares no node with other forms."""
         plain = self.definition
         loop = copied(self.loop)
+        if case.shifts:
+            loop = shifted(loop, case.shifts)
         if case.elements:
             loop = _Elements(case.elements).visit(loop)
         names = [name for name in self.arguments if name not in case.outside | case.unbound]
+        names += [name for shift in case.shifts for name in shift.parameters]
         returned = [one for name, one in zip(self.results, self.returned, strict=True) if name not in case.arrays]
         return _function(plain.name, names, returned, loop, (plain.lineno, plain.end_lineno or plain.lineno))
 
@@ -159,6 +168,13 @@ def nest_of(
         assigned=frozenset(order) & frozenset(names.stored),
         returned=returned,
         loop=loop,
+        where=where,
+        sectioned=frozenset(
+            item.name
+            for clause in directive.clauses
+            for item in clause.items
+            if clause.name in _MAPPING and item.steps and item.name in arguments
+        ),
     )
 
 

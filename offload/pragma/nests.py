@@ -8,21 +8,30 @@ an orphaned worksharing loop does.
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
+from functools import partial
 from types import CellType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 import offload
 from offload.acc.loops import KernelsLoop, ParallelLoop
 from offload.arrays.items import SCALARS
 from offload.constructs.call import decorate
+from offload.constructs.clauses.maps import MapClause
 from offload.loops.common import LoopFunction, launching
 from offload.loops.front.source import KnownName, Plain, Unfit, keep_text, meaning_of
 from offload.loops.functions import TargetLoop
 from offload.loops.host_functions import HostLoop
+from offload.loops.running.plan import numbers_of, plans_of
+from offload.loops.running.preparation import view_at
+from offload.loops.tree.uses import numbered
 from offload.pragma.calls import DirectiveCall
 from offload.pragma.items import UNBOUND
 from offload.pragma.loops import PLAIN, Case
 from offload.pragma.nest_clauses import CONSTANTS
+from offload.pragma.nest_sections import WITHIN, Shift, WholeUseError, within
 from offload.pragma.nest_statements import OFFLOAD
 from offload.pragma.routines import refuse_thread_numbers
 from offload.runtime.current import here
@@ -32,6 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from offload.loops.running.clauses import LoopWords
+    from offload.loops.running.specialise import LoopProgram
+    from offload.pragma.items import MappedPart
     from offload.pragma.loops import Nest
     from offload.tasks.region import Region
     from offload.texts import FunctionText
@@ -148,8 +159,13 @@ class NestEncounter:
         """
         case, outside = self._case(arguments)
         construct, places = self._made.get((case, outside)) or self._construct(case, outside)
-        construct = self._call.encounter(construct, values)
         given = [arguments[place] for place in places]
+        sections = self._sections(values) if self._nest.sectioned else ()
+        if sections:
+            construct, given = self._shifted(case, outside, sections, arguments)
+        construct = self._call.encounter(construct, values)
+        for section in sections:
+            section.name_in(construct)
 
         def take(found: Any) -> None:
             if store is not None:
@@ -183,6 +199,54 @@ class NestEncounter:
         except ValueError:  # it has no value yet
             return None
 
+    # -- sections
+
+    def _sections(self, values: Sequence[Any]) -> list[Section]:
+        """Return the parts of arrays that clauses name, without whole arrays."""
+        found: dict[str, Section] = {}
+        for part in self._call.parts(values):
+            if part.where and part.path in self._nest.sectioned:
+                if part.path in found:
+                    raise self._nest.where.refusal(
+                        f"{part.path} has two sections in data clauses of this nest; name one that holds both"
+                    )
+                if any(isinstance(one, slice) and one.step != 1 for one in part.where):
+                    raise self._nest.where.refusal(
+                        f"the section of {part.path} has a stride, so indices of {part.path} have no meaning; name a "
+                        "section without a stride"
+                    )
+                found[part.path] = Section(part)
+        return list(found.values())
+
+    def _shifted(
+        self, case: Case, outside: tuple[Any, ...], sections: Sequence[Section], arguments: Sequence[Any]
+    ) -> tuple[Any, list[Any]]:
+        """Return the construct and its arguments for sections of arrays."""
+        values = dict(zip(self._nest.parameters, arguments, strict=True))
+        for section in sections:
+            values |= section.arguments()
+        construct = self._with_shifts(case, outside, sections, is_guarded=False)
+        program = construct._program  # noqa: SLF001  # a construct of this package
+        given = {name: values[name] for name in program.parameters}
+        if not _are_inside(program, given, [section.name for section in sections]):
+            construct = self._with_shifts(case, outside, sections, is_guarded=True)
+        return construct, list(given.values())
+
+    def _with_shifts(
+        self, case: Case, outside: tuple[Any, ...], sections: Sequence[Section], *, is_guarded: bool
+    ) -> Any:
+        """Return the construct for sections of arrays, whose indices are guarded or known to be inside."""
+        shifts = tuple([section.shift(is_guarded=is_guarded) for section in sections])
+        shifted = replace(case, shifts=shifts)
+        try:
+            return (self._made.get((shifted, outside)) or self._construct(shifted, outside))[0]
+        except WholeUseError as error:
+            name = str(error)
+        raise self._nest.where.refusal(
+            f"{name} is a section in this nest, and the nest uses {name} without indices; bind the section before the "
+            f"directive, as in part = {name}[lower:upper], and name that"
+        )
+
     # -- cases
 
     def _case(self, arguments: Sequence[Any]) -> tuple[Case, tuple[Any, ...]]:
@@ -207,8 +271,8 @@ class NestEncounter:
                 values.append(value)
         if not (arrays or elements or outside or unbound):
             return PLAIN, ()
-        sets = [frozenset(names) for names in (arrays, elements, outside, unbound)]
-        return Case(*sets), tuple(values)
+        case = Case(frozenset(arrays), frozenset(elements), frozenset(outside), frozenset(unbound))
+        return case, tuple(values)
 
     def _outside(self, case: Case) -> list[str]:
         """Return the names of functions and modules, in the order of their values."""
@@ -224,16 +288,60 @@ class NestEncounter:
         """Make the construct for a case, with the places of its arguments."""
         nest = self._nest
         definition = nest.form(case)
-        cells = {**self._cells, OFFLOAD: CellType(offload)}
+        cells = {**self._cells, OFFLOAD: CellType(offload), WITHIN: CellType(within)}
         cells |= {name: CellType(value) for name, value in zip(self._outside(case), outside, strict=True)}
         function = _function(definition, nest, self._text, self._names, cells)
         fixed = {word: value for word, value in self._call.fixed().items() if word not in CONSTANTS}
         words = {**fixed, **nest.words}
         construct = decorate(_KINDS[nest.kind], function, words)
         taken = [argument.arg for argument in definition.args.args]
-        found = construct, tuple([nest.parameters.index(name) for name in taken])
+        found = construct, tuple([nest.parameters.index(name) for name in taken if name in nest.parameters])
         self._made[case, outside] = found
         return found
+
+
+class Section:
+    """A part of an array that a data clause of a nest names."""
+
+    def __init__(self, part: MappedPart) -> None:
+        whole: Any = part.whole
+        self.name = part.path
+        self._view = part.view
+        self._sizes = whole.shape
+        self._bounds = [(one, one + 1) if isinstance(one, int) else (one.start, one.stop) for one in part.where]
+        # with all dimensions, also those of which the item has one index
+        self._array = whole[tuple([slice(*bounds) for bounds in self._bounds])]
+
+    def shift(self, *, is_guarded: bool) -> Shift:
+        """Return how indices of the array become indices of the section."""
+        return Shift(self.name, len(self._bounds), is_guarded)
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the shifted loop function."""
+        numbers = [
+            number for bounds, size in zip(self._bounds, self._sizes, strict=False) for number in (bounds[0], size)
+        ]
+        parameters = self.shift(is_guarded=False).parameters
+        return {self.name: self._array, **dict(zip(parameters, numbers, strict=True))}
+
+    def name_in(self, construct: Any) -> None:
+        """Have the messages about the map clause say which section it is."""
+        for clause in construct._clauses.get("map", ()):  # noqa: SLF001  # as above
+            if isinstance(clause, MapClause) and any(item is self._view for item in clause.items):
+                bounds = ", ".join([f"{lower}:{upper - lower}" for lower, upper in self._bounds])
+                clause.names[id(self._view)] = f"{self.name}[{bounds}]"
+
+
+def _are_inside(program: LoopProgram, values: Mapping[str, Any], names: Sequence[str]) -> bool:
+    """Tell whether all indices of some arrays are proved to be inside of them, and not negative."""
+    if any(not isinstance(values[name], np.ndarray) for name in names):
+        return False
+    spec = program.specialise(values)
+    for plan in plans_of(spec, numbers_of(spec, values, partial(view_at, None))):
+        modes = dict(plan.variant.modes)
+        if any(one.array in names and modes.get(at) != "off" for at, one in numbered(plan.nest).items()):
+            return False
+    return True
 
 
 def _threads_around(region: Region | None) -> int | None:
@@ -258,7 +366,7 @@ def _function(
 ) -> FunctionType:
     """Return the function of a definition, with its free names as the enclosing function has them."""
     taken = {argument.arg for argument in definition.args.args}
-    free = [name for name in nest.names if name in cells and name not in taken]
+    free = [name for name in (*nest.names, WITHIN) if name in cells and name not in taken]
     arguments = ast.arguments([], [ast.arg(name) for name in free], None, [], [], None, [])
     around = ast.copy_location(ast.FunctionDef("around", arguments, [definition], []), definition)
     if "type_params" in ast.FunctionDef._fields:  # from Python 3.12 on

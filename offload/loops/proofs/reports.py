@@ -13,6 +13,7 @@ from offload.errors import ClauseError, LoopError
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import checked_in, locals_in, walk
 from offload.loops.tree.promotion import nbytes_of
+from offload.loops.tree.sizes import FAR
 from offload.loops.tree.text import element_text, text_of
 from offload.loops.tree.uses import numbered
 
@@ -84,6 +85,7 @@ def index_error(access: Located, index: int, dimension: int, extent: int, where:
 
     Its attribute ``array`` is the name of the array, by which a construct says which section that is.
     """
+    index += FAR if index < -FAR // 2 else 0
     error = IndexError(
         f"index {index} is out of bounds for axis {dimension} of {access.array!r} with size {extent}, at iteration "
         f"{where}, {access.place.file}:{access.place.line}"

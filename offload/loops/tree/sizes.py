@@ -16,6 +16,9 @@ ONE_LANE: Final = 1
 # Of a block.
 MOST_THREADS: Final = 1024
 
+# An index in front of a section is moved by so much: it must not count from the section's end.
+FAR: Final = 1 << 48
+
 
 def size_error(sizes: Iterable[tuple[str, int]]) -> str:
     """Return the error in the numbers of threads that clauses ask for; empty if there is none."""
