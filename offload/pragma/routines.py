@@ -8,7 +8,9 @@ refused instead.
 
 from __future__ import annotations
 
+import ast
 from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 from offload.constructs.routines import (
     get_default_device,
@@ -18,6 +20,12 @@ from offload.constructs.routines import (
     set_default_device,
 )
 from offload.errors import UnsupportedError
+from offload.pragma.placing import at_node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offload.texts import FunctionText
 
 __all__ = [
     "omp_get_default_device",
@@ -278,3 +286,42 @@ def omp_is_initial_device() -> bool:
     True
     """
     return is_initial_device()
+
+
+# -- worksharing loops ---------------------------------------------------------------------------------
+
+
+def refuse_thread_numbers(loop: ast.For, value_of: Callable[[str], Any], text: FunctionText) -> None:
+    """Raise an error at the first call of `omp_get_thread_num` in a worksharing loop.
+
+    Parameters
+    ----------
+    loop : ast.For
+        The nest, with the lines of the program.
+    value_of : callable
+        Returns the value that a name has when the function is decorated, or None.
+    text : FunctionText
+        The text of the function.
+
+    Raises
+    ------
+    UnsupportedPragmaError
+        An iteration asks for the number of its thread. Any thread may run an iteration, or the device.
+    """
+    calls = [node for node in ast.walk(loop) if isinstance(node, ast.Call)]
+    for call in sorted(calls, key=lambda node: (node.lineno, node.col_offset)):
+        if _meant(call.func, value_of) is omp_get_thread_num:
+            raise at_node(
+                call,
+                "omp_get_thread_num() is not supported in a worksharing loop, because any thread may run an iteration; "
+                "index by the loop variable",
+                text,
+                is_unsupported=True,
+            )
+
+
+def _meant(node: ast.expr, value_of: Callable[[str], Any]) -> Any:
+    """Return the value of a name or of an attribute of one; None for other expressions."""
+    if isinstance(node, ast.Name):
+        return value_of(node.id)
+    return getattr(_meant(node.value, value_of), node.attr, None) if isinstance(node, ast.Attribute) else None

@@ -6,19 +6,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from offload import LoopError
 from offload.pragma import directives
 
 _FILE = Path(__file__).parent / "peers" / "comment_programs.py"
 
 
-def _load():
-    spec = importlib.util.spec_from_file_location("comment_programs", _FILE)
+def _load(file):
+    spec = importlib.util.spec_from_file_location(file.stem, file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-programs = _load()
+programs = _load(_FILE)
 _random = np.random.default_rng(7)
 
 CALLS = {
@@ -63,20 +64,16 @@ def test_the_result_is_cpythons(name, runtime):
     assert all(map(_agree, given, plain))
 
 
-def test_the_comments_count(runtime):
-    """The comments are taken: without its reduction clause, the loop of a copy of the program is refused."""
-    text = _FILE.read_text().replace("#omp parallel for reduction(+:total) lastprivate(last)", "#omp parallel for")
-    broken = {"__name__": "broken", "__file__": "broken.py"}
-    file = _FILE.with_name("broken_comments.py")
-    import linecache
-
-    linecache.cache[str(file)] = (len(text), None, text.splitlines(keepends=True), str(file))
-    exec(compile(text, str(file), "exec"), broken)
-    from offload import LoopError
-
-    with pytest.raises(LoopError) as caught:
-        directives(broken["last_index"])(5)
-    assert "total" in str(caught.value)
+def test_the_comments_count(tmp_path, runtime):
+    """The comments are taken: without its clauses, a loop that carries a sum is refused, at its line."""
+    clause = " reduction(+:total) lastprivate(last)"
+    text = _FILE.read_text()
+    assert clause in text
+    file = tmp_path / "without_a_clause.py"
+    file.write_text(text.replace(clause, ""))
+    with pytest.raises(LoopError, match="total") as caught:
+        directives(_load(file).last_index)
+    assert f"{file}:{text[: text.index('total += i')].count(chr(10)) + 1}" in str(caught.value)
 
 
 def test_every_program_is_tested():
