@@ -34,7 +34,7 @@ class Spec:
     """The object that a directive needs at run time."""
 
     cell: str  # the name of its cell
-    found: Found
+    call: DirectiveCall
     function: str = ""  # the definition of its block, next to the function
     names: dict[str, Any] = field(default_factory=dict)  # of `BlockNames`
     nest: Any = None
@@ -87,21 +87,15 @@ class Emitter:
         The names that definitions have in messages, by their identifiers.
     """
 
-    def __init__(self, finding: Finding, meanings: Meanings, is_fixed: Callable[[str], bool]) -> None:
+    def __init__(self, finding: Finding, meanings: Meanings, kind: str, is_fixed: Callable[[str], bool]) -> None:
+        self._kind = kind  # the class around the function; empty if there is none
         self._is_fixed = is_fixed
         self.finding = finding
         self.meanings = meanings
         self.specs: list[Spec] = []
         self.functions: list[ast.FunctionDef] = []
         self.names: dict[str, str] = {}
-        self._constants: list[Any] = []  # among them the forms of list items
         self._is_async = isinstance(finding.definition, ast.AsyncFunctionDef)
-
-    def mangle(self, kind: str) -> None:
-        """Give private names of a class, in subscripted list items, the form that Python gives them in its body."""
-        for constant in self._constants if kind else ():
-            if isinstance(constant.value, tuple):
-                constant.value = _mangled(constant.value, kind)
 
     def emit(self) -> None:
         """Replace all directives, the last first; raise the first error in reading order."""
@@ -141,8 +135,8 @@ class Emitter:
         body[first:first] = [trees.located(one, like) for one in added]
 
     # -- directives that stay ------------------------------------------------------------------------
-    def _spec(self, found: Found) -> Spec:
-        spec = Spec(f".directive {len(self.specs)}", found)
+    def _spec(self, call: DirectiveCall) -> Spec:
+        spec = Spec(f".directive {len(self.specs)}", call)
         self.specs.append(spec)
         return spec
 
@@ -154,14 +148,14 @@ class Emitter:
             reading.before.append(trees.assign(name, event))
             reading.holds(name)
         values = call.values(reading)
-        for node in ast.walk(values):
+        for node in ast.walk(values) if self._kind else ():
             if isinstance(node, ast.Constant):
-                self._constants.append(node)
+                _mangle(node, self._kind)
         return reading, values
 
     def _alone(self, found: Found) -> list[ast.stmt]:
         call = DirectiveCall(found.directive)
-        spec = self._spec(found)
+        spec = self._spec(call)
         reading, values = self.clauses(found, call)
         runs_async = self._is_async and found.region.block is None and found.row.name in _WAITS
         run = trees.call(trees.member(trees.name(spec.cell), "run_async" if runs_async else "run"), values)
@@ -173,7 +167,7 @@ class Emitter:
 
     def _staying(self, found: Found) -> list[ast.stmt]:
         call = DirectiveCall(found.directive)
-        spec = self._spec(found)
+        spec = self._spec(call)
         reading, values = self.clauses(found, call)
         item = found.node.items[0]
         is_async = self._is_async and found.region.block is None
@@ -207,7 +201,7 @@ class Emitter:
     def _taken(self, found: Found) -> list[ast.stmt]:
         call = DirectiveCall(found.directive)
         plan = self.meanings.plan(found, call.named)
-        spec = self._spec(found)
+        spec = self._spec(call)
         return _Block(self, found, call, plan, spec).made()
 
     def _team(self, found: Found) -> list[ast.stmt]:
@@ -249,12 +243,12 @@ class Emitter:
 
     # -- nests ---------------------------------------------------------------------------------------
     def _nest(self, found: Found) -> list[ast.stmt]:
-        spec = self._spec(found)
+        call = DirectiveCall(found.directive)
+        spec = self._spec(call)
         nest = self.nest_for(found)
         if nest is None:
             return []
         spec.nest = nest
-        call = DirectiveCall(found.directive)
         reading, values = self.clauses(found, call)
         arguments = trees.tuple_of([reading.read(name) for name in nest.parameters])
         meet = trees.member(trees.name(spec.cell), "meet")
@@ -493,8 +487,13 @@ class _Block:
             self._prologue.append(ast.Assign([target], value))
 
 
+def _mangle(node: Any, kind: str) -> None:
+    """Give private names of a class in the form of a list item the spelling that Python gives them in its body."""
+    if isinstance(node.value, tuple):
+        node.value = _mangled(node.value, kind)
+
+
 def _mangled(value: Any, kind: str) -> Any:
-    """Return the form of a list item with the private names of a class in its steps mangled."""
     if isinstance(value, tuple):
         return tuple([_mangled(part, kind) for part in value])
     if isinstance(value, str) and value.isidentifier() and value.startswith("__") and not value.endswith("__"):

@@ -53,13 +53,13 @@ class ModuleScope:
 class StayingBlock:
     """A directive whose block stays, or that stands alone."""
 
-    def __init__(self, directive: Directive) -> None:
-        self._call = DirectiveCall(directive)
+    def __init__(self, call: DirectiveCall) -> None:
+        self._call = call
         self.manage = self._call.manage
         self.run = self._call.run
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return StayingBlock, (self._call.directive,)
+        return staying_block, (self._call.directive,)
 
     async def run_async(self, values: Sequence[Any]) -> Any:
         """Carry out a directive in a coroutine, which lets the event loop run where it waits."""
@@ -74,6 +74,11 @@ class StayingBlock:
     def manage_async(self, values: Sequence[Any]) -> AwaitedBlock:
         """Return the manager of a block in a coroutine."""
         return AwaitedBlock(self._call.manage(values))
+
+
+def staying_block(directive: Directive) -> StayingBlock:
+    """Return a directive that stays in another process."""
+    return StayingBlock(DirectiveCall(directive))
 
 
 class AwaitedBlock:
@@ -113,8 +118,8 @@ class BlockNames:
 class TakenBlock:
     """A block that has become a function, under its construct."""
 
-    def __init__(self, directive: Directive, function: Callable[..., Any], names: BlockNames) -> None:
-        self.call = DirectiveCall(directive)
+    def __init__(self, call: DirectiveCall, function: Callable[..., Any], names: BlockNames) -> None:
+        self.call = call
         self.function = function
         self.names = names
         self._encounter = self.call.encounter
@@ -131,7 +136,8 @@ class TakenBlock:
         return object.__new__, (TakenBlock,), (self.call.directive, self.function, self.names)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.__init__(*state)  # type: ignore[misc]  # of an object that has been made only
+        directive, function, names = state
+        self.__init__(DirectiveCall(directive), function, names)  # type: ignore[misc]  # of an object that has been made only
 
     def _construct(self) -> Any:
         """Return the construct with the clauses that the string alone decides."""

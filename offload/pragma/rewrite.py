@@ -144,6 +144,8 @@ def _check_decorators(text: FunctionText, place: tuple[str, int] | None) -> None
                 raise _below(around.below, text)
             return
     # The function may be one that a decorator below has made: then the definition at the line is another one.
+    if not linecache.getline(file, line).lstrip().startswith("@"):
+        return
     whole = "".join(linecache.getlines(file))
     for node in ast.walk(tree_of(whole)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.decorator_list:
@@ -195,20 +197,18 @@ class Template:
     def _object(self, spec: Spec, function: FunctionType, names: dict[str, Any], cells: dict[str, CellType]) -> Any:
         from offload.pragma import encounter
 
-        directive = spec.found.directive
         if spec.nest is not None:
-            from offload.pragma.calls import DirectiveCall
             from offload.pragma.nests import NestEncounter
 
-            return encounter.NestBlock(NestEncounter(spec.nest, DirectiveCall(directive), self.text, names, cells))
+            return encounter.NestBlock(NestEncounter(spec.nest, spec.call, self.text, names, cells))
         if not spec.function:
-            return encounter.StayingBlock(directive)
+            return encounter.StayingBlock(spec.call)
         code = self.blocks[spec.function]
         body = FunctionType(code, names, code.co_name, None, _closure(code, cells))
         body.__module__ = function.__module__
         body.__qualname__ = code.co_qualname
-        kind = encounter.LoopBlock if directive.name == "taskloop" else encounter.TakenBlock
-        return kind(directive, body, encounter.BlockNames(**spec.names))
+        kind = encounter.LoopBlock if spec.call.directive.name == "taskloop" else encounter.TakenBlock
+        return kind(spec.call, body, encounter.BlockNames(**spec.names))
 
 
 def _plain_text(
@@ -260,7 +260,7 @@ def _compiled(function: FunctionType, text: FunctionText, default: str) -> Templ
     free = frozenset(function.__code__.co_freevars) - {"__class__"}
     meanings = Meanings(finding, free, default, seen.is_data)
     _check_names(function, finding, meanings)
-    emitter = Emitter(finding, meanings, seen.is_fixed)
+    emitter = Emitter(finding, meanings, _class_of(function.__code__.co_qualname), seen.is_fixed)
     emitter.emit()
     code, blocks = _Compilation(function, text, emitter).codes()
     return Template(code, blocks, emitter.specs, text)
@@ -416,7 +416,6 @@ class _Compilation:
         trees.with_no_types(definition)
         body: list[ast.stmt] = [definition, *self._emitter.functions]
         kind = _class_of(self._function.__code__.co_qualname)
-        self._emitter.mangle(kind)
         if kind or "__class__" in self._function.__code__.co_freevars:
             body = [_class(kind or "_", body)]
         parameters = [

@@ -94,12 +94,18 @@ class DirectiveSpelling(SpellingMark):
         return written
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        from offload import pragma
-
-        return (getattr, (pragma, self._name)) if getattr(pragma, self._name, None) is self else object.__reduce__(self)
+        return _spelling_named, (self._name,)
 
     def __repr__(self) -> str:
         return f"<offload.pragma.{self._name}>"
+
+
+def _spelling_named(name: str) -> DirectiveSpelling:
+    """Return `omp` or `acc`, for pickle."""
+    from offload import pragma
+
+    found: DirectiveSpelling = getattr(pragma, name)
+    return found
 
 
 class WrittenDirective:

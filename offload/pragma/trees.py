@@ -22,10 +22,6 @@ MODULE: Final = ".module"
 """The free variable that stands for the function's module in locations of variables."""
 
 
-_PLACED: Final = (ast.expr, ast.stmt, ast.arg, ast.keyword, ast.ExceptHandler, ast.alias, ast.pattern)
-"""The classes of nodes that have lines."""
-
-
 def name(identifier: str) -> ast.Name:
     """Return an expression that reads a name."""
     return ast.Name(identifier, ast.Load())
@@ -98,18 +94,15 @@ def located(tree: Any, like: Any, stop: Sequence[Any] = ()) -> Any:
     end = like.end_col_offset if like.end_lineno == line else column + 1
     known = set(map(id, stop))
     pending: list[Any] = [tree]
-    while pending:
-        node = pending.pop()
-        if id(node) in known:
-            continue
-        if isinstance(node, _PLACED):
+    for node in pending:  # which grows
+        if node._attributes:  # noqa: SLF001  # lines; a class of `ast` has no other name for them
             node.lineno = node.end_lineno = line
             node.col_offset, node.end_col_offset = column, end
         for field in node._fields:
             value = getattr(node, field, None)
             if value.__class__ is list:
-                pending += [part for part in value if isinstance(part, ast.AST)]
-            elif isinstance(value, ast.AST):
+                pending += [part for part in value if isinstance(part, ast.AST) and id(part) not in known]
+            elif value is not None and hasattr(value, "_fields") and id(value) not in known:
                 pending.append(value)
     return tree
 

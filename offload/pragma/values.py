@@ -7,10 +7,10 @@ nodes still have the positions of the directive's string, so whoever puts them i
 from __future__ import annotations
 
 import ast
-from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from offload.pragma.syntax import Member, Subscript, Triple
+from offload.texts import copied
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -43,12 +43,12 @@ def called(naming: Naming, function: str, *arguments: ast.expr, **keywords: ast.
 
 def looked_up(naming: Naming, name: str) -> ast.expr:
     """Return an expression for a name of `offload.pragma.items`."""
-    return ast.Attribute(deepcopy(naming.library), name, ast.Load())
+    return ast.Attribute(copied(naming.library), name, ast.Load())
 
 
 def own_copy(expression: Expression) -> ast.expr:
     """Return a copy of the tree of an expression, which belongs to the parser's cache."""
-    return deepcopy(expression.node)
+    return copied(expression.node)
 
 
 def constant(value: Any) -> ast.Constant:
