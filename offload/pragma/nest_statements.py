@@ -128,6 +128,8 @@ class Inside:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             text = self._met(node.value)
             return [node] if text is None else self._alone(text, node)
+        if isinstance(node, ast.AnnAssign) and node.value is None:
+            return [ast.copy_location(ast.Pass(), node)]  # Python ignores it; OMP4Py's typed programs declare so
         for name in ("body", "orelse"):
             block = getattr(node, name, None)
             if isinstance(block, list) and block:

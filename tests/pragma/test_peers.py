@@ -62,6 +62,13 @@ def test_omp4py_factor(runtime):
     assert np.allclose(lower @ upper, a)
 
 
+def test_omp4py_declarations(runtime):
+    """Declarations in a loop, which CPython ignores, are ignored here, too."""
+    out = np.zeros(3)
+    four.row_sums_typed(np.ones((3, 3)), out)
+    assert out.tolist() == [1.0, 2.0, 3.0]
+
+
 def test_omp4py_critical_and_atomic(runtime):
     """``critical``, ``atomic``, ``master`` and ``barrier`` run once, in a team of one thread."""
     assert four.tally(["a", "b", "a"]) == ({"a": 2, "b": 1, "threads": 1}, 3)

@@ -1,6 +1,6 @@
 """Programs in OMP4Py's style: decorated functions and classes, directives in ``with`` and as statements."""
 
-# ruff: noqa: I001, SIM117  # the style of the peers' programs
+# ruff: noqa: SIM117  # the style of the peers' programs
 
 import threading
 
@@ -133,6 +133,20 @@ def factor(a, lower, upper):
                     lower[i, k] = (a[i, k] - total) / upper[k, k]
             with omp("single"):
                 lower[k, k] = 1.0
+
+
+@omp(compile=True)
+def row_sums_typed(a2, out2):
+    """Sum rows, with declarations inside of the loop, as OMP4Py's typed examples have them."""
+    a: memoryview = a2
+    out: memoryview = out2
+    with omp("parallel for"):
+        for i in range(len(out)):
+            total: float = 0.0
+            j: int
+            for j in range(i + 1):
+                total += a[i, j]
+            out[i] = total
 
 
 @omp

@@ -1,4 +1,4 @@
-"""Print the tables of ``docs/peers-programs.md`` from the outcomes that ``published.py FOLDER --json FILE`` has written.
+"""Print the tables of ``docs/peers-programs.md`` from the outcomes that ``published.py FOLDER --json FILE`` wrote.
 
 Usage: ``python tests/pragma/peers/published_table.py FILE``
 """
