@@ -7,7 +7,6 @@ mapping and failures, is that of the construct which it belongs to.
 
 from __future__ import annotations
 
-from copy import copy
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
     from offload.loops.explain import LoopReport
     from offload.loops.running.clauses import SetWords
     from offload.loops.running.specialise import LoopProgram
+
+_new: Any = object.__new__
 
 
 class LoopFunction(DirectiveFunction):
@@ -56,10 +57,12 @@ class LoopFunction(DirectiveFunction):
 
         The function returns the task's value.
         """
-        made = self.options()
-        clauses = copy(self._clauses)  # which speak of the results now, and of the loop as before
+        clauses = _new(type(self._clauses))
+        vars(clauses).update(vars(self._clauses))  # which speak of the results now, and of the loop as before
         clauses.take = take
-        made._clauses = clauses  # noqa: SLF001  # its own kind
+        made: Self = _new(type(self))
+        made.__dict__ = self.__dict__
+        made._clauses, made._depend = clauses, self._depend  # its own kind
         return made
 
     def _texts(self) -> tuple[dict[str, Any], tuple[Any, ...]]:

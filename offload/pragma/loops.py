@@ -18,7 +18,7 @@ element, and whether a name that is called is a function or an array type. The f
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from offload.pragma.nest_clauses import check_defaults, kind_of, words_of
@@ -93,6 +93,9 @@ class Nest:
     where: DirectiveText
     # The names of data clauses whose items have subscripts.
     sectioned: frozenset[str]
+    # The constructs of functions without variables of enclosing functions, by globals and case: a function that is
+    # decorated at each call of another one shares them.
+    made: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def form(self, case: Case) -> ast.FunctionDef:
         """Return the definition for a case; it has the given name, and shares no node with other forms."""

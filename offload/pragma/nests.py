@@ -118,18 +118,23 @@ class NestEncounter:
     ) -> None:
         self._nest, self._call, self._text = nest, call, text
         self._names, self._cells = names, cells
+        # By case and outside functions: constructs with the places of their arguments. A nest without variables of
+        # enclosing functions has the same ones however often the function around it is decorated.
         self._made: dict[tuple[Any, ...], tuple[Any, tuple[int, ...]]] = {}
+        if cells.keys().isdisjoint(nest.names):
+            self._made = nest.made.setdefault(id(names), self._made)  # each construct keeps these globals
         refuse_thread_numbers(nest.loop, self._value_of, text)
         self._is_array = frozenset(nest.results) & frozenset(nest.arguments)
         clauses = {clause.name for clause in call.directive.clauses}
         # whether a ``parallel`` block around it decides about its threads
         self._is_shared = nest.kind == "parallel_loop" and "num_threads" not in {*clauses, *call.fixed()}
         self._first = Case(arrays=self._is_array & nest.indexed)
-        self._construct(self._first, ())
+        if (self._first, ()) not in self._made:
+            self._construct(self._first, ())
 
     def __reduce__(self) -> tuple[Any, ...]:
         construct, _ = self._made[self._first, ()]
-        state = self._nest, self._call.directive, self._text, construct.python
+        state = replace(self._nest, made={}), self._call.directive, self._text, construct.python
         return object.__new__, (NestEncounter,), state
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
