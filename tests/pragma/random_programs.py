@@ -14,6 +14,7 @@ numbers must be afterwards what the text without directives leaves, whatever the
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass, field
 
 SIZE = 12
@@ -183,7 +184,8 @@ class Programs:
     def draw_loop(self, arrays, loops, scope):
         name = "ij"[2 - loops]
         count = self.draw.randint(1, 3)
-        return [("for", name, count, self.steps(arrays, self.draw.randint(1, 3), loops=loops - 1, scope=[*scope, name]))]
+        steps = self.steps(arrays, self.draw.randint(1, 3), loops=loops - 1, scope=[*scope, name])
+        return [("for", name, count, steps)]
 
     def draw_if(self, arrays, loops, scope):
         return [("if", f"k % 2 == {self.draw.randrange(2)}", self.steps(arrays, 2, loops=loops - 1, scope=scope))]
@@ -237,8 +239,8 @@ class Programs:
         return [], []
 
     def draw_target(self, arrays, loops, scope):
-        pool = sorted(self.present) if self.present and self.is_so(0.8) else [a for a in arrays if a not in self.present]
-        pool = pool or sorted(self.present)
+        absent = [array for array in arrays if array not in self.present]
+        pool = absent if absent and not (self.present and self.is_so(0.8)) else sorted(self.present)
         block = Block("target", self.device_sections(pool, scope), [], [])
         self.filled(block, scope)
         block.is_deferred = self.is_so(0.75)
@@ -279,7 +281,12 @@ class Programs:
             return [("wait",)]
         array = self.draw.choice(usable)
         clause, keyword = self.draw.choice(
-            (("", ""), ("grainsize(3)", "grainsize=3"), ("num_tasks(3)", "num_tasks=3"), ("grainsize(strict: 5)", "grainsize=5, strict=True"))
+            (
+                ("", ""),
+                ("grainsize(3)", "grainsize=3"),
+                ("num_tasks(3)", "num_tasks=3"),
+                ("grainsize(strict: 5)", "grainsize=5, strict=True"),
+            )
         )
         number = self.draw.choice((None, "s", "t"))
         return [("wait",), ("taskloop", array, self.draw.randint(2, 4), clause, keyword, number)]
@@ -328,7 +335,8 @@ class Programs:
         block.captured = [name for name in ("k", *scope) if self.is_so(0.7)]
         for access in block.accesses:
             if access.word == "out":
-                block.ops.append(self.op([access, *[a for a in block.accesses if a is not access]], block.captured, overwrites=True))
+                others = [one for one in block.accesses if one is not access]
+                block.ops.append(self.op([access, *others], block.captured, overwrites=True))
         block.ops += [self.op(block.accesses, block.captured) for _ in range(self.draw.randint(1, 2))]
         return block
 
@@ -363,7 +371,7 @@ class Writer:
         if function.inner is not None:
             body += [*decorator, "def inner(j):", *indented(self.block(function.inner)), ""]
         body += self.steps(function.steps)
-        body += ["return s + t + k"] if self.mode == "serial" else [*self.statement("taskwait", "offload.taskwait()"), "return s + t + k"]
+        body += [*self.statement("taskwait", "offload.taskwait()"), "return s + t + k"]
         return [*lines, *indented(body), "", ""]
 
     def statement(self, string, call):
@@ -394,7 +402,8 @@ class Writer:
         if kind == "data":
             mapped, word, steps = rest
             items = ", ".join(mapped)
-            return self.around(f'omp("target data map({word}{items})")', f"offload.target_data(map=[tofrom({items})])", steps)
+            call = f"offload.target_data(map=[tofrom({items})])"
+            return self.around(f'omp("target data map({word}{items})")', call, steps)
         if kind == "update":
             word, section = rest
             keyword = "from_" if word == "from" else "to"
@@ -427,7 +436,8 @@ class Writer:
         if not number:
             body = [f"def {name}(part):", *indented([loop[0].replace(f"range({SIZE})", "part"), *loop[1:]])]
             return [*body, f"offload.taskloop(range({SIZE}), {name}, {keyword})"]
-        inside = [f"part_{number} = 0", loop[0].replace(f"range({SIZE})", "part"), loop[1], f"    part_{number} += int({array}[v])"]
+        part = f"part_{number}"
+        inside = [f"{part} = 0", loop[0].replace(f"range({SIZE})", "part"), loop[1], f"    {part} += int({array}[v])"]
         body = [f"def {name}(part, total):", *indented([*inside, f"total += part_{number}"])]
         total = f"total_{name}"
         return [
@@ -483,7 +493,7 @@ class Writer:
             first = f"float(p_{block.accesses[0].name}.sum())" if block.accesses else ""
             line = block.number_line.replace("{sum}", first)
             for one in block.accesses if "helper" in line else ():
-                line = line.replace(f"({one.name}, ", f"(p_{one.name}, ").replace(f", {one.name}, ", f", p_{one.name}, ")
+                line = re.sub(rf"(?<=[( ]){one.name}(?=, )", f"p_{one.name}", line)
             body.append(line)
         for child in block.children:
             body += self.call(child, is_child=True)

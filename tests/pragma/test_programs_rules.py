@@ -21,6 +21,13 @@ HOST = "host"
 SPELLINGS = ("strings", "calls", "comments")
 
 
+WORDS = (
+    *('omp("task ', 'omp("target ', "target data", "target update", 'omp("taskloop', "taskgroup", "acc(", "nowait"),
+    *("def inner", "helper_0(", "shared(s)", "map(tofrom: s)", "reduction(+: ", "for i in", "for j in"),
+)
+"""What the programs have to have."""
+
+
 def arguments():
     """Return new arrays, and a number."""
     a, b, c = (np.arange(float(SIZE)) * step % 101 for step in (7, 11, 13))
@@ -69,8 +76,7 @@ def check(folder, seed, spellings=SPELLINGS):
 def test_the_writer(tmp_path):
     """A program has the constructs that it is to have, and its text without directives knows none of them."""
     texts = [Programs(seed).text("strings") for seed in range(200)]
-    for word in ("omp(\"task ", "omp(\"target ", "target data", "target update", "omp(\"taskloop", "acc(", "def inner",
-                 "helper_0(", "shared(s)", "map(tofrom: s)", "nowait", "reduction(+: ", "for i in", "for j in", "taskgroup"):  # fmt: skip
+    for word in WORDS:
         assert sum(word in text for text in texts) > 5, word
     for seed in range(20):
         serial = Programs(seed).text("serial")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.pragma.spelling import Twins
+from tests.conformance.pragma.spelling import Twins, as_comments, dedent
 
 
 @pytest.fixture
@@ -17,3 +17,9 @@ def twins(runtime, tmp_path):
 def on_sim(sim, tmp_path):
     """Run programs in several spellings on one simulated device."""
     return Twins(tmp_path)
+
+
+@pytest.fixture(params=["strings", "comments"])
+def spelled(request, twins):
+    """Import a program in either spelling."""
+    return lambda text: twins.string(dedent(text) if request.param == "strings" else as_comments(dedent(text)))

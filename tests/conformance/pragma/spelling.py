@@ -66,8 +66,9 @@ def words_of(string):
     """Return the words of a directive that its ``end`` repeats: those before the first clause or bracket."""
     words = "target teams distribute parallel for simd loop data enter exit update task taskloop taskgroup taskgraph"
     words += " masked master single sections section critical atomic kernels serial host_data"
-    found = re.match(rf"\s*((?:(?:{words.replace(' ', '|')})\b\s*)+)", string.replace("_", " "))
-    return " ".join(found[1].split()) if found else ""
+    word = f"(?:{words.replace(' ', '|')})"
+    found = re.match(rf"\s*({word}(?:(?:\s+|_){word})*)(?!\w)", string)
+    return " ".join(found[1].replace("_", " ").split()) if found else ""
 
 
 def is_stand_alone(string):
@@ -235,7 +236,8 @@ class Twins:
             text = as_comments(strings)
             assert_same(run(self.string(text), make, is_recorded=is_recorded), expected, f"comments:\n{text}")
         if functions is not None:
-            assert_same(run(self.string(functions), make, is_recorded=is_recorded), expected, f"functions:\n{functions}")
+            found = run(self.string(functions), make, is_recorded=is_recorded)
+            assert_same(found, expected, f"functions:\n{functions}")
         return outcome
 
 

@@ -138,7 +138,8 @@ def test_no_loop(on_sim, head, inside):
 
 def test_unsupported_of_taskloop(on_sim):
     """`collapse` of `taskloop`, and `cancel` of anything but a taskgroup, are unsupported at their place."""
-    text = '@directives\ndef program(x):\n    with omp("taskloop «collapse»(2)"):\n        for i in x:\n            for j in x:\n                pass\n'
+    loops = "for i in x:\n            for j in x:\n                pass\n"
+    text = f'@directives\ndef program(x):\n    with omp("taskloop «collapse»(2)"):\n        {loops}'
     plain, place = marked(text)
     error = error_of(on_sim.folder, plain)
     assert_at(error, place, plain)
@@ -179,7 +180,8 @@ def test_several_literals(on_sim):
 
 def test_a_string_of_many_lines(on_sim):
     """In a string of many lines, the line is the token's own."""
-    text = '@directives\ndef program(x, y):\n    with omp("""target\n              map(to: x)\n              «mpa»(from: y)"""):\n        pass\n'
+    string = '"""target\n              map(to: x)\n              «mpa»(from: y)"""'
+    text = f"@directives\ndef program(x, y):\n    with omp({string}):\n        pass\n"
     plain, place = marked(text)
     error = error_of(on_sim.folder, plain)
     assert token_of(error) == "mpa"

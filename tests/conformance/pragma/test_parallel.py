@@ -1,4 +1,4 @@
-"""`parallel`, `masked`, `single` and `sections`: a team of one thread; `critical` and `atomic`: locks of the process."""
+"""`parallel`, `masked`, `single` and `sections` have a team of one thread; `critical` and `atomic` are locks."""
 
 from __future__ import annotations
 
