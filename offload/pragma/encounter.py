@@ -236,18 +236,18 @@ class LoopBlock(TakenBlock):
         if not names.results:
             return construct(iterable, *found)
         reduced: dict[str, str] = {}
-        initial: dict[str, Any] = {}
         for operator, name in self.call.reductions:
             at = self._slots[name]
             if found[at] is UNBOUND:
                 raise UnboundLocalError(f"taskloop: {name!r} has no value, and reduction needs one to begin with")
             if taskloops.is_number(found[at]):
-                reduced[name], initial[name] = operator, found[at]
+                reduced[name] = operator
                 found[at] = taskloops.identity(operator, found[at])
-        combination = taskloops.Combination(reduced, initial, names.results)
+        combination = taskloops.Combination(reduced, names.results)
         result = construct(taskloops.numbered(iterable), *found, combination)
         if reduced and variables is not None:
-            variables[0](*combination.combined())
+            store, read = variables
+            store(*combination.combined(read()))
         return result
 
 

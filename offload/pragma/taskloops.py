@@ -62,11 +62,8 @@ def numbered(iterable: Any) -> NumberedParts:
 class Combination:
     """The numbers that the tasks of a loop reduce."""
 
-    is_remote = False
-
-    def __init__(self, reduced: Mapping[str, str], initial: Mapping[str, Any], every: tuple[str, ...]) -> None:
+    def __init__(self, reduced: Mapping[str, str], every: tuple[str, ...]) -> None:
         self._reduced = reduced  # operators by name, of the numbers
-        self._initial = initial
         self._every = every  # all names that the body hands over, arrays too
         self._parts: list[tuple[int, dict[str, Any]]] = []
         self._lock = threading.Lock()
@@ -77,14 +74,17 @@ class Combination:
         with self._lock:
             self._parts.append((getattr(part, "begin", 0), found))
 
-    def combined(self) -> list[Any]:
-        """Return the values of all names, combined in the order of the parts; `UNBOUND` for arrays."""
-        total = dict(self._initial)
-        for _, values in sorted(self._parts, key=lambda one: one[0]):
+    def combined(self, values: tuple[Any, ...]) -> list[Any]:
+        """Return the values of all variables, given those at the end, with the copies in the order of the parts.
+
+        An array, which the construct reduces, gives `UNBOUND`.
+        """
+        total = {name: value for name, value in zip(self._every, values, strict=True) if name in self._reduced}
+        for _, copies in sorted(self._parts, key=lambda one: one[0]):
             for name, operator in self._reduced.items():
-                if values[name] is not UNBOUND:
+                if copies[name] is not UNBOUND:
                     _, combine = OPERATORS[operator]
-                    total[name] = combine(total[name], values[name])
+                    total[name] = combine(total[name], copies[name])
         return [total.get(name, UNBOUND) for name in self._every]
 
 

@@ -93,7 +93,7 @@ def located(tree: Any, like: Any, stop: Sequence[Any] = ()) -> Any:
     line, column = like.lineno, like.col_offset
     end = like.end_col_offset if like.end_lineno == line else column + 1
     known = set(map(id, stop))
-    pending: list[Any] = [tree]
+    pending: list[Any] = [tree] if id(tree) not in known else []
     for node in pending:  # which grows
         if node._attributes:  # noqa: SLF001  # lines; a class of `ast` has no other name for them
             node.lineno = node.end_lineno = line

@@ -1,0 +1,329 @@
+"""Rewritten functions: what they keep of the original, how they fail, and how they go to other processes."""
+
+import ast
+import asyncio
+import inspect
+import linecache
+import pickle
+import sys
+import traceback
+from itertools import count
+
+import cloudpickle
+import numpy as np
+import pytest
+
+import offload
+from offload.pragma import acc, directives, omp
+from offload.pragma.rewrite import _TEMPLATES
+
+pytestmark = pytest.mark.usefixtures("on_sim_1")
+
+_NUMBERS = count()
+
+
+@pytest.fixture
+def on_sim_1():
+    """Give the test a runtime with a simulated device."""
+    with offload.Runtime("sim:1") as runtime:
+        yield runtime
+
+
+def made(text, **names):
+    """Return the names that a text defines, as those of a module whose text is known."""
+    file = f"<made {next(_NUMBERS)}>"
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
+    found = {"omp": omp, "acc": acc, "directives": directives, "np": np, "__name__": "made", **names}
+    exec(compile(text, file, "exec"), found)
+    return found
+
+
+def add(a, b: int = 2, *rest, c=3, **more) -> list:
+    """Add."""
+    with omp("taskgroup"):  # noqa: SIM117  # a directive needs a `with` of its own
+        with omp("task"):
+            rest[0].append((a, b, c, more))
+    return rest[0]
+
+
+def test_it_keeps_what_a_function_has():
+    """Name, text, defaults, annotations, module and `__wrapped__` are the original's."""
+    function = directives(add)
+    assert function.__wrapped__ is add
+    assert (function.__name__, function.__qualname__, function.__doc__) == ("add", "add", "Add.")
+    assert function.__defaults__ is add.__defaults__
+    assert function.__kwdefaults__ is add.__kwdefaults__
+    assert function.__annotations__ == add.__annotations__
+    assert function.__globals__ is add.__globals__
+    assert inspect.signature(function) == inspect.signature(add)
+    assert inspect.getsource(function) == inspect.getsource(add)
+    assert function.__code__.co_firstlineno == add.__code__.co_firstlineno
+    assert function.__code__.co_name == function.__code__.co_qualname == "add"
+    assert function(1, 5, [], d=4) == [(1, 5, 3, {"d": 4})]
+
+
+def test_a_function_without_directives_is_left_alone():
+    """It is the same object."""
+
+    def plain(x):
+        return x
+
+    assert directives(plain) is plain
+
+
+def test_blocks_are_named_after_the_function_and_the_line():
+    """A task is called `pipeline.<omp task, line 8>`, and its location is the line of the `with`."""
+    text = "@directives\ndef pipeline(x):\n\n    with omp('task depend(out: x)'):\n        x[0] = 1\n"
+    pipeline = made(text)["pipeline"]
+    with offload.record(execute=False) as graph:
+        pipeline(np.zeros(1))
+    (task,) = graph.tasks
+    assert task.name == "pipeline.<omp task, line 4>"
+    assert task.location.endswith(":4")
+
+
+class Base:
+    """A class with a method that the tests call with `super`."""
+
+    def name(self):
+        return "base"
+
+
+@directives
+class Child(Base):
+    """Each kind of function of a decorated class has directives."""
+
+    __secret = 3
+
+    def name(self):
+        return "child"
+
+    def private(self, log):
+        with omp("task"):
+            log += [self.__secret, super().name(), __class__.__name__]
+        omp("taskwait")
+        return log
+
+    @staticmethod
+    def static(log):
+        with omp("task"):
+            log.append("static")
+        omp("taskwait")
+        return log
+
+    @classmethod
+    def of_class(cls, log):
+        with omp("task"):
+            log.append(cls.__secret)
+        omp("taskwait")
+        return log
+
+    @property
+    def value(self):
+        with omp("target map(from: s)"):
+            s = self.__secret * 2
+        return s  # noqa: RET504  # the block gives it
+
+
+def test_classes():
+    """Every function of a decorated class is rewritten, and private names and `super` mean the same in blocks."""
+    assert Child().private([]) == [3, "base", "Child"]
+    assert Child.static([]) == ["static"]
+    assert Child.of_class([]) == [3]
+    assert Child().value == 6
+
+
+def counter(start):
+    """Return functions that share a variable."""
+
+    @directives
+    def more(n):
+        nonlocal start
+        with omp("task shared(start)"):
+            start += n
+        omp("taskwait")
+        return start
+
+    return more, lambda: start
+
+
+def test_closures():
+    """The rewritten function shares the cells of the original; two of one text do not share theirs."""
+    (one, value), (other, _) = counter(1), counter(10)
+    assert [one(2), other(5), one(1), value()] == [3, 15, 4, 4]
+    assert one.__code__ is other.__code__
+
+
+def test_a_nested_function_is_compiled_once():
+    """Each call of the enclosing function makes the nested one from the same template."""
+    counter(1)
+    before = len(_TEMPLATES)
+    for start in range(5):
+        counter(start)
+    assert len(_TEMPLATES) == before
+
+
+@directives
+def fibonacci(n):
+    if n < 2:
+        return n
+    with omp("task shared(a)"):
+        a = fibonacci(n - 1)
+    with omp("task shared(b)"):
+        b = fibonacci(n - 2)
+    omp("taskwait")
+    return a + b
+
+
+def test_recursion():
+    """The function calls itself by its global name."""
+    assert fibonacci(9) == 34
+
+
+def test_pickling():
+    """Functions of modules go by name; others by value, with their blocks and constructs."""
+    assert pickle.loads(pickle.dumps(fibonacci)) is fibonacci
+    assert pickle.loads(pickle.dumps([omp, acc])) == [omp, acc]
+    names = made(
+        "G = 5\n@directives\ndef f(x, n):\n    total = 0\n    with omp('target data map(tofrom: x)'):\n"
+        "        with omp('target map(tofrom: x[1:n]) depend(inout: x)'):\n            x[1] += G\n"
+        "    with omp('task shared(total) depend(inout: total)'):\n        total += n\n"
+        "    with omp('taskloop reduction(+: total)'):\n        for i in range(n):\n            total += i\n"
+        "    omp('taskwait')\n    return x.tolist(), total\n",
+        __name__="__main__",
+    )
+    copy = cloudpickle.loads(cloudpickle.dumps(names["f"]))
+    assert copy(np.zeros(3), 2) == names["f"](np.zeros(3), 2) == ([0, 5, 0], 3)
+
+
+def test_tracebacks():
+    """A failing line in a block is the last entry, at its line of the user's file, and no frame has a hidden name."""
+    text = (
+        "@directives\ndef f(x):\n    s = 0\n    with omp('target map(tofrom: s)'):\n        s = 1\n"
+        "        raise ValueError(s)\n"
+    )
+    f = made(text)["f"]
+    with pytest.raises(ValueError) as caught:
+        f(np.zeros(3))
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    assert frames[-1].lineno == 6
+    assert frames[-1].filename == f.__code__.co_filename
+    assert frames[-1].name == "f.<omp target, line 4>"
+    assert not any(frame.name.startswith(".") for frame in frames)
+
+
+def test_every_line_is_traced_where_it_stands():
+    """Coverage and debuggers see each line that runs, and no other."""
+    text = (
+        "@directives\ndef f(log, n):\n    s = 0\n    if n:\n        with omp('task shared(s)'):\n            s = n\n"
+        "            log.append(n)\n    else:\n        s = 5\n    omp('taskwait')\n    with omp('taskgroup'):\n"
+        "        log.append(2)\n    return s\n"
+    )
+    f = made(text)["f"]
+    lines = set()
+
+    def tracer(frame, event, _):
+        if frame.f_code.co_filename == f.__code__.co_filename:
+            lines.add(frame.f_lineno)
+            return tracer
+        return None
+
+    with offload.Runtime("none", num_threads=0):
+        before = sys.gettrace()
+        sys.settrace(tracer)
+        try:
+            f([], 1)
+        finally:
+            sys.settrace(before)
+    assert lines - {1, 2} == {3, 4, 5, 6, 7, 10, 11, 12, 13}
+
+
+def test_future_statements():
+    """The flags of the original's module hold."""
+    text = "from __future__ import annotations\n@directives\ndef f(x: 1 / 0, log) -> nothing:\n    with omp('task'):\n"
+    text += "        y: undefined = 3\n        log.append(y)\n    omp('taskwait')\n    return log\n"
+    assert made(text)["f"](0, []) == [3]
+
+
+def test_names_that_only_blocks_bind_stay_local():
+    """A name that only blocks bind is unbound outside of them, and hides no global."""
+    text = "t = 'global'\n@directives\ndef f():\n    with omp('task private(t)'):\n        t = 1\n    return t\n"
+    with pytest.raises(UnboundLocalError):
+        made(text)["f"]()
+
+
+def test_docstrings_and_first_lines():
+    """The docstring stays one though local variables are declared after it."""
+    text = "@directives\ndef f():\n    '''Text.'''\n    with omp('task private(t)'):\n        t = 1\n"
+    text += "    t = 3\n    return t\n"
+    f = made(text)["f"]
+    assert (f.__doc__, f()) == ("Text.", 3)
+
+
+def test_decorators_above():
+    """Any decorator may stand above; the function below is the rewritten one."""
+
+    @offload.task
+    @directives
+    def body(log):
+        with omp("task"):
+            log.append("inner")
+        omp("taskwait")
+        log.append("outer")
+
+    log = []
+    body(log)
+    offload.taskwait()
+    assert log == ["inner", "outer"]
+
+
+def test_coroutines():
+    """Blocks that stay may await, and waits let the event loop run."""
+
+    @directives
+    async def program(n):
+        log = []
+        with omp("taskgroup"):
+            for i in range(n):
+                with omp("task"):
+                    log.append(i)
+                await asyncio.sleep(0)
+        with omp("task"):
+            log.append("last")
+        omp("taskwait")
+        async with omp("taskgroup"):
+            log.append("group")
+        await omp("taskwait")
+        return log
+
+    log = asyncio.run(program(3))
+    assert sorted(log[:3]) == [0, 1, 2]
+    assert log[3:] == ["last", "group"]
+
+
+def test_generators():
+    """A generator yields in blocks that stay."""
+
+    @directives
+    def program(n):
+        for i in range(n):
+            log = []
+            with omp("taskgroup"):
+                with omp("task"):
+                    log.append(i)
+                yield "inside"
+            yield log
+
+    assert list(program(2)) == ["inside", [0], "inside", [1]]
+
+
+def test_the_tree_of_the_file_is_not_changed():
+    """Rewriting works on a copy: the same text gives the same function again."""
+    text = "def f(x):\n    with omp('target map(tofrom: x)'):\n        x += 1\n    return x\n"
+    names = made(text)
+    from offload.texts import tree_of
+
+    before = ast.dump(tree_of(text))
+    first, again = directives(names["f"]), directives(names["f"])
+    assert ast.dump(tree_of(text)) == before
+    assert first(np.zeros(1)).tolist() == again(np.zeros(1)).tolist() == [1]
