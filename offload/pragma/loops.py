@@ -18,13 +18,14 @@ element, and whether a name that is called is a function or an array type. The f
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from offload.pragma.nest_clauses import check_defaults, kind_of, words_of
-from offload.pragma.nest_names import called_in, indexed_in, names_in, order_of
+from offload.pragma.nest_names import called_in, indexed_in, names_in, order_of, without_members
 from offload.pragma.nest_sections import shifted
 from offload.pragma.nest_statements import OFFLOAD, Inside, copied, loop_in
+from offload.pragma.syntax import Member
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -93,6 +94,8 @@ class Nest:
     where: DirectiveText
     # The names of data clauses whose items have subscripts.
     sectioned: frozenset[str]
+    # The arguments that are members of objects: ``self_x`` stands for ``self.x``.
+    members: Mapping[str, tuple[str, ...]]
     # The constructs of functions without variables of enclosing functions, by globals and case: a function that is
     # decorated at each call of another one shares them.
     made: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
@@ -140,9 +143,11 @@ def nest_of(
     kind, words = kind_of(directive), words_of(directive, where)
     inside = Inside(scope.met, where, directive)
     loop = inside.nest(copied(statement), words)
+    declared = _declared(text.definition)
+    members = without_members(loop, lambda name: scope.of(name, declared) == "local")
+    scope = replace(scope, known=scope.known | members.keys())
     names = names_in(loop, len(inside.associated))
     _take_updates(words, inside, names, kind)
-    declared = _declared(text.definition)
     arguments = _arguments(directive, loop, words, names, scope, declared)
     check_defaults(directive, where, words, names, arguments, declared | scope.free)
     last = {name: _last_name(inside, name, names) for name in words["lastprivate"]}
@@ -160,7 +165,7 @@ def nest_of(
     first = [one for name, one in zip(results, returned, strict=True) if name not in case.arrays]
     return Nest(
         definition=_function(text.definition.name, order, first, copied(loop), lines),
-        parameters=(*order, *(name for name in results if name not in arguments)),
+        parameters=tuple(dict.fromkeys((*(members.get(name, (name,))[0] for name in order), *results))),
         results=results,
         name=f"{text.definition.name}.<{directive.language} {directive.name}, line {where.line}>",
         kind=kind,
@@ -172,6 +177,7 @@ def nest_of(
         returned=returned,
         loop=loop,
         where=where,
+        members={name: path for name, path in members.items() if name in arguments},
         sectioned=frozenset(
             item.name
             for clause in directive.clauses
@@ -215,7 +221,12 @@ def _arguments(
     """Return the names whose values the loop function takes."""
     reduced = {name for of in words["reduction"].values() for name in of}
     given = {*words["firstprivate"], *reduced}
-    moved = {item.name for clause in directive.clauses for item in clause.items if clause.name in _MAPPING}
+    moved = {
+        item.name
+        for clause in directive.clauses
+        for item in clause.items
+        if clause.name in _MAPPING and item.name and not any(isinstance(step, Member) for step in item.steps)
+    }
     indexed, called = indexed_in(loop), called_in(loop)
     found = set()
     for name in names.read | names.exposed | (given & names.stored):

@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 # The names with a value at a point of the text; None where no path leads.
 State: TypeAlias = frozenset[str] | None
 
+# Attributes of arrays, numbers and array types, which loops know.
+_OF_VALUES: Final = frozenset({"shape", "size", "ndim", "real", "imag", "span", "thread", "offset"})
 _SHAPES: Final = frozenset({"shape", "size", "ndim"})
 
 
@@ -130,6 +132,60 @@ def indexed_in(loop: ast.For) -> frozenset[str]:
             case ast.Call(func=ast.Name(id="len"), args=[ast.Name(id=name)]):
                 found.add(name)
     return frozenset(found)
+
+
+def without_members(loop: ast.For, is_object: Callable[[str], bool]) -> dict[str, tuple[str, ...]]:
+    """Replace members of objects, such as ``self.x``, by names, in place; return the path that each name stands for.
+
+    ``is_object`` tells which names may be objects: variables of the enclosing function.
+    """
+    assigned = {node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    taken = {node.id for node in ast.walk(loop) if isinstance(node, ast.Name)}
+    replacer = _Members(lambda name: name not in assigned and is_object(name), taken)
+    replacer.visit(loop)
+    return {name: path for path, name in replacer.names.items()}
+
+
+class _Members(ast.NodeTransformer):
+    def __init__(self, is_object: Callable[[str], bool], taken: set[str]) -> None:
+        self._is_object = is_object
+        self._taken = taken
+        self.names: dict[tuple[str, ...], str] = {}
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:  # the name that NodeTransformer calls
+        path = _path(node)
+        if not path or not self._is_object(path[0]) or not isinstance(node.ctx, ast.Load):
+            return self.generic_visit(node)  # type: ignore[return-value]  # an expression
+        if node.attr in _OF_VALUES:
+            if len(path) > 2:
+                node.value = self.visit(node.value)
+            return node
+        name = self.names.get(path)
+        if name is None:
+            name = "_".join(path)
+            while name in self._taken:
+                name += "_"
+            self._taken.add(name)
+            self.names[path] = name
+        return ast.copy_location(ast.Name(name, ast.Load()), node)
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:  # as above: a method is no value
+        if isinstance(node.func, ast.Attribute) and _path(node.func):
+            node.args = [self.visit(one) for one in node.args]
+            node.keywords = [self.visit(one) for one in node.keywords]
+            if isinstance(node.func.value, ast.Attribute):
+                node.func.value = self.visit(node.func.value)
+            return node
+        return self.generic_visit(node)  # type: ignore[return-value]  # an expression
+
+
+def _path(node: ast.expr) -> tuple[str, ...]:
+    """Return a name and the members that follow it; nothing for another expression."""
+    words: list[str] = []
+    while isinstance(node, ast.Attribute):
+        words.insert(0, node.attr)
+        node = node.value
+    return (node.id, *words) if isinstance(node, ast.Name) else ()
 
 
 def called_in(loop: ast.For) -> frozenset[str]:

@@ -162,12 +162,13 @@ class NestEncounter:
         Task or None
             The task of a deferred nest.
         """
-        case, outside = self._case(arguments)
+        taken: Sequence[Any] = arguments if not self._nest.members else self._with_members(arguments)
+        case, outside = self._case(taken)
         construct, places = self._made.get((case, outside)) or self._construct(case, outside)
-        given = [arguments[place] for place in places]
+        given = [taken[place] for place in places]
         sections = self._sections(values) if self._nest.sectioned else ()
         if sections:
-            construct, given = self._shifted(case, outside, sections, arguments)
+            construct, given = self._shifted(case, outside, sections, taken)
         construct = self._call.encounter(construct, values)
         for section in sections:
             section.name_in(construct)
@@ -187,6 +188,19 @@ class NestEncounter:
             construct = construct.giving(take)
         made = construct(*given)
         return made if isinstance(made, Task) else None
+
+    def _with_members(self, arguments: Sequence[Any]) -> list[Any]:
+        """Return the values of the loop function's arguments, some of which are members of objects."""
+        nest = self._nest
+        values = dict(zip(nest.parameters, arguments, strict=True))
+        taken = []
+        for name in nest.arguments:
+            root, *words = nest.members.get(name, (name,))
+            value = values[root]
+            for word in words:
+                value = getattr(value, word)
+            taken.append(value)
+        return taken
 
     def _results(self, found: Mapping[str, Any] | None, arguments: Sequence[Any]) -> list[Any]:
         """Return the values of the results: those found, and those that the variables have."""
@@ -227,7 +241,7 @@ class NestEncounter:
         self, case: Case, outside: tuple[Any, ...], sections: Sequence[Section], arguments: Sequence[Any]
     ) -> tuple[Any, list[Any]]:
         """Return the construct and its arguments for sections of arrays."""
-        values = dict(zip(self._nest.parameters, arguments, strict=True))
+        values = dict(zip(self._nest.arguments, arguments, strict=False))
         for section in sections:
             values |= section.arguments()
         construct = self._with_shifts(case, outside, sections, is_guarded=False)
@@ -300,7 +314,7 @@ class NestEncounter:
         words = {**fixed, **nest.words}
         construct = decorate(_KINDS[nest.kind], function, words)
         taken = [argument.arg for argument in definition.args.args]
-        found = construct, tuple([nest.parameters.index(name) for name in taken if name in nest.parameters])
+        found = construct, tuple([nest.arguments.index(name) for name in taken if name in nest.arguments])
         self._made[case, outside] = found
         return found
 

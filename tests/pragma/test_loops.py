@@ -253,3 +253,15 @@ def test_defaults():
     nest = nest_of_body("omp: parallel for default(firstprivate) shared(y)", "y[i] = n * x[i]")
     assert nest.words == {"firstprivate": ["n", "x"]}
     assert nest_of_body("omp: parallel for default(none) shared(n, x, y)", "t = x[i]\ny[i] = t + n").words == {}
+
+
+def test_members_are_arguments_under_names_of_their_own():
+    """Members of variables become parameters; attributes of arrays and numbers, methods and modules do not."""
+    nest = nest_of_body(
+        "omp: parallel for",
+        "y[i] = p.x[i] * p.q.size + n.real + math.pi + t.conjugate() + p_x",
+        known="y p n t p_x",
+    )
+    assert nest.members == {"p_x_": ("p", "x"), "p_q": ("p", "q")}
+    assert nest.parameters == ("n", "y", "p", "t", "p_x")
+    assert nest.arguments == ("n", "y", "p_x_", "p_q", "t", "p_x")

@@ -739,3 +739,55 @@ def test_threads_of_a_parallel_block(monkeypatch):
 
     team(np.zeros(100), 3)
     assert found == [3, 2, 3, None]
+
+
+class Grid:
+    """An object with arrays and numbers."""
+
+    def __init__(self, n):
+        self.u = np.arange(float(n))
+        self.spacing = 0.5
+        self.inner = self
+
+    @directives
+    def scale(self, y):
+        s = 0.0
+        with omp("target teams loop reduction(+: s) map(tofrom: self.u)"):
+            for i in range(self.inner.u.size):
+                self.u[i] *= self.spacing
+                s += self.u[i] + abs(y[i].real)
+        return s
+
+
+def test_members_of_objects():
+    """A nest may use arrays and numbers that are members of an object; their present values are arguments."""
+    grid = Grid(4)
+    assert grid.scale(np.full(4, -1 + 2j)) == 7
+    assert grid.u.tolist() == [0, 0.5, 1, 1.5]
+    grid.spacing, grid.u = 4, np.ones(2)
+    assert grid.scale(np.zeros(2)) == 8
+
+
+def test_nested_functions_are_made_once():
+    """A nested function that is decorated at each call shares its loop functions, unless it has variables around it."""
+
+    def made(scale):
+        @directives
+        def alone(x):
+            with omp("parallel for"):
+                for i in range(x.size):
+                    x[i] += 1
+
+        @directives
+        def around(x):
+            with omp("parallel for"):
+                for i in range(x.size):
+                    x[i] *= scale
+
+        return alone, around
+
+    x = np.ones(3)
+    for scale in (2, 3):
+        for function in made(scale):
+            function(x)
+    assert x.tolist() == [15] * 3
