@@ -17,7 +17,7 @@ ONE_LANE: Final = 1
 MOST_THREADS: Final = 1024
 
 # An index in front of a section is moved by so much: it must not count from the section's end.
-FAR: Final = 1 << 48
+FAR: Final = 1 << 62
 
 
 def size_error(sizes: Iterable[tuple[str, int]]) -> str:
