@@ -65,7 +65,22 @@ class Found:
     settings: Any  # the spelling with which it is written
     inner: Region | None = None  # the region of a block that is taken
     form: Form = Form.ALONE
+    own_uses: Uses | None = None  # the names of a block that stays, under ``default(none)``
     is_team: bool = False  # a ``parallel`` or ``single`` that is taken, since it has private variables
+
+    @property
+    def binds(self) -> list[str]:
+        """The names that the directive binds where it stands."""
+        return names_in_string(self)[1]
+
+    def rebinds(self, name: str) -> bool:
+        """Tell whether a block that stays around this one, in the same function, gives a name a device array."""
+        around = self.around
+        while around is not None and around.inner is None:
+            if name in around.names_of("use_device_ptr", "use_device_addr", "use_device"):
+                return True
+            around = around.around
+        return False
 
     def names_of(self, *clauses: str) -> list[str]:
         """Return the bare names and roots of the items in some clauses, in the order of the string."""
@@ -127,6 +142,8 @@ _LEAVING: Final[dict[type[ast.AST], str]] = {
     ast.AsyncFor: "`async for` leaves",
     ast.AsyncWith: "`async with` leaves",
 }
+
+_SECTIONS: Final = frozenset({"sections", "parallel sections"})
 
 _WAITING: Final = frozenset(
     {
@@ -319,7 +336,10 @@ class BlockScanner(Scanner):
                 self._inside(found, node.body)
                 return
             outer, self._around = self._around, found
-            self.statements(node.body)
+            if found.row.name in TEAMS and found.kind_of("default") == "none":
+                self._listed(found, node.body)
+            else:
+                self.statements(node.body)
             self._around = outer
         else:
             self._inside(found, node.body)
@@ -354,6 +374,18 @@ class BlockScanner(Scanner):
         self.statements(body)
         self._region, self.uses, self._around, self._bound, self._n_loops = outer
 
+    def _listed(self, found: Found, body: list[ast.stmt]) -> None:
+        """Walk over a block that stays, and note its names: ``default(none)`` wants each in a clause."""
+        outer, self.uses = self.uses, Uses()
+        self.statements(body)
+        found.own_uses, self.uses = self.uses, outer
+        for name, use in found.own_uses.items():
+            outer[name].loads += use.loads
+            outer[name].stores += use.stores
+            outer[name].is_nested = outer[name].is_nested or use.is_nested
+        outer.declared_global |= found.own_uses.declared_global
+        outer.declared_nonlocal |= found.own_uses.declared_nonlocal
+
     def _refuse_break(self, found: Found, body: list[ast.stmt]) -> None:
         node = _break_in(body)
         if node is not None:
@@ -380,6 +412,10 @@ class BlockScanner(Scanner):
 
     def _note(self, found: Found) -> None:
         """Note a directive, and the names that its string has."""
+        if found.form is Form.SECTION and (found.around is None or found.around.row.name not in _SECTIONS):
+            self._refuse(
+                found.where.refusal("section stands only directly in the block of a sections directive"), found.node
+            )
         lock = self._lock_around(found)
         if lock is not None:
             self._refuse(

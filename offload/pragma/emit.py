@@ -18,7 +18,7 @@ from offload.pragma.calls import DirectiveCall
 from offload.pragma.meanings import BlockPlan, Meanings, method_of, question
 from offload.pragma.names import Binding, Meaning
 from offload.pragma.placing import at_node
-from offload.pragma.sectioned import bare_uses, path_uses
+from offload.pragma.sectioned import bare_uses, path_uses, renamed
 from offload.pragma.tables import Form
 
 if TYPE_CHECKING:
@@ -166,6 +166,7 @@ class Emitter:
         return [*result, *body]
 
     def _staying(self, found: Found) -> list[ast.stmt]:
+        self.meanings.check_listed(found)
         call = DirectiveCall(found.directive)
         spec = self._spec(call)
         reading, values = self.clauses(found, call)
@@ -182,18 +183,23 @@ class Emitter:
         return [*before, *self._rebinding(found, node, call.binds)]
 
     def _rebinding(self, found: Found, node: Any, names: tuple[str, ...]) -> list[ast.stmt]:
-        """Return a ``with`` in whose block names hold the device arrays, and afterwards their own values again."""
-        saved = [f".saved {name}" for name in names]
-        keep = [
-            trees.located(trees.assign(old, trees.name(name)), found.node)
-            for old, name in zip(saved, names, strict=True)
-        ]
-        back = [
-            trees.located(trees.assign(name, trees.name(old)), found.node)
-            for old, name in zip(saved, names, strict=True)
-        ]
-        target = ast.Tuple([ast.Name(name, ast.Store()) for name in names], ast.Store())
-        node.items[0].optional_vars = trees.located(target, found.node)
+        """Return a ``with`` in whose block names hold the device arrays.
+
+        Local variables are bound to these, and afterwards to their own values again. Others are renamed in the block,
+        since other functions see them.
+        """
+        region = found.region
+        own = [name for name in names if name in self.meanings.locals or region.block is not None]
+        targets = [name if name in own else f".device {name}" for name in names]
+        for name, new in zip(names, targets, strict=True):
+            if new != name:
+                node.body = renamed(node.body, name, new)
+        bound = ast.Tuple([ast.Name(one, ast.Store()) for one in targets], ast.Store())
+        node.items[0].optional_vars = trees.located(bound, found.node)
+        if not own:
+            return [node]
+        keep = [trees.located(trees.assign(f".saved {name}", trees.name(name)), found.node) for name in own]
+        back = [trees.located(trees.assign(name, trees.name(f".saved {name}")), found.node) for name in own]
         guard = ast.Try([node], [], [], back)
         return [*keep, trees.located(guard, found.node, [node, *back])]
 

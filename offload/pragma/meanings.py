@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from offload.pragma.blocks import TEAMS
-from offload.pragma.names import Binding, Meaning, NameFacts, meaning_of
+from offload.pragma.names import OF_A_BLOCK, Binding, Meaning, NameFacts, meaning_of
 from offload.pragma.placing import at_node
 from offload.pragma.tables import Form
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from offload.pragma.blocks import Finding, Found, Region
     from offload.pragma.names import NameUse, Stored
@@ -34,6 +34,16 @@ _METHODS: Final = {
     ast.FloorDiv: "__ifloordiv__", ast.Mod: "__imod__", ast.Pow: "__ipow__", ast.LShift: "__ilshift__",
     ast.RShift: "__irshift__", ast.BitAnd: "__iand__", ast.BitXor: "__ixor__", ast.BitOr: "__ior__",
 }  # fmt: skip
+
+
+class SeenNames(Protocol):
+    """The facts about names when a function is decorated."""
+
+    def is_of_module(self, name: str) -> bool:
+        """Tell whether a name is a variable of the module that has a value."""
+
+    def is_data(self, name: str) -> bool:
+        """Tell whether a module-level name may hold an array when a block is encountered."""
 
 
 @dataclass(slots=True)
@@ -65,17 +75,24 @@ class Meanings:
         The variables of enclosing functions that the function uses.
     default : str
         What `directives` says of names in no clause: "shared", or empty.
-    is_data : callable
-        Whether the value of a module-level name may be an array when a target block is encountered.
+    seen : SeenNames
+        The facts about names when the function is decorated.
     """
 
-    def __init__(self, finding: Finding, free: frozenset[str], default: str, is_data: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        finding: Finding,
+        free: frozenset[str],
+        default: str,
+        seen: SeenNames,
+    ) -> None:
         self.finding = finding
         self._default = default
-        self._is_data = is_data
+        self._is_data = seen.is_data
         regions = finding.regions
         self.declared_global = {name for region in regions for name in region.uses.declared_global}
         self.declared_nonlocal = {name for region in regions for name in region.uses.declared_nonlocal}
+        self._declare_results(free, seen)
         self.free = free | self.declared_nonlocal
         bound = {name for region in regions for name in region.uses.bound}
         self.locals = bound - self.declared_global - self.free
@@ -90,6 +107,18 @@ class Meanings:
             if found.form in (Form.TAKEN, Form.LOOP, Form.SECTION):
                 for name in found.names_of("shared"):
                     self._shared.setdefault(name, []).append(found)
+
+    def _declare_results(self, free: frozenset[str], seen: SeenNames) -> None:
+        """Decide whose variables the names are that directives alone bind, as ``detach(ev)`` does.
+
+        They are the function's, unless Python's rules have found a variable of an enclosing function or of the module.
+        """
+        for found in self.finding.directives:
+            for name in found.binds:
+                if name in free:
+                    self.declared_nonlocal.add(name)
+                elif seen.is_of_module(name):
+                    self.declared_global.add(name)
 
     def _index(self, region: Region) -> None:
         for name, use in region.uses.items():
@@ -161,12 +190,15 @@ class Meanings:
         if not self.is_variable(name) and not clause:
             if name in self.declared_global:
                 plan.declared_global.append(name)
-            is_read = device and use is not None and bool(use.loads) and name not in self.declared_global
-            if is_named or (is_read and self._is_data(name)):
+            is_read = use is not None and bool(use.loads) and name not in self.declared_global
+            is_array = (device and self._is_data(name)) or found.rebinds(name)
+            if is_named or (is_read and is_array):
                 plan.parameters.append(name)
             return
         facts = self._facts(found, name, use, clause, default)
         meaning = meaning_of(facts)
+        if found.is_team and not clause and default == "shared" and meaning is not Meaning.DECLARED:
+            meaning = Meaning.SHARED  # loop variables too: nothing else runs the block
         if meaning is Meaning.SHARED:
             if self.is_variable(name):
                 plan.shared.append(name)
@@ -240,6 +272,13 @@ class Meanings:
                 uses.store(name, Binding.PLAIN, found.node)
         for name in plan.results:
             uses.store(name, Binding.PLAIN, found.node)
+
+    def check_listed(self, found: Found) -> None:
+        """Note an error for each name of a block that stays, under ``default(none)``, which is in no clause."""
+        listed = set(found.names_of("shared", "private", "firstprivate"))
+        for name, use in (found.own_uses or {}).items():
+            if self.is_variable(name) and name not in listed and not use.bindings & OF_A_BLOCK:
+                self._ask(found, name, use, Meaning.UNLISTED)
 
     # -- questions -----------------------------------------------------------------------------------
     def _ask(self, found: Found, name: str, use: NameUse | None, meaning: Meaning) -> None:

@@ -258,7 +258,7 @@ def _compiled(function: FunctionType, text: FunctionText, default: str) -> Templ
         finding.check()
         return None
     free = frozenset(function.__code__.co_freevars) - {"__class__"}
-    meanings = Meanings(finding, free, default, seen.is_data)
+    meanings = Meanings(finding, free, default, seen)
     _check_names(function, finding, meanings)
     emitter = Emitter(finding, meanings, _class_of(function.__code__.co_qualname), seen.is_fixed)
     emitter.emit()
@@ -304,6 +304,10 @@ class _Seen:
         for word in words:
             value = getattr(value, word, None) if isinstance(value, (ModuleType, type)) else None
         return value if isinstance(value, SpellingMark) else None
+
+    def is_of_module(self, name: str) -> bool:
+        """Tell whether a name is a variable of the module that has a value."""
+        return name not in self._local and name not in self._cells and name in self._globals
 
     def is_fixed(self, name: str) -> bool:
         """Tell whether a loop knows the value of a name without an argument."""

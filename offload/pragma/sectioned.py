@@ -1,11 +1,12 @@
-"""Uses of a name or of an attribute's path in a block, for list items that are sections or members."""
+"""Uses of a name or of an attribute's path in a block: to find them, and to put another name in their place."""
 
 from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from offload.pragma.names import free_names
 from offload.pragma.syntax import Member
 
 if TYPE_CHECKING:
@@ -73,3 +74,27 @@ def path_uses(item: Item) -> Path | None:
             break
         members.append(step.name)
     return Path(item.name, tuple(members)) if members else None
+
+
+def renamed(body: list[ast.stmt], old: str, new: str) -> list[ast.stmt]:
+    """Return statements in which a name of the function has another name, also where nested functions use it."""
+    renamer = _Renamer(old, new)
+    return [renamer.visit(statement) for statement in body]
+
+
+class _Renamer(ast.NodeTransformer):
+    def __init__(self, old: str, new: str) -> None:
+        self._old = old
+        self._new = new
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if node.id == self._old:
+            node.id = self._new
+        return node
+
+    def visit(self, node: Any) -> Any:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            own = free_names(node)
+            if self._old in own.bound | own.declared_global:
+                return node  # its own variable
+        return super().visit(node)

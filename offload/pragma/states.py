@@ -23,7 +23,7 @@ from offload.arrays.items import SCALARS, is_device_array
 from offload.constructs.target import TargetFunction
 from offload.errors import ClauseError
 from offload.pragma.items import UNBOUND
-from offload.pragma.views import SectionView, with_element
+from offload.pragma.views import SectionView, SectionViews, with_element
 from offload.runtime.current import here
 from offload.runtime.recipe import DeviceRecipe
 
@@ -66,11 +66,12 @@ class BlockState:
         self._parts: dict[str, tuple[str, tuple[int, ...], tuple[int | slice, ...], Any]] = {}
         self._known: tuple[Any, ...] = ()  # in another process, the variables' values
         self._arrays: dict[str, Any] = {}
+        self._views: dict[str, Any] = {}  # of arrays with sections, while the body runs
         self._kept: list[Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         known = self._known if self._variables is None else self._variables[1]()
-        return {**vars(self), "_variables": None, "_known": known, "_kept": None, "_arrays": {}}
+        return {**vars(self), "_variables": None, "_known": known, "_kept": None, "_arrays": {}, "_views": {}}
 
     def note(self, element: str, part: MappedPart) -> None:
         """Note that an argument is a part of another object."""
@@ -84,6 +85,10 @@ class BlockState:
         view = SectionView(array, path, shape, where) if where else array
         holder, _, inner = path.partition("[")
         if not inner:
+            known = self._views.get(path)
+            if where and known is not None:
+                view = known.and_also(view) if isinstance(known, SectionViews) else SectionViews(known, view)
+            self._views[path] = view
             return view
         self.around[holder] = with_element(self.around[holder], whole, view)
         return self.around[holder]
@@ -103,6 +108,7 @@ class BlockState:
 
     def leave(self, *values: Any) -> tuple[Any, ...] | None:
         """Take the values of results at the end of the body; return them in another process."""
+        self._views.clear()
         kept = list(values)
         for at, (name, value) in enumerate(zip(self.results, values, strict=True)):
             if name not in self.mapped:

@@ -35,10 +35,10 @@ class SectionView:
         self._bounds = [*bounds, *[(0, size) for size in shape[len(index) :]]]
 
     def __getitem__(self, key: Any) -> Any:
-        return self._array[self._shifted(key)]
+        return self._array[self.shifted(key)]
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self._array[self._shifted(key)] = value
+        self._array[self.shifted(key)] = value
 
     def __repr__(self) -> str:
         return f"<{self._section()} of an array of shape {self._shape}>"
@@ -46,8 +46,8 @@ class SectionView:
     def _section(self) -> str:
         return f"{self._name}[{', '.join(f'{begin}:{end - begin}' for begin, end in self._bounds)}]"
 
-    def _shifted(self, key: Any) -> Any:
-        """Return a key of the whole array as a key of the section."""
+    def shifted(self, key: Any) -> Any:
+        """Return a key of the whole array as a key of the section; raise `IndexError` for one outside."""
         entries = list(key) if isinstance(key, tuple) else [key]
         n_given = sum(entry is not None and entry is not ... for entry in entries)
         if n_given > len(self._shape):
@@ -120,6 +120,36 @@ class SectionView:
             f"index {index} of dimension {axis} is outside of the section {self._section()} that the clause maps; it "
             f"has the indices {begin} to {end - 1}"
         )
+
+
+class SectionViews:
+    """Several sections of one array, indexed as the whole array is; a key has to be in one of them."""
+
+    __slots__ = ("_views",)
+
+    def __init__(self, *views: Any) -> None:
+        self._views = views
+
+    def and_also(self, view: SectionView) -> SectionViews:
+        """Return the same with another section."""
+        return SectionViews(*self._views, view)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._view_of(key)[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._view_of(key)[key] = value
+
+    def _view_of(self, key: Any) -> SectionView:
+        """Return the section that has a key; raise the `IndexError` of the last one."""
+        *others, last = self._views
+        for view in others:
+            try:
+                view.shifted(key)
+            except IndexError:
+                continue
+            return view  # type: ignore[no-any-return]  # a view
+        return last  # type: ignore[no-any-return]  # a view
 
 
 def with_element(container: Any, old: Any, new: Any) -> Any:

@@ -1,0 +1,280 @@
+"""Blocks that become functions: what they capture, whose variables they use, and the results that they give."""
+
+import linecache
+from itertools import count
+
+import numpy as np
+import pytest
+
+import offload
+from offload.errors import ClauseError, PragmaError
+from offload.pragma import acc, directives, omp
+
+_NUMBERS = count()
+
+
+@pytest.fixture(autouse=True)
+def on_sim_1():
+    """Give the test a runtime with a simulated device."""
+    with offload.Runtime("sim:1") as runtime:
+        yield runtime
+
+
+def made(text, **names):
+    """Return the function `f` of a text."""
+    file = f"<block {next(_NUMBERS)}>"
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
+    found = {"omp": omp, "acc": acc, "directives": directives, "np": np, "__name__": "blocks", **names}
+    exec(compile(text, file, "exec"), found)
+    return found["f"]
+
+
+def refused(text, **names):
+    """Return the error of a text, and its token."""
+    with pytest.raises(PragmaError) as caught:
+        made(text, **names)
+    error = caught.value
+    return error, error.text[error.offset - 1 : error.end_offset - 1]
+
+
+# -- module-level and enclosing names --------------------------------------------------------------------
+G = np.arange(4.0)
+EVENT = None
+
+
+@directives
+def of_module():
+    with omp("target map(from: s)"):
+        s = (G * 2).sum()
+    with omp("target data map(to: G) use_device_addr(G)"):
+        kind = type(G).__name__
+        with omp("target map(from: t)"):
+            t = G.sum()
+    return float(s), float(t), kind, type(G).__name__
+
+
+def test_arrays_of_the_module():
+    """A module-level array is a device array in a target block, and in the block of `use_device_addr`."""
+    assert of_module() == (12.0, 6.0, "SimArray", "ndarray")
+
+
+def test_arrays_of_enclosing_functions():
+    """So is one of an enclosing function, whose variable keeps its value."""
+    x = np.arange(3.0)
+
+    @directives
+    def inner():
+        with omp("target data map(tofrom: x) use_device_addr(x)"):
+            kind = type(x).__name__
+            with omp("target"):
+                x[0] = 7
+        return kind
+
+    assert inner() == "SimArray"
+    assert x.tolist() == [7, 1, 2]
+
+
+def test_a_local_array_has_its_own_value_again():
+    """After the block of `use_device_addr`, and after an error in it, a local name holds the host array."""
+    f = made(
+        "@directives\ndef f(x, fails):\n    try:\n        with omp('target data map(tofrom: x) use_device_addr(x)'):\n"
+        "            if fails:\n                raise KeyError\n    except KeyError:\n        pass\n    return x\n"
+    )
+    x = np.zeros(2)
+    assert f(x, False) is f(x, True) is x
+
+
+@directives
+def detached():
+    with omp("task detach(EVENT)"):
+        pass
+    return EVENT
+
+
+def test_an_event_of_the_module():
+    """`detach` of a module-level name that holds no event binds a new one to it."""
+    event = detached()
+    assert isinstance(event, offload.Event)
+    assert EVENT is event
+    event.fulfill()
+    offload.taskwait()
+
+
+def test_an_event_that_is_held_is_attached():
+    """A name that holds an event keeps it; one that is unbound gets one."""
+    f = made(
+        "@directives\ndef f(event, log):\n    with omp('task detach(event)'):\n        log.append(1)\n"
+        "    with omp('task detach(other)'):\n        log.append(2)\n    other.fulfill()\n    return event\n"
+    )
+    event = offload.Event()
+    assert f(event, []) is event
+    event.fulfill()
+    offload.taskwait()
+
+
+# -- teams -------------------------------------------------------------------------------------------------
+def test_a_parallel_with_private_variables():
+    """The block is a function, but all other names are the enclosing function's, loop variables too."""
+    f = made(
+        "@directives\ndef f(log):\n    t, n = 5, 0\n    with omp('parallel private(u) firstprivate(t)'):\n"
+        "        t += 1\n        u = t\n        n += u\n        for i in range(3):\n            n += i\n"
+        "    return t, n, i\n"
+    )
+    assert f([]) == (5, 9, 2)
+
+
+def test_default_none_of_a_parallel():
+    """Each name of the block is in a clause; the error is at the first that is not."""
+    text = "@directives\ndef f(a, b):\n    with omp('parallel default(none) shared(a)'):\n"
+    text += "        a[0] = 1\n        b[0] = a[0]\n"
+    error, token = refused(text)
+    assert (token, error.lineno) == ("b", 5)
+    made(text.replace("shared(a)", "shared(a, b)"))([0], [0])
+
+
+def test_shared_of_a_parallel_around():
+    """`shared` of a parallel concerns the tasks inside, as in C."""
+    f = made(
+        "@directives\ndef f():\n    n = 0\n    with omp('parallel shared(n)'):\n        with omp('task'):\n"
+        "            n += 1\n    return n\n"
+    )
+    assert f() == 1
+
+
+# -- values ------------------------------------------------------------------------------------------------
+def test_captured_and_unbound():
+    """A name is captured with its value at the encounter; an unbound one is unbound in the block."""
+    f = made(
+        "@directives\ndef f(bound, log):\n    if bound:\n        v = 1\n    with omp('task'):\n        log.append(v)\n"
+        "    v = 2\n    omp('taskwait')\n"
+    )
+    log = []
+    f(True, log)
+    assert log == [1]
+    with pytest.raises(ExceptionGroup) as caught:
+        f(False, log)
+    assert isinstance(caught.value.exceptions[0], UnboundLocalError)
+
+
+@pytest.mark.parametrize("value", ["3", "'a'", "(1,)", "np.float64(1)"])
+def test_what_does_not_change_in_place(value):
+    """`+=` on it is an error when the block is encountered, at the statement."""
+    f = made(f"@directives\ndef f():\n    v = {value}\n    with omp('task'):\n        v += v\n    return v\n")
+    with pytest.raises(PragmaError) as caught:
+        f()
+    assert caught.value.text.strip() == "v += v"
+
+
+def test_variables_of_dependences_on_numbers():
+    """A target reads a variable when it runs, after tasks that it depends on, and stores before others follow."""
+    f = made(
+        "@directives\ndef f(x):\n    t = 1\n    log = []\n    with omp('task shared(t) depend(inout: t)'):\n"
+        "        t = 5\n    with omp('target map(tofrom: t) map(to: x) depend(inout: t) nowait'):\n"
+        "        t += x.sum()\n"
+        "    with omp('target map(tofrom: t) depend(inout: t) nowait'):\n        t *= 2\n"
+        "    with omp('task shared(t) depend(in: t)'):\n        log.append(float(t))\n    omp('taskwait')\n"
+        "    return log, t\n"
+    )
+    assert f(np.arange(3.0)) == ([16.0], 16.0)
+
+
+def test_a_result_outlives_its_function():
+    """A deferred block may give its result after the function has returned."""
+    f = made(
+        "@directives\ndef f(x, log):\n    with omp('target map(from: s) map(to: x) nowait depend(out: s)'):\n"
+        "        s = x.sum()\n    with omp('task depend(in: s) shared(s)'):\n        log.append(float(s))\n"
+    )
+    log = []
+    f(np.arange(3.0), log)
+    offload.taskwait()
+    assert log == [3.0]
+
+
+def test_a_mapped_array_that_is_bound_to_another_object():
+    """It is a ClauseError when the body has run; a changed array is not."""
+    f = made("@directives\ndef f(x):\n    with omp('target map(tofrom: x)'):\n        x += 1\n        x = x * 2\n")
+    with pytest.raises(ClauseError, match=r"x\[\.\.\.\]"):
+        f(np.zeros(2))
+
+
+# -- sections ----------------------------------------------------------------------------------------------
+def test_several_sections_of_an_array():
+    """Each keeps the indices of the whole array."""
+    f = made(
+        "@directives\ndef f(a, n):\n    with omp('target map(to: a[0:2]) map(tofrom: a[n:3])'):\n"
+        "        a[n] = a[0] + a[1]\n        a[n + 1:n + 3] = a[0:2]\n        a[-1] += 100\n"
+    )
+    a = np.arange(10.0)
+    f(a, 7)
+    assert a.tolist() == [0, 1, 2, 3, 4, 5, 6, 1, 0, 101]
+    outside = made("@directives\ndef f(a):\n    with omp('target map(to: a[0:2]) map(to: a[4:2])'):\n        a[3]\n")
+    with pytest.raises(IndexError, match="3"):
+        outside(a)
+
+
+def test_a_single_element():
+    """An element is a section of one element."""
+    f = made("@directives\ndef f(a, i):\n    with omp('target map(tofrom: a[i, 1])'):\n        a[i, 1] += 5\n")
+    a = np.zeros((3, 2))
+    f(a, 2)
+    assert a.tolist() == [[0, 0], [0, 0], [0, 5]]
+
+
+def test_arrays_in_lists_and_attributes():
+    """Elements of lists and members of objects are device arrays in the block, under the text of the item."""
+
+    class Holder:
+        def __init__(self):
+            self.x = np.ones(2)
+            self.rows = [np.ones(2), np.zeros(2)]
+
+    f = made(
+        "@directives\ndef f(h, rows):\n    with omp('target map(tofrom: h.x)'):\n        h.x += 1\n"
+        "    with omp('target map(tofrom: rows[1]) map(to: rows[0])'):\n        rows[1][:] = rows[0] * 3\n"
+        "    with omp('target map(tofrom: h.rows[0][0:1])'):\n        h.rows[0][0] = 9\n"
+    )
+    h, rows = Holder(), [np.ones(2), np.zeros(2)]
+    f(h, rows)
+    assert (h.x.tolist(), rows[1].tolist(), h.rows[0].tolist()) == ([2, 2], [3, 3], [9, 1])
+
+
+# -- taskloops -----------------------------------------------------------------------------------------------
+def test_numbers_combine_in_the_order_of_the_parts():
+    """The result does not depend on the order in which tasks run, and arrays are reduced alongside."""
+    f = made(
+        "@directives\ndef f(words, total):\n    s, low = (), 9.5\n    n = 10\n"
+        "    with omp('taskloop reduction(+: n, total) reduction(min: low) grainsize(2)'):\n"
+        "        for w in words:\n            if w < 0:\n                continue\n            n += w\n"
+        "            total += w\n            low = min(low, w)\n    return n, low\n"
+    )
+    total = np.zeros(())
+    assert f([3, -1, 4, 1, 5], total) == (23, 1)
+    assert total == 13
+    assert f(iter([2.5]), total) == (12.5, 2.5)
+    assert f([], total) == (10, 9.5)
+
+
+def test_each_task_of_a_loop_has_its_copy():
+    """`firstprivate` of a taskloop gives each task a copy of its own."""
+    f = made(
+        "@directives\ndef f(x, log):\n    with omp('taskloop firstprivate(x) num_tasks(3)'):\n"
+        "        for i in range(3):\n            x += 1\n            log.append(x.tolist())\n    return x\n"
+    )
+    log = []
+    assert f(np.zeros(1), log).tolist() == [0]
+    assert log == [[1]] * 3
+
+
+def test_graphs_are_not_recorded_again():
+    """A taskgraph replays for equal arguments."""
+    f = made(
+        "@directives\ndef f(x, k):\n    with omp('taskgraph'):\n        with omp('task depend(inout: x)'):\n"
+        "            x += k\n        with omp('task depend(inout: x)'):\n            x *= 2\n"
+    )
+    x = np.zeros(1)
+    for _ in range(3):
+        f(x, 1)
+    assert x.tolist() == [14]
+    blocks = [cell.cell_contents for cell in f.__closure__]
+    (graph,) = [block.construct for block in blocks if hasattr(getattr(block, "construct", None), "records")]
+    assert [record.n_tasks for record in graph.records] == [2]
