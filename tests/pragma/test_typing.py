@@ -137,7 +137,12 @@ def by_mypy(files, folder):
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--follow-imports=silent"]
     command += ["--no-error-summary", f"--cache-dir={folder / 'cache'}", *map(str, files)]
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=ROOT, env={**os.environ, "MYPYPATH": str(ROOT)}
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "MYPYPATH": f"{ROOT}{os.pathsep}{ROOT / 'examples'}"},
     )
     assert done.returncode in (0, 1), done.stdout + done.stderr
     return [line for line in done.stdout.splitlines() if ": error:" in line]
@@ -147,7 +152,7 @@ def by_pyright(files, folder):
     """Return the errors that pyright reports."""
     if find_spec("pyright") is None or shutil.which("node") is None:
         pytest.skip("pyright, or node, is not installed")
-    settings = {"include": [str(file) for file in files], "extraPaths": [str(ROOT)]}
+    settings = {"include": [str(file) for file in files], "extraPaths": [str(ROOT), str(ROOT / "examples")]}
     (folder / "pyrightconfig.json").write_text(json.dumps(settings))
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, "-p", str(folder)]
     environment = {**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}

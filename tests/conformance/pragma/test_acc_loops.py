@@ -26,14 +26,18 @@ CLAUSES = {
 }
 
 
-@pytest.mark.parametrize("construct", CONSTRUCTS)
-@pytest.mark.parametrize("name", CLAUSES)
+OF_PARALLEL_LOOPS = ("gang", "sizes", "independent")
+"""Clauses that a sequential loop does not have."""
+
+
+@pytest.mark.parametrize(
+    ("construct", "name"),
+    [(one, name) for one in CONSTRUCTS for name in CLAUSES if one != "serial loop" or name not in OF_PARALLEL_LOOPS],
+)
 def test_loops(twins, construct, name):
     """Each clause of a combined loop construct means in a string what the keyword of the decorator means."""
     string, keywords = CLAUSES[name]
     if construct == "serial loop":
-        if name in {"gang", "sizes", "independent"}:
-            pytest.skip("a sequential loop has no gangs")
         keywords = ", ".join(filter(None, [keywords, "seq=True"]))
     strings = f"""
         @directives
