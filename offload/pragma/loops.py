@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from offload.pragma.nest_names import IterationNames
     from offload.pragma.nest_sections import Shift
     from offload.pragma.placing import DirectiveText
-    from offload.pragma.syntax import Directive
+    from offload.pragma.syntax import Directive, Item
     from offload.texts import FunctionText
 
 __all__ = ["PLAIN", "Case", "Nest", "NestScope", "loop_in", "nest_of"]
@@ -86,7 +86,6 @@ class Nest:
     kind: NestKind  # the construct that it stands for
     words: Mapping[str, Any]  # the clauses of the construct that are constants
     arguments: tuple[str, ...]  # those of ``parameters`` that the loop function takes
-    called: frozenset[str]  # those of ``arguments`` that the text calls: functions or array types
     indexed: frozenset[str]  # those that the text indexes
     assigned: frozenset[str]  # those that the text assigns
     returned: tuple[str, ...]  # the names under which the loop function has ``results``
@@ -128,10 +127,8 @@ def nest_of(
     ----------
     statement : ast.For
         The loop, from `loop_in`. It is not changed.
-    directive, where
-        The parsed directive, and where it stands.
-    text : FunctionText
-        The text of the enclosing function.
+    directive, where, text
+        The parsed directive, where it stands, and the text of the enclosing function.
     scope : NestScope
         The names around the nest.
 
@@ -150,41 +147,37 @@ def nest_of(
     _take_updates(words, inside, names, kind)
     arguments = _arguments(directive, loop, words, names, scope, declared)
     check_defaults(directive, where, words, names, arguments, declared | scope.free)
-    last = {name: _last_name(inside, name, names) for name in words["lastprivate"]}
-    mentioned = names.read | names.stored | names.counted
-    reduced = [name for of in words["reduction"].values() for name in of]
-    results = tuple([name for name in (*reduced, *last) if name in mentioned])
-    returned = tuple([last.get(name, name) for name in results])
-    words["lastprivate"] = [last[name] for name in last if name in mentioned]
+    results, words = _results(inside, words, names)
     indexed = indexed_in(loop)
-    words = _mentioned_only(words, mentioned | set(last.values()))
+    order = [*(name for name in order_of(loop) if name in arguments), *sorted(arguments.difference(order_of(loop)))]
+    first = [one for name, one in results.items() if name not in indexed]
     lines = where.line, statement.end_lineno or where.line
-    case = Case(arrays=frozenset(results) & indexed)
-    order = [name for name in order_of(loop) if name in arguments]
-    order += sorted(arguments.difference(order))
-    first = [one for name, one in zip(results, returned, strict=True) if name not in case.arrays]
     return Nest(
         definition=_function(text.definition.name, order, first, copied(loop), lines),
         parameters=tuple(dict.fromkeys((*(members.get(name, (name,))[0] for name in order), *results))),
-        results=results,
+        results=tuple(results),
         name=f"{text.definition.name}.<{directive.language} {directive.name}, line {where.line}>",
         kind=kind,
         words=words,
         arguments=tuple(order),
-        called=called_in(loop) & frozenset(order),
         indexed=indexed,
         assigned=frozenset(order) & frozenset(names.stored),
-        returned=returned,
+        returned=tuple(results.values()),
         loop=loop,
         where=where,
         members={name: path for name, path in members.items() if name in arguments},
-        sectioned=frozenset(
-            item.name
-            for clause in directive.clauses
-            for item in clause.items
-            if clause.name in _MAPPING and item.steps and item.name in arguments
-        ),
+        sectioned=frozenset(item.name for item in _mapped(directive) if item.steps and item.name in arguments),
     )
+
+
+def _results(inside: Inside, words: dict[str, Any], names: IterationNames) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return the variables that receive results, each with its name in the nest, and the clauses for the nest."""
+    last = {name: _last_name(inside, name, names) for name in words["lastprivate"]}
+    mentioned = names.read | names.stored | names.counted
+    reduced = [name for of in words["reduction"].values() for name in of]
+    results = {name: last.get(name, name) for name in (*reduced, *last) if name in mentioned}
+    words["lastprivate"] = [last[name] for name in last if name in mentioned]
+    return results, _mentioned_only(words, mentioned | set(last.values()))
 
 
 def _take_updates(words: dict[str, Any], inside: Inside, names: IterationNames, kind: NestKind) -> None:
@@ -223,9 +216,8 @@ def _arguments(
     given = {*words["firstprivate"], *reduced}
     moved = {
         item.name
-        for clause in directive.clauses
-        for item in clause.items
-        if clause.name in _MAPPING and item.name and not any(isinstance(step, Member) for step in item.steps)
+        for item in _mapped(directive)
+        if item.name and not any(isinstance(step, Member) for step in item.steps)
     }
     indexed, called = indexed_in(loop), called_in(loop)
     found = set()
@@ -237,6 +229,11 @@ def _arguments(
         if is_local or name in given or name in names.stored or is_array:
             found.add(name)
     return frozenset(found | moved)
+
+
+def _mapped(directive: Directive) -> list[Item]:
+    """Return the list items of data clauses."""
+    return [item for clause in directive.clauses if clause.name in _MAPPING for item in clause.items]
 
 
 def _declared(definition: ast.AST) -> frozenset[str]:
