@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from offload.errors import PragmaError
 from offload.pragma import placing
-from offload.pragma.names import Binding, Scanner, Uses, arguments_of
+from offload.pragma.names import BindingKind, Scanner, Uses, arguments_of
 from offload.pragma.placing import at_node
 from offload.pragma.tables import Form, row_of
 
@@ -30,19 +30,19 @@ TEAMS: Final = frozenset({"parallel", "parallel masked", "parallel sections"})
 """The constructs whose ``default``, ``shared`` and ``private`` concern the blocks inside."""
 
 
-class Region:
+class CodeRegion:
     """Code that is one function in the end, and its names."""
 
     __slots__ = ("block", "outer", "uses")
 
-    def __init__(self, outer: Region | None, block: Found | None) -> None:
+    def __init__(self, outer: CodeRegion | None, block: Found | None) -> None:
         self.outer = outer  # the region around it
         self.block = block  # the directive whose block it is; None for the function itself
         self.uses = Uses()
 
-    def is_in(self, other: Region) -> bool:
+    def is_in(self, other: CodeRegion) -> bool:
         """Tell whether the region is another one, or inside of it."""
-        region: Region | None = self
+        region: CodeRegion | None = self
         while region is not None:
             if region is other:
                 return True
@@ -59,11 +59,11 @@ class Found:
     row: DirectiveRow
     node: Any  # the ``with``, or the expression statement
     holder: list[ast.stmt]  # the list of statements that has it
-    region: Region  # in which it stands
+    region: CodeRegion  # in which it stands
     around: Found | None  # the directive whose block it is in
     bound: frozenset[str]  # names that surely have a value there
     settings: Any  # the spelling with which it is written
-    inner: Region | None = None  # the region of a block that is taken
+    inner: CodeRegion | None = None  # the region of a block that is taken
     form: Form = Form.ALONE
     own_uses: Uses | None = None  # the names of a block that stays, under ``default(none)``
     is_team: bool = False  # a ``parallel`` or ``single`` that is taken, since it has private variables
@@ -111,14 +111,14 @@ class Found:
 
 
 @dataclass(slots=True)
-class Finding:
+class FoundDirectives:
     """The result of the walk over a function."""
 
     text: FunctionText
     definition: Any
-    region: Region
+    region: CodeRegion
     directives: list[Found] = field(default_factory=list)  # in the order of the text
-    regions: list[Region] = field(default_factory=list)
+    regions: list[CodeRegion] = field(default_factory=list)
     errors: list[tuple[tuple[int, int], PragmaError]] = field(default_factory=list)
     met: Callable[[ast.Call], DirectiveText | None] = lambda _: None
     """Returns the directive that a call is; None for another call."""
@@ -166,20 +166,20 @@ class BlockScanner(Scanner):
     """
 
     def __init__(self, text: FunctionText, definition: Any, spelling_of: Callable[[ast.expr], Any]) -> None:
-        region = Region(None, None)
+        region = CodeRegion(None, None)
         super().__init__(region.uses)
-        self.found = Finding(text, definition, region, regions=[region], met=self._met)
+        self.found = FoundDirectives(text, definition, region, regions=[region], met=self._met)
         self._spelling_of = spelling_of
         self._region = region
         self._around: Found | None = None
         self._bound: set[str] = set()
         self._n_loops = 0  # loops inside of the innermost block that is taken
 
-    def scan(self) -> Finding:
+    def scan(self) -> FoundDirectives:
         """Walk over the definition."""
         definition = self.found.definition
         for argument in arguments_of(definition.args):
-            self.uses.store(argument.arg, Binding.PLAIN, argument)
+            self.uses.store(argument.arg, BindingKind.PLAIN, argument)
             self._bound.add(argument.arg)
         self.statements(definition.body)
         return self.found
@@ -215,7 +215,7 @@ class BlockScanner(Scanner):
 
     def _for(self, node: ast.For | ast.AsyncFor) -> None:
         self.visit(node.iter)
-        self.bind(node.target, Binding.LOOP)
+        self.bind(node.target, BindingKind.LOOP)
         outer = self._bound
         self._bound = outer | set(_targets(node.target))
         self._n_loops += 1
@@ -364,11 +364,11 @@ class BlockScanner(Scanner):
     def _inside(self, found: Found, body: list[ast.stmt], *targets: ast.expr) -> None:
         """Walk over the body of a block that is taken."""
         outer = self._region, self.uses, self._around, self._bound, self._n_loops
-        found.inner = region = Region(self._region, found)
+        found.inner = region = CodeRegion(self._region, found)
         self.found.regions.append(region)
         self._region, self.uses, self._around, self._bound, self._n_loops = region, region.uses, found, set(), 0
         for target in targets:
-            self.bind(target, Binding.LOOP)
+            self.bind(target, BindingKind.LOOP)
             self._n_loops = 1  # `continue` stays in the loop
             self._refuse_break(found, body)
         self.statements(body)
@@ -396,7 +396,7 @@ class BlockScanner(Scanner):
         """Walk over the loop of a directive that needs exactly one."""
         loop = node.body[0] if len(node.body) == 1 else None
         if found.form is Form.NEST:
-            found.inner = region = Region(self._region, found)
+            found.inner = region = CodeRegion(self._region, found)
             self.found.regions.append(region)
             scanner = _PlainScanner(region.uses)
             scanner.statements(node.body)
@@ -430,7 +430,7 @@ class BlockScanner(Scanner):
         for name in reads:
             self.uses.load(name, found.node)
         for name in binds:
-            self.uses.store(name, Binding.PLAIN, found.node)
+            self.uses.store(name, BindingKind.PLAIN, found.node)
 
     def _lock_around(self, found: Found) -> Found | None:
         """Return the block around a directive that waits whose lock it would hold; None if there is none."""

@@ -16,7 +16,7 @@ from offload.errors import PragmaError
 from offload.pragma import trees
 from offload.pragma.calls import DirectiveCall
 from offload.pragma.meanings import BlockPlan, Meanings, method_of, question
-from offload.pragma.names import Binding, Meaning
+from offload.pragma.names import BindingKind, Meaning
 from offload.pragma.placing import at_node
 from offload.pragma.sectioned import bare_uses, path_uses, renamed
 from offload.pragma.tables import Form
@@ -24,7 +24,7 @@ from offload.pragma.tables import Form
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from offload.pragma.blocks import Finding, Found
+    from offload.pragma.blocks import Found, FoundDirectives
 
 _WAITS: Final = frozenset({"taskwait", "barrier"})
 
@@ -87,7 +87,9 @@ class Emitter:
         The names that definitions have in messages, by their identifiers.
     """
 
-    def __init__(self, finding: Finding, meanings: Meanings, kind: str, is_fixed: Callable[[str], bool]) -> None:
+    def __init__(
+        self, finding: FoundDirectives, meanings: Meanings, kind: str, is_fixed: Callable[[str], bool]
+    ) -> None:
         self._kind = kind  # the class around the function; empty if there is none
         self._is_fixed = is_fixed
         self.finding = finding
@@ -262,7 +264,7 @@ class Emitter:
         for name in nest.parameters:
             found.region.uses.load(name, found.node)
         for name in nest.results:
-            found.region.uses.store(name, Binding.PLAIN, found.node)
+            found.region.uses.store(name, BindingKind.PLAIN, found.node)
         return [trees.located(one, found.node) for one in (*reading.before, *made)]
 
     def nest_for(self, found: Found) -> Any:
@@ -366,7 +368,7 @@ class _Block:
         region: Any = self._found.inner
         in_place = {}
         for name in plan.in_place:
-            node: Any = region.uses[name].first(Binding.AUGMENTED)
+            node: Any = region.uses[name].first(BindingKind.AUGMENTED)
             message = question(self._found, name, Meaning.IN_PLACE)
             in_place[name] = method_of(node, body), at_node(node, message, self._emitter.finding.text)
         passed = ("block",) if self._in_place else ()
@@ -526,4 +528,4 @@ def _is_bound_here(use: Any) -> bool:
 
 
 def _binds(stored: Any) -> bool:
-    return stored.binding is not Binding.PLAIN
+    return stored.binding is not BindingKind.PLAIN

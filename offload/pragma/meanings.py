@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from offload.pragma.blocks import TEAMS
-from offload.pragma.names import OF_A_BLOCK, Binding, Meaning, NameFacts, meaning_of
+from offload.pragma.names import OF_A_BLOCK, BindingKind, Meaning, NameFacts, meaning_of
 from offload.pragma.placing import at_node
 from offload.pragma.tables import Form
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from offload.pragma.blocks import Finding, Found, Region
+    from offload.pragma.blocks import CodeRegion, Found, FoundDirectives
     from offload.pragma.names import NameUse, Stored
 
 RECEIVING: Final = frozenset({"from", "tofrom", ""})
@@ -69,7 +69,7 @@ class Meanings:
 
     Parameters
     ----------
-    finding : Finding
+    finding : FoundDirectives
         The directives of the function.
     free : frozenset of str
         The variables of enclosing functions that the function uses.
@@ -81,7 +81,7 @@ class Meanings:
 
     def __init__(
         self,
-        finding: Finding,
+        finding: FoundDirectives,
         free: frozenset[str],
         default: str,
         seen: SeenNames,
@@ -96,8 +96,8 @@ class Meanings:
         self.free = free | self.declared_nonlocal
         bound = {name for region in regions for name in region.uses.bound}
         self.locals = bound - self.declared_global - self.free
-        self._readers: dict[str, list[Region]] = {}
-        self._binders: dict[str, list[Region]] = {}
+        self._readers: dict[str, list[CodeRegion]] = {}
+        self._binders: dict[str, list[CodeRegion]] = {}
         self.unsure: set[str] = set()  # names that some statement unbinds
         for region in regions:
             self._index(region)
@@ -120,9 +120,9 @@ class Meanings:
                 elif seen.is_of_module(name):
                     self.declared_global.add(name)
 
-    def _index(self, region: Region) -> None:
+    def _index(self, region: CodeRegion) -> None:
         for name, use in region.uses.items():
-            if use.loads or any(stored.binding is Binding.AUGMENTED for stored in use.stores):
+            if use.loads or any(stored.binding is BindingKind.AUGMENTED for stored in use.stores):
                 self._readers.setdefault(name, []).append(region)
             if use.stores:
                 self._binders.setdefault(name, []).append(region)
@@ -241,7 +241,7 @@ class Meanings:
         others = [other for other in self._shared.get(name, ()) if other is not found]
         return NameFacts(
             bindings=bindings,
-            is_loaded=use is not None and (bool(use.loads) or Binding.AUGMENTED in bindings),
+            is_loaded=use is not None and (bool(use.loads) or BindingKind.AUGMENTED in bindings),
             clause=clause,
             is_declared=name in self.declared_nonlocal,
             is_read_elsewhere=any(not reader.is_in(region) for reader in self._readers.get(name, ())),
@@ -251,7 +251,7 @@ class Meanings:
             default=default,
         )
 
-    def _first_parameter(self, plan: BlockPlan, region: Region) -> None:
+    def _first_parameter(self, plan: BlockPlan, region: CodeRegion) -> None:
         """Put the function's first parameter first if the block calls `super`, which looks there."""
         arguments = self.finding.definition.args
         every = [*arguments.posonlyargs, *arguments.args]
@@ -269,9 +269,9 @@ class Meanings:
             inner: Any = found.inner
             uses.load(name, found.node)
             if name in plan.shared and inner.uses[name].stores:
-                uses.store(name, Binding.PLAIN, found.node)
+                uses.store(name, BindingKind.PLAIN, found.node)
         for name in plan.results:
-            uses.store(name, Binding.PLAIN, found.node)
+            uses.store(name, BindingKind.PLAIN, found.node)
 
     def check_listed(self, found: Found) -> None:
         """Note an error for each name of a block that stays, under ``default(none)``, which is in no clause."""
@@ -336,4 +336,4 @@ def _unbinds(stored: Stored) -> bool:
     if isinstance(stored.node, ast.Name):
         return isinstance(stored.node.ctx, ast.Del)
     is_scope = isinstance(stored.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda))
-    return isinstance(stored.node, ast.ExceptHandler) or (is_scope and stored.binding is Binding.PLAIN)
+    return isinstance(stored.node, ast.ExceptHandler) or (is_scope and stored.binding is BindingKind.PLAIN)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
-class Binding(Enum):
+class BindingKind(Enum):
     """How a statement binds a name."""
 
     PLAIN = auto()  # an assignment, a walrus, ``del``, a capture of ``match``, ``nonlocal`` of a nested function
@@ -36,14 +36,14 @@ class Binding(Enum):
     DEFINITION = auto()  # ``def`` or ``class``
 
 
-OF_A_BLOCK: Final = frozenset({Binding.LOOP, Binding.AS, Binding.IMPORT, Binding.DEFINITION})
+OF_A_BLOCK: Final = frozenset({BindingKind.LOOP, BindingKind.AS, BindingKind.IMPORT, BindingKind.DEFINITION})
 """These bindings make a name the block's own variable."""
 
 
 class Stored(NamedTuple):
     """A place that binds a name."""
 
-    binding: Binding
+    binding: BindingKind
     node: ast.AST
 
 
@@ -56,11 +56,11 @@ class NameUse:
     is_nested: bool = False  # whether a nested function or class uses it
 
     @property
-    def bindings(self) -> frozenset[Binding]:
+    def bindings(self) -> frozenset[BindingKind]:
         """The ways in which the code binds the name."""
         return frozenset([stored.binding for stored in self.stores])
 
-    def first(self, binding: Binding | None = None) -> ast.AST | None:
+    def first(self, binding: BindingKind | None = None) -> ast.AST | None:
         """Return the first place that binds the name (in this way), or the first that reads it if none does."""
         for stored in self.stores:
             if binding is None or stored.binding is binding:
@@ -86,7 +86,7 @@ class Uses(dict[str, NameUse]):
         """Note that the code reads a name."""
         self[name].loads.append(node)
 
-    def store(self, name: str, binding: Binding, node: ast.AST) -> None:
+    def store(self, name: str, binding: BindingKind, node: ast.AST) -> None:
         """Note that the code binds a name."""
         self[name].stores.append(Stored(binding, node))
 
@@ -143,7 +143,7 @@ class Scanner:
             elif isinstance(value, ast.AST):
                 self.visit(value)
 
-    def bind(self, target: ast.AST, binding: Binding) -> None:
+    def bind(self, target: ast.AST, binding: BindingKind) -> None:
         """Note the names that a target binds."""
         kind = target.__class__
         if kind is ast.Name:
@@ -161,23 +161,23 @@ class Scanner:
         if node.ctx.__class__ is ast.Load:
             self.uses.load(node.id, node)
         else:
-            self.uses.store(node.id, Binding.PLAIN, node)
+            self.uses.store(node.id, BindingKind.PLAIN, node)
 
     def _augmented(self, node: ast.AugAssign) -> None:
         self.visit(node.value)
         if isinstance(node.target, ast.Name):
-            self.uses.store(node.target.id, Binding.AUGMENTED, node.target)
+            self.uses.store(node.target.id, BindingKind.AUGMENTED, node.target)
         else:
             self.children(node.target)
 
     def _annotated(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
             self.visit(node.value)
-        self.bind(node.target, Binding.PLAIN)
+        self.bind(node.target, BindingKind.PLAIN)
 
     def _for(self, node: ast.For | ast.AsyncFor) -> None:
         self.visit(node.iter)
-        self.bind(node.target, Binding.LOOP)
+        self.bind(node.target, BindingKind.LOOP)
         self.statements(node.body)
         self.statements(node.orelse)
 
@@ -185,25 +185,25 @@ class Scanner:
         for item in node.items:
             self.visit(item.context_expr)
             if item.optional_vars is not None:
-                self.bind(item.optional_vars, Binding.AS)
+                self.bind(item.optional_vars, BindingKind.AS)
         self.statements(node.body)
 
     def _except(self, node: ast.ExceptHandler) -> None:
         if node.type is not None:
             self.visit(node.type)
         if node.name is not None:
-            self.uses.store(node.name, Binding.AS, node)
+            self.uses.store(node.name, BindingKind.AS, node)
         self.statements(node.body)
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:
-            self.uses.store(alias.asname or alias.name.partition(".")[0], Binding.IMPORT, node)
+            self.uses.store(alias.asname or alias.name.partition(".")[0], BindingKind.IMPORT, node)
 
     def _capture(self, node: ast.MatchAs | ast.MatchStar | ast.MatchMapping) -> None:
         name = node.rest if isinstance(node, ast.MatchMapping) else node.name
         if name is not None:
             is_as = isinstance(node, ast.MatchAs) and node.pattern is not None
-            self.uses.store(name, Binding.AS if is_as else Binding.PLAIN, node)
+            self.uses.store(name, BindingKind.AS if is_as else BindingKind.PLAIN, node)
         self.children(node)
 
     def _global(self, node: ast.Global) -> None:
@@ -222,13 +222,13 @@ class Scanner:
                 self.visit(argument.annotation)
         if node.returns is not None:
             self.visit(node.returns)
-        self.uses.store(node.name, Binding.DEFINITION, node)
+        self.uses.store(node.name, BindingKind.DEFINITION, node)
         self._take(free_names(node), node)
 
     def _class(self, node: ast.ClassDef) -> None:
         for part in (*node.decorator_list, *node.bases, *node.keywords):
             self.visit(part)
-        self.uses.store(node.name, Binding.DEFINITION, node)
+        self.uses.store(node.name, BindingKind.DEFINITION, node)
         inner = Scanner()
         inner.statements(node.body)
         # A name that the class body reads and binds may be either: the class's, or the one outside.
@@ -244,7 +244,7 @@ class Scanner:
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
         inner = _ComprehensionScanner(self)
         for generator in node.generators:
-            inner.bind(generator.target, Binding.LOOP)
+            inner.bind(generator.target, BindingKind.LOOP)
         for generator in node.generators:
             inner.visit(generator.iter)
             for condition in generator.ifs:
@@ -258,7 +258,7 @@ class Scanner:
 
     def _walrus(self, node: ast.NamedExpr) -> None:
         self.visit(node.value)
-        self.uses.store(node.target.id, Binding.PLAIN, node.target)
+        self.uses.store(node.target.id, BindingKind.PLAIN, node.target)
 
     def _defaults(self, arguments: ast.arguments) -> None:
         for default in (*arguments.defaults, *arguments.kw_defaults):
@@ -275,7 +275,7 @@ class Scanner:
             if name in own:
                 continue
             if use.stores:  # by ``nonlocal``
-                self.uses.store(name, Binding.PLAIN, node)
+                self.uses.store(name, BindingKind.PLAIN, node)
             if use.loads:
                 self.uses.load(name, node)
             self.uses[name].is_nested = True
@@ -322,7 +322,7 @@ class _ComprehensionScanner(Scanner):
         if isinstance(self._outer, _ComprehensionScanner):
             self._outer.bind_outside(node)
         else:
-            self._outer.uses.store(node.target.id, Binding.PLAIN, node.target)
+            self._outer.uses.store(node.target.id, BindingKind.PLAIN, node.target)
 
     def _walrus(self, node: ast.NamedExpr) -> None:
         self.visit(node.value)
@@ -335,7 +335,7 @@ def free_names(node: Scope) -> Uses:
     """Return the uses of a nested function or lambda; its parameters are among the names that it binds."""
     inner = Scanner()
     for argument in arguments_of(node.args):
-        inner.uses.store(argument.arg, Binding.PLAIN, argument)
+        inner.uses.store(argument.arg, BindingKind.PLAIN, argument)
     if isinstance(node, ast.Lambda):
         inner.visit(node.body)
     else:
@@ -373,7 +373,7 @@ class Meaning(Enum):
 class NameFacts:
     """The facts about a name in a block that decide its meaning."""
 
-    bindings: frozenset[Binding] = frozenset()
+    bindings: frozenset[BindingKind] = frozenset()
     is_loaded: bool = False  # the block reads it
     clause: str = ""  # "shared", "private", "firstprivate", "result" (map(from: …) and its like), "data", "reduction"
     is_declared: bool = False  # ``global`` or ``nonlocal``
@@ -414,7 +414,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("global or nonlocal", lambda facts: facts.is_declared, Meaning.DECLARED),
     Rule(
         "default(shared)",
-        lambda facts: facts.default == "shared" and Binding.LOOP not in facts.bindings,
+        lambda facts: facts.default == "shared" and BindingKind.LOOP not in facts.bindings,
         Meaning.SHARED,
     ),
     Rule("default(none)", _has_default("none"), Meaning.UNLISTED),
@@ -441,7 +441,7 @@ RULES: Final[tuple[Rule, ...]] = (
         lambda facts: not facts.is_read_elsewhere,
         Meaning.CAPTURED,
     ),
-    Rule("changed by `x += …` only", lambda facts: facts.bindings == {Binding.AUGMENTED}, Meaning.IN_PLACE),
+    Rule("changed by `x += …` only", lambda facts: facts.bindings == {BindingKind.AUGMENTED}, Meaning.IN_PLACE),
     Rule("assigned in any other way", lambda _: True, Meaning.ASKS),
 )
 """The reference's table: the first row that fits decides."""

@@ -48,7 +48,7 @@ from offload.texts import (
 
 if TYPE_CHECKING:
     from offload.errors import PragmaError
-    from offload.pragma.blocks import Finding
+    from offload.pragma.blocks import FoundDirectives
     from offload.pragma.syntax import Directive
 
 _FUTURE: Final = functools.reduce(
@@ -327,7 +327,7 @@ class _Seen:
 # -- names of enclosing functions --------------------------------------------------------------------------
 
 
-def _check_names(function: FunctionType, finding: Finding, meanings: Meanings) -> None:
+def _check_names(function: FunctionType, finding: FoundDirectives, meanings: Meanings) -> None:
     """Note an error for a name of an enclosing function that only a string has: Python keeps no cell for it."""
     code = function.__code__
     known = {*code.co_names, *code.co_freevars, *code.co_varnames, *code.co_cellvars}

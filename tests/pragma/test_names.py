@@ -7,7 +7,7 @@ import pytest
 
 from offload.pragma.names import (
     RULES,
-    Binding,
+    BindingKind,
     Meaning,
     NameFacts,
     Scanner,
@@ -25,36 +25,36 @@ def uses_of(text):
 
 
 BINDINGS = {
-    "x = 1": Binding.PLAIN,
-    "a, (x, *b) = y": Binding.PLAIN,
-    "[*x] = y": Binding.PLAIN,
-    "x: int = 1": Binding.PLAIN,
-    "x: int": Binding.PLAIN,
-    "(x := 1)": Binding.PLAIN,
-    "del x": Binding.PLAIN,
-    "f([(x := i) for i in y])": Binding.PLAIN,
-    "f([[(x := i) for i in j] for j in y])": Binding.PLAIN,
-    "f(k for k in y if (x := k))": Binding.PLAIN,
-    "match y:\n  case [x]: pass": Binding.PLAIN,
-    "match y:\n  case [*x]: pass": Binding.PLAIN,
-    "match y:\n  case {**x}: pass": Binding.PLAIN,
-    "match y:\n  case C(x): pass": Binding.PLAIN,
-    "match y:\n  case [a] as x: pass": Binding.AS,
-    "x += 1": Binding.AUGMENTED,
-    "for x in y: pass": Binding.LOOP,
-    "for a, x in y: pass": Binding.LOOP,
-    "with y as x: pass": Binding.AS,
-    "with y as (a, x): pass": Binding.AS,
-    "try: pass\nexcept E as x: pass": Binding.AS,
-    "import x": Binding.IMPORT,
-    "import x.y": Binding.IMPORT,
-    "import y as x": Binding.IMPORT,
-    "from y import x": Binding.IMPORT,
-    "from y import z as x": Binding.IMPORT,
-    "def x(): pass": Binding.DEFINITION,
-    "async def x(): pass": Binding.DEFINITION,
-    "class x: pass": Binding.DEFINITION,
-    "def f():\n  nonlocal x\n  x = 1": Binding.PLAIN,
+    "x = 1": BindingKind.PLAIN,
+    "a, (x, *b) = y": BindingKind.PLAIN,
+    "[*x] = y": BindingKind.PLAIN,
+    "x: int = 1": BindingKind.PLAIN,
+    "x: int": BindingKind.PLAIN,
+    "(x := 1)": BindingKind.PLAIN,
+    "del x": BindingKind.PLAIN,
+    "f([(x := i) for i in y])": BindingKind.PLAIN,
+    "f([[(x := i) for i in j] for j in y])": BindingKind.PLAIN,
+    "f(k for k in y if (x := k))": BindingKind.PLAIN,
+    "match y:\n  case [x]: pass": BindingKind.PLAIN,
+    "match y:\n  case [*x]: pass": BindingKind.PLAIN,
+    "match y:\n  case {**x}: pass": BindingKind.PLAIN,
+    "match y:\n  case C(x): pass": BindingKind.PLAIN,
+    "match y:\n  case [a] as x: pass": BindingKind.AS,
+    "x += 1": BindingKind.AUGMENTED,
+    "for x in y: pass": BindingKind.LOOP,
+    "for a, x in y: pass": BindingKind.LOOP,
+    "with y as x: pass": BindingKind.AS,
+    "with y as (a, x): pass": BindingKind.AS,
+    "try: pass\nexcept E as x: pass": BindingKind.AS,
+    "import x": BindingKind.IMPORT,
+    "import x.y": BindingKind.IMPORT,
+    "import y as x": BindingKind.IMPORT,
+    "from y import x": BindingKind.IMPORT,
+    "from y import z as x": BindingKind.IMPORT,
+    "def x(): pass": BindingKind.DEFINITION,
+    "async def x(): pass": BindingKind.DEFINITION,
+    "class x: pass": BindingKind.DEFINITION,
+    "def f():\n  nonlocal x\n  x = 1": BindingKind.PLAIN,
 }
 
 
@@ -148,7 +148,7 @@ def test_declarations():
 def test_places():
     """The first place that binds a name, in a way or at all, is known."""
     use = uses_of("f(x)\nx = 1\nx += 1\nx = 2")["x"]
-    assert [use.first().lineno, use.first(Binding.AUGMENTED).lineno, use.loads[0].lineno] == [2, 3, 1]
+    assert [use.first().lineno, use.first(BindingKind.AUGMENTED).lineno, use.loads[0].lineno] == [2, 3, 1]
     assert uses_of("f(x)")["x"].first().lineno == 1
 
 
@@ -166,7 +166,7 @@ def test_expressions_and_functions():
 
 
 # -- the table -----------------------------------------------------------------------------------------
-PLAIN, AUGMENTED, LOOP = (frozenset({kind}) for kind in (Binding.PLAIN, Binding.AUGMENTED, Binding.LOOP))
+PLAIN, AUGMENTED, LOOP = (frozenset({kind}) for kind in (BindingKind.PLAIN, BindingKind.AUGMENTED, BindingKind.LOOP))
 
 TABLE = [
     ({"clause": "shared", "bindings": PLAIN}, Meaning.SHARED),
