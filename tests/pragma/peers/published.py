@@ -34,7 +34,7 @@ import traceback
 import types
 import unittest
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +57,7 @@ class Outcome:
     program: str
     status: str
     why: str = ""
+    when: str = ""  # of a refusal: at the decoration, or at the call
 
 
 # -- names that the programs import and offload does not have ------------------------------------------
@@ -241,7 +242,7 @@ def in_process(work: Callable[[], object], limit_s: float = LIMIT_S) -> tuple[st
         try:
             answer = pickle.dumps(answer)
         except Exception as error:
-            answer = pickle.dumps(("error", ("PickleError", str(error))))
+            answer = pickle.dumps(("error", ("PickleError", str(error), "")))
         with os.fdopen(writer, "wb") as pipe:
             pipe.write(answer)
         os._exit(0)
@@ -258,23 +259,25 @@ def in_process(work: Callable[[], object], limit_s: float = LIMIT_S) -> tuple[st
         content = b""
     os.close(reader)
     os.waitpid(child, 0)
-    return pickle.loads(content) if content else ("error", ("TimeoutError", f"nothing after {limit_s:g} s"))
+    return pickle.loads(content) if content else ("error", ("TimeoutError", f"nothing after {limit_s:g} s", ""))
 
 
-def describe(error: BaseException) -> tuple[str, str]:
+def describe(error: BaseException) -> tuple[str, str, str]:
     """Say what a failure is, in a line, with the place in the program."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
+    frames = traceback.extract_tb(error.__traceback__)
+    when = "decoration" if any(frame.name == "decorated" for frame in frames) else "call"
     kind = next((cls.__name__ for cls in type(error).__mro__ if cls in REFUSALS), type(error).__name__)
     text = str(error).splitlines()[0] if str(error) else ""
     line = getattr(error, "text", None) or ""
     if not line:
-        for frame in traceback.extract_tb(error.__traceback__):
+        for frame in frames:
             if "peer-" in frame.filename:
                 line = frame.line or ""
     if os.environ.get("PEERS_TRACE"):
         traceback.print_exception(error, file=sys.stderr)
-    return kind, f"{text} [{line.strip()}]" if line else text
+    return kind, f"{text} [{line.strip()}]" if line else text, when
 
 
 REFUSALS = (
@@ -331,10 +334,10 @@ def judge(peer: str, program: str, new: tuple[str, object], old: tuple[str, obje
     """Make an outcome from an answer, and from the answer of plain Python."""
     kind, value = new
     if kind == "error":
-        name, text = value
+        name, text, when = value
         refused = name in {cls.__name__ for cls in REFUSALS}
         status = "refused" if refused else "hangs" if name == "TimeoutError" else "fails"
-        return Outcome(peer, program, status, f"{name}: {text}")
+        return Outcome(peer, program, status, f"{name}: {text}", when)
     if old is not None and old[0] == "value" and not same(value, old[1]):
         return Outcome(peer, program, "differs", f"{value!r} and not {old[1]!r}"[:300])
     if old is not None and old[0] == "error":
@@ -384,7 +387,7 @@ def pyomp_tests(file: Path, only: str) -> Iterator[Outcome]:
                 outcomes = [judge("PyOMP", f"{group.name}.{name}", answer) for answer in answers]
                 if len(outcomes) == 2 and outcomes[0].status == "refused":
                     last = outcomes[1]
-                    yield Outcome("PyOMP", last.program + " (strings in place)", last.status, last.why)
+                    yield replace(last, program=last.program + " (strings in place)")
                 else:
                     yield outcomes[0]
 

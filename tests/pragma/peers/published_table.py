@@ -11,8 +11,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-ONE_THREAD = "runs with one thread; the test expects several"
-LENIENT = "is no error here; the test expects one"
+ONE_THREAD = "a team has one thread; the test counts more"
+LENIENT = "the test expects an error; this is allowed here"
 UNSET = "reads a private variable before it has a value"
 
 NOTES = {
@@ -92,20 +92,35 @@ def outcome(program: str, status: str, why: str) -> tuple[str, str]:
     return status, why
 
 
+def _word(word: str, why: str) -> str:
+    """Return the outcome; a program whose own assertion does not hold runs in another way."""
+    return "runs, but" if word == "runs" and why.startswith((ONE_THREAD, LENIENT)) else word
+
+
 def main() -> None:
     rows = json.loads(Path(sys.argv[1]).read_text())
     tables: dict[str, list[tuple[str, str, str]]] = {}
     for row in rows:
         program = row["program"]
         word, why = outcome(program, row["status"], row["why"])
+        word = _word(word, why)
+        if word == "refused":
+            if row["why"].startswith("MissingRoutineError"):
+                word += " at the import"
+            elif row["when"] == "call":
+                word += " at the call"
         part = f"{row['peer']}, examples" if program.startswith("examples/") else row["peer"]
         if row["peer"] in {"PyOMP", "OMP4Py"} and not program.startswith("examples/"):
             part = f"{row['peer']}, tests"
         tables.setdefault(part, []).append((program.removeprefix("examples/"), word, why))
-    print("| programs | run | refused | other |\n|---|---|---|---|")
+    print(
+        "| programs | run | run, but | refused at decoration | refused at the import or the call | other |\n|---|---|---|---|---|---|"
+    )
     for part, entries in tables.items():
         n = Counter(word for _, word, _ in entries)
-        print(f"| {part} | {n['runs']} | {n['refused']} | {n['differs'] + n['fails'] + n['hangs']} |")
+        n["refused at the call"] += n.pop("refused at the import", 0)
+        counts = [n.pop(word, 0) for word in ("runs", "runs, but", "refused", "refused at the call")]
+        print(f"| {part} | {' | '.join(map(str, counts))} | {n.total()} |")
     for part, entries in tables.items():
         print(f"\n## {part}\n\n| program | outcome | why |\n|---|---|---|")
         for program, word, why in entries:
