@@ -91,7 +91,7 @@ class Omp4pySpelling(DirectiveSpelling):
         ...         for i in range(len(x)):
         ...             s += x[i]
         ...     return s
-        >>> total(np.ones(5))
+        >>> float(total(np.ones(5)))
         5.0
         """
         return self if directive is None else super().__call__(directive)
