@@ -113,9 +113,8 @@ def main() -> None:
         if row["peer"] in {"PyOMP", "OMP4Py"} and not program.startswith("examples/"):
             part = f"{row['peer']}, tests"
         tables.setdefault(part, []).append((program.removeprefix("examples/"), word, why))
-    print(
-        "| programs | run | run, but | refused at decoration | refused at the import or the call | other |\n|---|---|---|---|---|---|"
-    )
+    print("| programs | run | run, but | refused at decoration | refused at the import or the call | other |")
+    print("|---|---|---|---|---|---|")
     for part, entries in tables.items():
         n = Counter(word for _, word, _ in entries)
         n["refused at the call"] += n.pop("refused at the import", 0)
