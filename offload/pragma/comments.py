@@ -23,7 +23,7 @@ from offload.pragma.parser import parse
 from offload.pragma.placing import DirectiveText, LineStart
 from offload.pragma.syntax import Span
 from offload.pragma.tables import WORD_ALIASES, Form, row_of
-from offload.texts import Definition, copied, first_line
+from offload.texts import Definition, first_line, framed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -43,7 +43,7 @@ _DECORATED: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def insert_comments(text: FunctionText, faults: list[PragmaError] | None = None) -> Definition:
-    """Return a copy of a function's definition in which its directive comments are statements.
+    """Return a definition in which the directive comments of a function are statements.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def insert_comments(text: FunctionText, faults: list[PragmaError] | None = None)
     Returns
     -------
     ast.FunctionDef or ast.AsyncFunctionDef
-        The copy. It is equal to the original if the function has no directive comments.
+        A copy, as `framed` makes it. It is equal to the original if the function has no directive comments.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def insert_comments(text: FunctionText, faults: list[PragmaError] | None = None)
     Comments inside of a nested function or class are left alone. A nested function that has directives is decorated
     itself, and then reads them.
     """
-    definition = copied(text.definition)
+    definition = framed(text.definition)
     last = definition.end_lineno or definition.lineno
     while last < len(text.lines) and _NO_CODE.match(text.lines[last]):
         last += 1

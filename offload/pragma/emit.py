@@ -20,6 +20,7 @@ from offload.pragma.names import BindingKind, Meaning
 from offload.pragma.placing import at_node
 from offload.pragma.sectioned import bare_uses, path_uses, renamed
 from offload.pragma.tables import Form
+from offload.texts import copied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -195,7 +196,7 @@ class Emitter:
         targets = [name if name in own else f".device {name}" for name in names]
         for name, new in zip(names, targets, strict=True):
             if new != name:
-                node.body = renamed(node.body, name, new)
+                node.body = renamed([copied(one) for one in node.body], name, new)
         bound = ast.Tuple([ast.Name(one, ast.Store()) for one in targets], ast.Store())
         node.items[0].optional_vars = trees.located(bound, found.node)
         if not own:
@@ -488,7 +489,7 @@ class _Block:
                     self._bare[name] = at_node(node, message, text)
                 target: ast.expr = ast.Name(name, ast.Store())
             else:
-                found.node.body = path.replaced(found.node.body, element)
+                found.node.body = path.replaced([copied(one) for one in found.node.body], element)
                 target = ast.Name(element, ast.Store())
             part = trees.member(trees.name(self._state), "part")
             value = trees.call(part, ast.Constant(element), trees.name(element))

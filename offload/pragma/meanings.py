@@ -244,12 +244,17 @@ class Meanings:
             is_loaded=use is not None and (bool(use.loads) or BindingKind.AUGMENTED in bindings),
             clause=clause,
             is_declared=name in self.declared_nonlocal,
-            is_read_elsewhere=any(not reader.is_in(region) for reader in self._readers.get(name, ())),
-            is_bound_elsewhere=name in self.free
-            or any(not binder.is_in(region) for binder in self._binders.get(name, ())),
+            is_read_elsewhere=bool(bindings) and self._is_elsewhere(self._readers, name, region),
+            is_bound_elsewhere=bool(bindings)
+            and (name in self.free or self._is_elsewhere(self._binders, name, region)),
             is_shared_elsewhere=bool(others) and use is not None and not found.is_team,
             default=default,
         )
+
+    @staticmethod
+    def _is_elsewhere(regions: dict[str, list[CodeRegion]], name: str, region: CodeRegion) -> bool:
+        """Tell whether code outside of a block is among the regions of a name."""
+        return any(not other.is_in(region) for other in regions.get(name, ()))
 
     def _first_parameter(self, plan: BlockPlan, region: CodeRegion) -> None:
         """Put the function's first parameter first if the block calls `super`, which looks there."""

@@ -17,7 +17,10 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from offload.pragma.trees import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -131,16 +134,16 @@ class Scanner:
 
     def children(self, node: ast.AST) -> None:
         """Note the uses of names in the parts of a node."""
-        for name in node._fields:
+        for name in parts_of(type(node)):
             value = getattr(node, name, None)
             if value.__class__ is list:
                 if value and isinstance(value[0], ast.stmt):
                     self.statements(value)
                     continue
                 for part in value:
-                    if isinstance(part, ast.AST):
+                    if part is not None:
                         self.visit(part)
-            elif isinstance(value, ast.AST):
+            elif value is not None:
                 self.visit(value)
 
     def bind(self, target: ast.AST, binding: BindingKind) -> None:
@@ -205,6 +208,10 @@ class Scanner:
             is_as = isinstance(node, ast.MatchAs) and node.pattern is not None
             self.uses.store(name, BindingKind.AS if is_as else BindingKind.PLAIN, node)
         self.children(node)
+
+    def _type_alias(self, node: Any) -> None:
+        self.uses.store(node.name.id, BindingKind.PLAIN, node.name)
+        self.visit(node.value)
 
     def _global(self, node: ast.Global) -> None:
         self.uses.declared_global.update(node.names)
@@ -306,6 +313,7 @@ class Scanner:
         ast.DictComp: _comprehension,
         ast.GeneratorExp: _comprehension,
         ast.NamedExpr: _walrus,
+        **({ast.TypeAlias: _type_alias} if hasattr(ast, "TypeAlias") else {}),  # since Python 3.12
     }
     """The method for each class of nodes that is not just the sum of its parts."""
 
@@ -447,6 +455,7 @@ RULES: Final[tuple[Rule, ...]] = (
 """The reference's table: the first row that fits decides."""
 
 
+@lru_cache(maxsize=512)
 def meaning_of(facts: NameFacts) -> Meaning:
     """Return what a name is in a block that is taken, or what to ask."""
     return next(rule.meaning for rule in RULES if rule.fits(facts))

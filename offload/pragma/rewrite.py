@@ -39,6 +39,7 @@ from offload.texts import (
     PLAIN_TEXT,
     FunctionText,
     TextError,
+    copied,
     decorators_around,
     first_line,
     functions_of,
@@ -405,7 +406,7 @@ class _Compilation:
         # The decorator keeps the first line of the code, which is that of the first decorator.
         definition.decorator_list = [ast.Constant(None, lineno=line, col_offset=0, end_lineno=line, end_col_offset=1)]
         definition.returns = None
-        arguments = definition.args
+        definition.args = arguments = copied(definition.args)  # which the file's tree has too
         arguments.defaults = []
         arguments.kw_defaults = [None] * len(arguments.kwonlyargs)
         for argument in (

@@ -88,6 +88,25 @@ def cell_of(identifier: str) -> ast.expr:
     return ast.Subscript(closure, ast.Constant(0), ast.Load())
 
 
+_NO_NODES: Final = frozenset(
+    {
+        "ctx", "op", "ops", "kind", "type_comment", "attr", "id", "arg", "conversion", "is_async", "simple", "name",
+        "names", "module", "level", "asname", "rest", "kwd_attrs", "lineno", "tag",
+    }
+)  # fmt: skip
+"""Fields of nodes that hold strings, numbers, operators or aliases of an import."""
+
+_PARTS: dict[Any, tuple[str, ...]] = {}
+
+
+def parts_of(kind: Any) -> tuple[str, ...]:
+    """Return the fields of a class of nodes that hold nodes with names or places."""
+    found = _PARTS.get(kind)
+    if found is None:
+        found = _PARTS[kind] = tuple([name for name in kind._fields if name not in _NO_NODES])
+    return found
+
+
 def located(tree: Any, like: Any, stop: Sequence[Any] = ()) -> Any:
     """Give a tree, but not the parts of it that are in ``stop``, the first line of a node; return it."""
     line, column = like.lineno, like.col_offset
@@ -98,11 +117,11 @@ def located(tree: Any, like: Any, stop: Sequence[Any] = ()) -> Any:
         if node._attributes:  # noqa: SLF001  # lines; a class of `ast` has no other name for them
             node.lineno = node.end_lineno = line
             node.col_offset, node.end_col_offset = column, end
-        for field in node._fields:
+        for field in parts_of(node.__class__):
             value = getattr(node, field, None)
             if value.__class__ is list:
-                pending += [part for part in value if isinstance(part, ast.AST) and id(part) not in known]
-            elif value is not None and hasattr(value, "_fields") and id(value) not in known:
+                pending += [part for part in value if part is not None and id(part) not in known]
+            elif isinstance(value, ast.AST) and id(value) not in known:  # not the value of a constant
                 pending.append(value)
     return tree
 
