@@ -18,10 +18,12 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pytest
 
 import offload
+from tests import cluster
 
 HEADER = """\
 import itertools
@@ -127,6 +129,8 @@ def import_text(folder, text, header=HEADER):
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # where `inspect` looks for the file of a class, and `pickle` for a function
+    if cluster.N_WORKERS:
+        cloudpickle.register_pickle_by_value(module)  # the workers do not have its file
     try:
         spec.loader.exec_module(module)
     except BaseException:
