@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from offload.acc.clauses import zero
-from offload.arrays.items import SCALARS, Token, _slice_of, all_memory, as_host, is_device_array, mapper_of
+from offload.arrays.items import MAPPERS, SCALARS, Token, _slice_of, all_memory, as_host, is_device_array
 from offload.constructs.clauses.dependences import in_, inout, inoutset, mutexinoutset, out
 from offload.constructs.clauses.maps import alloc, delete, from_, release, to, tofrom
 from offload.errors import ClauseError
@@ -303,7 +303,10 @@ def is_mappable(value: Any) -> bool:
         return True
     if value.__class__ in SCALARS or value is UNBOUND:
         return False
-    return mapper_of(value) is not None or is_device_array(value) or isinstance(as_host(value), np.ndarray)
+    classes = type(value).__mro__
+    if any(kind in classes for kind, _ in MAPPERS):  # of any name: a clause may name its mapper
+        return True
+    return is_device_array(value) or isinstance(as_host(value), np.ndarray)
 
 
 def written(pieces: tuple[str, ...], *values: Any) -> str:

@@ -296,6 +296,7 @@ def test_mapped_objects(twins, clause, keyword):
         def program():
             p = make()
             with omp("target map({clause})"):
+                assert not isinstance(p.x, np.ndarray)
                 p.y += p.x
             return p.y
     """)
@@ -321,6 +322,7 @@ def test_named_mappers(twins):
         def program():
             p = make()
             with omp("target map(mapper(other), tofrom: p)"):
+                assert not isinstance(p.x, np.ndarray)
                 p.x += 1
             return p.x
     """)
@@ -416,7 +418,7 @@ def test_functions_see_parameters_and_globals(twins):
     assert outcome.value == [False, True, True]
 
 
-def test_methods(twins):
+def test_strings_over_methods(twins):
     """A string over a method makes a method, whose items may be attributes of ``self``."""
     strings = """
         class Field:
