@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from offload.tasks.depend import Mutex
     from offload.tasks.recipe import Recipe
     from offload.tasks.task import Task
+    from offload.views.paths import CriticalPath
 
 
 class TaskRun:
@@ -375,19 +376,53 @@ class TaskGraph(Graph):
 
         return render(self)
 
-    def visualize(self, path: str | os.PathLike[str]) -> None:
-        """Write a picture of the graph.
+    def critical_path(self) -> CriticalPath:
+        """Return the chain of dependent tasks that took longest, as pairs of node and time in seconds.
+
+        A missing time counts as 0. If several chains took equally long, the method returns the one with the most tasks.
+        For a graph that has not run it therefore returns the longest chain, with times of 0.
+
+        Returns
+        -------
+        list of (Node, float)
+            The tasks in the order in which they ran, and the time of each in seconds. Printed, the list is a table.
+
+        Examples
+        --------
+        >>> f = omp.task(name="f")(lambda: 1)
+        >>> g = omp.task(name="g")(lambda x: x + 1)
+        >>> with omp.record() as graph:
+        ...     task = g(f())
+        >>> omp.taskwait()
+        >>> [node.name for node, seconds in graph.critical_path()]
+        ['f', 'g']
+        """
+        from offload.views.paths import CriticalPath  # only for those who look
+
+        return CriticalPath(super().critical_path())
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        from offload.views.notebooks import bundle_of  # imports Rich
+
+        return bundle_of(self)
+
+    def visualize(self, path: str | os.PathLike[str] | None = None) -> None:
+        """Write a picture of the graph to a file, or show it.
+
+        A picture of more than 150 tasks draws equal tasks of a layer as one box with a count. The page (``.html``)
+        opens such a box, and has a search and the details of every task.
 
         Parameters
         ----------
-        path : str or path
-            The file. Its suffix selects the format: ``.svg``, ``.html`` (a page), ``.dot`` (Graphviz) or ``.mmd``
-            (Mermaid).
+        path : str or path, optional
+            The file. Its suffix selects the format: ``.svg``, ``.html`` (a page), ``.dot`` (Graphviz), ``.mmd``
+            (Mermaid), or ``.png`` and ``.pdf`` if a program that converts SVG is installed. Without a path, a notebook
+            shows the picture, and a terminal what ``rich.print(graph)`` prints.
 
         Raises
         ------
         UnsupportedError
-            The suffix is not one of these.
+            The suffix is not one of these, or no program is installed that writes ``.png`` or ``.pdf``.
         OSError
             The file cannot be written; an existing file is unchanged.
 
@@ -402,6 +437,11 @@ class TaskGraph(Graph):
         ...     print([file.name for file in Path(folder).iterdir()])
         ['graph.svg']
         """
+        if path is None:
+            from offload.views.notebooks import show  # imports Rich
+
+            show(self)
+            return
         from offload.views.files import visualize  # only for those who look
 
         visualize(self, path)

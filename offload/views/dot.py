@@ -1,56 +1,65 @@
-"""A graph as source for Graphviz, with every dependence and its list items."""
+"""A graph as source for Graphviz, with every dependence and its list items; a large graph is folded."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from offload.views.svg import COPY_INK, DASHES, DEVICE_COLOURS, KIND_COLOURS, PHASE_FILLS
-from offload.views.words import duration_label, is_copy, phase, place_label, printable
+from offload.views.drawing import box_name, box_state, draw
+from offload.views.looks import see
+from offload.views.svg import COPY_INK, DASHES, KIND_COLOURS, PHASE_FILLS, device_colour
 
 if TYPE_CHECKING:
-    from offload.tasks.graph import Graph, Node
+    from offload.tasks.graph import Graph
+    from offload.views.folding import Fold, Strand
+    from offload.views.words import TaskKind
 
 _MAX_ITEMS = 3
+_SHAPES: dict[TaskKind | None, str] = {"target": "box", "task": "box", "copy": "parallelogram", "wait": "oval"}
 
 
 def to_dot(graph: Graph) -> str:
     """Return `graph` in the language of Graphviz."""
     # Nodes are called ``n0``, ``n1``, … in generation order, so that a task's name can hold any character. There is one
     # edge for each pair of tasks and kind, implied ones included: a tool that reads this can reduce them.
+    folding = draw(see(graph)).folding
     lines = [
         "digraph tasks {",
         "  rankdir=TB;",
-        '  node [shape=box, style="filled,rounded", fontname="Helvetica", fontsize=11];',
+        '  node [shape=box, style="filled", fontname="Helvetica", fontsize=11];',
         '  edge [fontname="Helvetica", fontsize=9, arrowsize=0.7];',
     ]
-    lines += [f"  n{node.index} [{_attributes(_node(node))}];" for node in graph.nodes]
-    items: dict[tuple[int, int, str], list[str]] = defaultdict(list)
-    for edge in graph.edges:
-        items[edge.source.index, edge.target.index, edge.kind].append(edge.item)
-    for (source, target, kind), found in items.items():
-        lines.append(f"  n{source} -> n{target} [{_attributes(_edge(kind, [item for item in found if item]))}];")
+    lines += [f"  n{fold.number} [{_attributes(_node(fold))}];" for fold in folding.folds]
+    lines += [
+        f"  n{strand.source} -> n{strand.target} [{_attributes(_edge(strand))}];" for strand in folding.for_source
+    ]
     return "\n".join([*lines, "}", ""])
 
 
-def _node(node: Node) -> dict[str, list[str]]:
-    tooltip = [node.key, node.directive, *([node.location] if node.location else [])]
+def _node(fold: Fold) -> dict[str, list[str]]:
+    look = fold.looks[0]
+    tooltip = [look.key, look.directive, *([look.location] if look.location else [])]
     return {
-        "label": [node.name or node.key, " ".join((place_label(node), node.state, duration_label(node.duration_s)))],
-        "tooltip": tooltip,
-        "fillcolor": [PHASE_FILLS[phase(node)]],
-        "color": [DEVICE_COLOURS[-1 if node.device_num is None else node.device_num % (len(DEVICE_COLOURS) - 1)]],
-        **({"fontcolor": [COPY_INK]} if is_copy(node) else {}),
+        "label": [box_name(fold), " ".join(filter(None, (fold.place, box_state(fold), fold.time_label)))],
+        "tooltip": tooltip if fold.is_task else [f"{fold.title} {fold.count_label}"],
+        "fillcolor": [PHASE_FILLS[fold.phase]],
+        "color": [device_colour(fold.place)],
+        "shape": [_SHAPES.get(fold.kind, "box")],
+        **({"style": ["filled,rounded"]} if fold.kind == "target" else {}),
+        **({"fontcolor": [COPY_INK]} if fold.kind == "copy" else {}),
+        **({} if fold.is_task else {"peripheries": ["2"]}),
+        **({"penwidth": ["3"]} if fold.critical else {}),
     }
 
 
-def _edge(kind: str, items: list[str]) -> dict[str, list[str]]:
+def _edge(strand: Strand) -> dict[str, list[str]]:
+    items = strand.items
     shown = ", ".join([*items[:_MAX_ITEMS], *(["…"] if len(items) > _MAX_ITEMS else [])])
     return {
         "label": [shown],
-        "tooltip": [f"{kind}: {', '.join(items)}" if items else kind],
-        "color": [KIND_COLOURS[kind]],
-        "style": [{"": "solid", "2 4": "dotted"}.get(DASHES[kind], "dashed")],
+        "tooltip": [f"{strand.kind}: {', '.join(items)}" if items else strand.kind],
+        "color": [KIND_COLOURS[strand.kind]],
+        "style": [{"": "solid", "2 4": "dotted"}.get(DASHES[strand.kind], "dashed")],
+        **({"penwidth": ["3"]} if strand.is_critical else {}),
     }
 
 
@@ -64,4 +73,4 @@ _LINE_BREAK = "\\n"
 
 def _quoted(text: str) -> str:
     # In a label Graphviz reads backslash sequences and, besides, HTML's character entities.
-    return printable(text).replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"')
+    return text.replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"')

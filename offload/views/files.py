@@ -1,4 +1,4 @@
-"""Pictures of a recorded task graph as files: SVG, a page with it, or source for Graphviz or Mermaid."""
+"""Pictures of a recorded task graph as files: SVG, PNG, PDF, a page, or source for Graphviz or Mermaid."""
 
 from __future__ import annotations
 
@@ -7,75 +7,88 @@ import os
 import secrets
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from offload.errors import UnsupportedError
+from offload.views.converters import Format, convert
+from offload.views.dot import to_dot
+from offload.views.mermaid import to_mermaid
+from offload.views.page import to_page
+from offload.views.svg import to_svg
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from offload.tasks.graph import Graph
+
+
+def _converted(kind: Format) -> Callable[[Graph], bytes]:
+    return lambda graph: convert(to_svg(graph), kind)
+
+
+WRITERS: Mapping[str, Callable[[Graph], str | bytes]] = {
+    ".dot": to_dot,
+    ".html": to_page,
+    ".mmd": to_mermaid,
+    ".svg": to_svg,
+    **{f".{kind}": _converted(kind) for kind in get_args(Format)},
+}
 
 
 def visualize(graph: Graph, path: str | os.PathLike[str]) -> None:
     """Write a picture of `graph` to `path`, in the format that its suffix names.
 
-    The suffix is ``.svg``, ``.html`` (a page with that picture), ``.dot`` (Graphviz) or ``.mmd`` (Mermaid); any other
-    raises `UnsupportedError`. An existing file is replaced, and only once the new one is complete.
+    An existing file is replaced, and only once the new one is complete.
     """
     target = Path(path)
-    text = _writer(target)(graph)
+    writer = writer_for(target)
     try:
         # Replace what a link points to, not the link.
-        _write_atomically(Path(os.path.realpath(target)), text)
+        real = Path(os.path.realpath(target))
+        _check(real)  # before the work
+        _write_atomically(real, writer(graph))
     except OSError as error:
-        error.filename = str(target)  # not the temporary file beside it
+        error.filename = str(target)  # not the temporary file next to it
         del error.filename2  # a None would be told, too
         raise
 
 
-def _writer(path: Path) -> Callable[[Graph], str]:
-    match path.suffix.lower():
-        case ".svg":
-            from offload.views.svg import to_svg
+def writer_for(path: Path) -> Callable[[Graph], str | bytes]:
+    """Return the function that makes the contents of a file with this name.
 
-            return to_svg
-        case ".dot":
-            from offload.views.dot import to_dot
-
-            return to_dot
-        case ".mmd":
-            from offload.views.mermaid import to_mermaid
-
-            return to_mermaid
-        case ".html":
-            return to_page
-        case suffix:
-            raise UnsupportedError(
-                f"no picture of a graph has the suffix {suffix!r} of {str(path)!r}; "
-                "allowed are '.dot', '.html', '.mmd' and '.svg'"
-            )
+    Raises
+    ------
+    UnsupportedError
+        No format has the suffix.
+    """
+    writer = WRITERS.get(path.suffix.lower())
+    if writer is None:
+        *others, last = map(repr, sorted(WRITERS))
+        raise UnsupportedError(
+            f"visualize: no picture has the suffix {path.suffix[:40]!r} of {str(path)[-100:]!r}; allowed are "
+            f"{', '.join(others)} and {last}"
+        )
+    return writer
 
 
-def to_page(graph: Graph) -> str:
-    """Return a page of HTML with the picture of `graph` and nothing else."""
-    from offload.views.svg import to_svg
-    from offload.views.words import summary
-
-    title = f"Task graph: {summary(graph)}"
-    return (
-        f'<!DOCTYPE html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{title}</title>\n{to_svg(graph)}</html>\n'
-    )
-
-
-def _write_atomically(path: Path, text: str) -> None:
+def _check(path: Path) -> None:
+    folder = path.parent
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "visualize: this is a folder; name a file in it", str(path))
+    if not folder.is_dir():
+        raise FileNotFoundError(errno.ENOENT, f"visualize: there is no folder {str(folder)!r}; create it", str(path))
     if path.exists() and not os.access(path, os.W_OK):  # to replace it takes no more than a writable directory
-        raise PermissionError(errno.EACCES, "it is read-only; make it writable or name another file", str(path))
+        raise PermissionError(errno.EACCES, "visualize: it is read-only; make it writable or name another file")
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(errno.EACCES, f"visualize: you may not write in the folder {str(folder)!r}")
+
+
+def _write_atomically(path: Path, content: str | bytes) -> None:
     # Not tempfile: it makes files private, and the umask cannot be read without changing it for all threads.
     part = path.with_name(f".{path.name[:64]}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
-        with part.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with part.open("xb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode())
         part.replace(path)
     except BaseException:
         with suppress(OSError):

@@ -108,7 +108,21 @@ def _hop(layer_of: Sequence[int], widths: Sequence[int], nets: Sequence[Net]) ->
                 width.append(1)
             lowers = [node for node in ends[layer + 1] if node in net.targets] + passing
             hops[layer].append(Hop(number, tuple(uppers), tuple(lowers)))
+    _insert_passing(layers, hops, len(widths))
     return Layout(len(widths), layers, hops, width)
+
+
+def _insert_passing(layers: list[list[int]], hops: list[list[Hop]], node_count: int) -> None:
+    """Move each place where a net passes a layer to where the net comes from, as a share of the layer's width."""
+    # They were appended. Where no lines cross, the order is final, and a wide layer would stand to one side of them.
+    share: dict[int, float] = {}
+    for depth, layer in enumerate(layers):
+        nodes = [vertex for vertex in layer if vertex < node_count]
+        share.update((vertex, (i + 0.5) / len(nodes)) for i, vertex in enumerate(nodes))
+        for hop in hops[depth - 1] if depth else []:
+            came_from = sum(share[upper] for upper in hop.uppers) / len(hop.uppers)
+            share.update((lower, came_from) for lower in hop.lowers if lower >= node_count)
+        layer.sort(key=share.__getitem__)
 
 
 def _neighbours(layout: Layout) -> tuple[_Adjacent, _Adjacent]:

@@ -1,51 +1,58 @@
 """The dependence graph in the terminal. The only file that imports Rich.
 
-There are three forms; the first that fits is taken. Each can be read back to exactly the edges of the graph.
+A graph of more than `WHOLE` tasks begins with totals by name and the critical path; what follows is folded
+(`offload.views.folding`). There are three forms; the first that fits is taken. Each can be read back to exactly the
+lines of the folding.
 
 * *picture*: boxes in layers, joined by lines (`offload.views.layout`). A line enters a box at ``▼``. If lines cross
   without touching, the horizontal one passes beneath the vertical one (``─│─``); ``┼``, ``├``, ``┬``, … always join.
-* *rail*: one row for each task, as in ``git log --graph``: a task's line runs down from its mark to the last task that
-  waits for it. ``○`` marks a task that nothing waits for, so its column is free below.
-* *list*: one row for each task, its predecessors by number. For many open lines, and for terminals without
+* *rail*: one row for each box, as in ``git log --graph``: a box's line runs down from its mark to the last box that
+  waits for it. ``○`` marks a box that nothing waits for, so its column is free below.
+* *list*: one row for each box, its predecessors by number. For many open lines, and for terminals without
   these characters.
 """
 
 from __future__ import annotations
 
+import io
 from collections import defaultdict
+from contextlib import suppress
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
+from rich.console import Console
 from rich.measure import Measurement
 from rich.text import Text
 
+from offload.views.folding import WHOLE, foldings
 from offload.views.layout import Hop, Layout, bundle, place, route, spread
+from offload.views.looks import see, state_text, totals
 from offload.views.words import (
-    SYMBOLS,
-    device_label,
-    drawn_edges,
+    CRITICAL_SIGN,
+    KIND_SIGNS,
+    KIND_WORDS,
     duration_label,
-    is_copy,
     look_alike,
-    phase,
-    place_label,
-    printable,
-    summary,
+    plural,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.console import ConsoleOptions, RenderableType, RenderResult
 
-    from offload.tasks.graph import Graph, Node
+    from offload.tasks.graph import Graph
+    from offload.views.folding import Fold, Folding
+    from offload.views.looks import Look, Snapshot, Total
 
-MAX_PICTURE_NODES = 200  # graphs with more are drawn as a rail
-MAX_ROWS = 1_000  # of a rail or a list
+MOST_FOLDED = 24  # boxes of a graph that is folded: two or three screens
+MOST_TOTALS = 20  # names in the totals
+_MOST_DEVICES = 8  # in the line on where tasks are
+_ENDS = 5  # tasks shown of each end of a long critical path
 _MAX_NAME_CELLS = 28
-_MAX_STATE_CELLS = 16
+_MAX_STATE_CELLS = 18
 # Between two boxes, in cells.
 _SPACE = 3
 # A row of the rail needs this much to the right of its lines to say anything.
@@ -62,8 +69,9 @@ _DEVICE_STYLES = ("cyan", "magenta", "blue", "bright_cyan", "bright_magenta", "b
 _LANE_STYLES = ("blue", "magenta", "cyan", "yellow", "green", "bright_blue", "bright_magenta", "bright_cyan")
 _LINE_STYLE = "bright_black"
 _RAIL_LEGEND = (
-    "● task; its lane ends at the last task that depends on it. ○ task without dependents. ┤├┴┼╰╯ lanes join; ─│─ "
-    "lanes only cross. visualize('graph.svg') shows the kinds of dependence"
+    "● task    ○ task that no task waits for",
+    "│ leads down from a task to the last one that waits for it",
+    "├ ┤ ┴ ╯ the task in this row waits for it    ─│─ the lines only cross",
 )
 
 _UP, _RIGHT, _DOWN, _LEFT = 1, 2, 4, 8  # the arms of a line in a cell, as bits
@@ -89,24 +97,11 @@ class GraphView:
         self._graph = graph
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        graph, width = self._graph, options.max_width
-        caption = Text(summary(graph), style="dim" if len(graph) <= MAX_PICTURE_NODES else "bold")
-        if not graph.nodes:
-            yield caption
-            return
+        rows = _view(see(self._graph), options.max_width, ascii_only=options.ascii_only)
         if options.ascii_only:
-            for line in [*_listing(graph), caption]:
-                yield Text(look_alike(line.plain))
-            return
-        if len(graph) > MAX_PICTURE_NODES:
-            yield caption
-            yield Text(_census(graph), style="dim")
-            yield from _rail(graph, width) or _listing(graph)
-            if len(graph) > MAX_ROWS:
-                yield Text(f"… and {len(graph) - MAX_ROWS} later tasks; visualize('graph.svg') draws all", style="dim")
-            return
-        yield from _picture(graph, width) or _rail(graph, width) or _listing(graph)
-        yield caption
+            yield from (Text(look_alike(row.plain)) for row in rows)
+        else:
+            yield from rows
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         return Measurement(min(_MIN_ROW_CELLS, options.max_width), options.max_width)
@@ -114,14 +109,133 @@ class GraphView:
 
 def render(graph: Graph) -> RenderableType:
     """Return the text that Rich prints for `graph`: its layered picture, or a narrower form for a narrow console."""
-    # The edges drawn are those that no longer path implies. Of a graph with more than `MAX_ROWS` tasks the first so
-    # many are shown, with the edges among them.
     return GraphView(graph)
 
 
+def _view(snapshot: Snapshot, width: int, *, ascii_only: bool) -> Iterator[Text]:
+    """Yield the lines of a graph."""
+    if len(snapshot.looks) <= WHOLE:
+        folding = next(foldings(snapshot))
+        if snapshot.looks:
+            yield from _form([folding], width, ascii_only=ascii_only)
+        yield Text(snapshot.summary, style="dim")
+        yield from [] if ascii_only else _signs(folding, width)
+        return
+    yield Text(snapshot.summary, style="bold")
+    yield from _census(snapshot)
+    yield Text()
+    yield from _totals_rows(totals(snapshot.looks), width)
+    yield Text()
+    yield from path_rows([snapshot.looks[index] for index in snapshot.path], width)
+    yield Text()
+    found = list(foldings(snapshot, MOST_FOLDED))
+    yield from _form(found, width, ascii_only=ascii_only)
+    yield Text("A box stands for the tasks that it counts. visualize('graph.html') shows each task.", style="dim")
+    yield from [] if ascii_only else _signs(found[0], width)
+
+
+def _form(found: list[Folding], width: int, *, ascii_only: bool) -> list[Text]:
+    """Return the lines of the first folding whose picture fits, else of a rail, else of a list."""
+    if ascii_only:
+        return _listing(found[0])
+    for folding in found:
+        rows = _picture(folding, width)
+        if rows:
+            return rows
+    return _rail(found[0], width) or _listing(found[0])
+
+
+def _signs(folding: Folding, width: int) -> list[Text]:
+    """Return the meaning of the signs before the names, in one line if it fits."""
+    kinds = {look.kind for look in folding.snapshot.looks}
+    signs = [f"{KIND_SIGNS[kind]} {KIND_WORDS[kind]}" for kind in KIND_SIGNS if kind in kinds]
+    if folding.snapshot.path:
+        signs.append(f"{CRITICAL_SIGN} on the critical path")
+    line = "    ".join(signs)
+    return [Text(text, style="dim") for text in ([line] if cell_len(line) <= width else signs)]
+
+
+def _census(snapshot: Snapshot) -> list[Text]:
+    """Return one line on where the tasks of a large graph are."""
+    devices: dict[str, int] = defaultdict(int)
+    widths: dict[int, int] = defaultdict(int)
+    for look in snapshot.looks:
+        devices[look.device] += 1
+        widths[look.layer] += 1
+    most = sorted(devices.items(), key=lambda item: -item[1])
+    places = ", ".join(f"{count:,} on {device}" for device, count in sorted(most[:_MOST_DEVICES]))
+    places += f", … on {plural(len(devices) - _MOST_DEVICES, 'more device')}" if len(devices) > _MOST_DEVICES else ""
+    return [Text(f"{places} · {plural(len(widths), 'layer')}, the widest of {max(widths.values()):,}", style="dim")]
+
+
+def _totals_rows(found: list[Total], width: int) -> list[Text]:
+    """Return a row for each name, the longest total first."""
+    head = ("name", "tasks", "total", "longest", CRITICAL_SIGN, "state")
+    rows = [head, *map(_total_cells, found[:MOST_TOTALS])]
+    wide = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    wide[0] = min(wide[0], max(width - sum(wide[1:]) - 2 * (len(wide) - 1), 8))
+    texts = []
+    for number, row in enumerate(rows):
+        text = Text(style="" if number else "dim")
+        text.append(_pad(_fit(row[0], wide[0]), wide[0]), "bold" if number else "")
+        for cell, cells in zip(row[1:-1], wide[1:-1], strict=True):
+            text.append("  " + " " * (cells - cell_len(cell)) + cell)
+        texts.append(text.append(f"  {row[-1]}"))
+    if len(found) > MOST_TOTALS:
+        rest = sum(total.tasks for total in found[MOST_TOTALS:])
+        more = plural(len(found) - MOST_TOTALS, "more name")
+        texts.append(Text(f"… and {more} with {plural(rest, 'task')}", style="dim"))
+    return texts
+
+
+def _total_cells(total: Total) -> tuple[str, ...]:
+    return (
+        f"{KIND_SIGNS[total.kind]} {_fit(total.name, _MAX_NAME_CELLS)}",
+        f"{total.tasks:,}",
+        duration_label(total.time_s),
+        duration_label(total.longest_s),
+        f"{total.critical:,}" if total.critical else "",
+        total.phases,
+    )
+
+
+class PathView:
+    """A Rich renderable of a critical path."""
+
+    def __init__(self, path: list[Look]) -> None:
+        self._path = path
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for row in path_rows(self._path, options.max_width):
+            yield Text(look_alike(row.plain)) if options.ascii_only else row
+
+
+def path_rows(path: list[Look], width: int) -> list[Text]:
+    """Return a head and a row for each task of a critical path, of a long one for the tasks at its ends."""
+    time_s = sum(look.time_s or 0 for look in path)
+    head = f"Critical path: {plural(len(path), 'task')}" + (f", {duration_label(time_s)}" if time_s else "")
+    shown = path if len(path) <= 2 * _ENDS + 1 else [*path[:_ENDS], *path[-_ENDS:]]
+    if not path:
+        return [Text(head, style="bold")]
+    wide = min(max(cell_len(_fit(look.key, _MAX_NAME_CELLS)) for look in shown), max(width - 24, 8))
+    rows = [Text(head, style="bold")]
+    for number, look in enumerate(shown):
+        if len(shown) < len(path) and number == _ENDS:
+            rows.append(Text(f"  … {plural(len(path) - len(shown), 'task')} …", style="dim"))
+        share = f"{(look.time_s or 0) / time_s:6.0%}" if time_s else ""
+        rows.append(
+            Text.assemble(
+                f"{CRITICAL_SIGN} {KIND_SIGNS[look.kind]} ",
+                (_pad(_fit(look.key, wide), wide), _NAME_STYLES[look.kind]),
+                f"  {duration_label(look.time_s):>8}{share}  ",
+                (look.place, _device_style(look.device)),
+            )
+        )
+    return rows
+
+
 def _fit(text: str, cells: int) -> str:
-    """Return printable text of at most so many cells, cut with an ellipsis."""
-    text = printable(text)
+    """Return text of at most so many cells, cut with an ellipsis."""
     return text if cell_len(text) <= cells else set_cell_size(text, cells - 1).rstrip() + "…"
 
 
@@ -129,20 +243,21 @@ def _pad(text: str, cells: int) -> str:
     return text + " " * (cells - cell_len(text))
 
 
-def _name(node: Node) -> str:
-    return _fit(node.name or node.key, _MAX_NAME_CELLS)
+def _name(fold: Fold) -> str:
+    signs = (CRITICAL_SIGN if fold.critical else "", KIND_SIGNS[fold.kind] if fold.kind else "")
+    return " ".join(filter(None, (*signs, _fit(fold.title, _MAX_NAME_CELLS), fold.count_label)))
 
 
-def _state(node: Node) -> str:
-    return f"{SYMBOLS[phase(node)]} {_fit(node.state, _MAX_STATE_CELLS)}"
+def _state(fold: Fold) -> str:
+    return " · ".join(filter(None, (_fit(state_text(fold.looks), _MAX_STATE_CELLS), fold.depth_label)))
 
 
-def _device_style(node: Node) -> str:
-    return "white" if node.device_num is None else _DEVICE_STYLES[node.device_num % len(_DEVICE_STYLES)]
+def _device_style(device: str) -> str:
+    number = device.removeprefix("dev ").partition("+")[0].partition(",")[0]
+    return _DEVICE_STYLES[int(number) % len(_DEVICE_STYLES)] if number.isdigit() else "white"
 
 
-def _name_style(node: Node) -> str:
-    return "bold dark_orange3" if is_copy(node) else "bold"
+_NAME_STYLES = {"copy": "bold dark_orange3", "target": "bold", "task": "bold", "wait": "bold", None: "bold"}
 
 
 def _lines(rows: Iterable[Text]) -> list[Text]:
@@ -187,29 +302,29 @@ class _Canvas:
         return Text.assemble(*(("".join(char for char, _ in run), style) for style, run in runs))
 
 
-def _box_width(node: Node, entries: int) -> int:
+def _box_width(fold: Fold, entries: int) -> int:
     """Return the width of a box for two lines of text and so many lines entering it, always odd."""
     # With odd widths, boxes of different widths can share a middle column.
-    name, device, state, time = _cells(node)
+    name, device, state, time = _cells(fold)
     least = max(cell_len(name) + len(device), cell_len(state) + len(time)) + 6
     return max(least + 1 - least % 2, 2 * entries + 3)
 
 
-def _picture(graph: Graph, width: int) -> list[Text]:
+def _picture(folding: Folding, width: int) -> list[Text]:
     """Return the lines of the layered picture, none if it is wider than `width`."""
-    layers = graph.layers()
-    layer_of = [0] * len(graph)  # by the number of the node
-    for depth, layer in enumerate(layers):
-        for node in layer:
-            layer_of[node.index] = depth
-    nets = bundle((edge.source.index, edge.target.index) for edge in drawn_edges(graph))
-    entries = [0] * len(graph)  # lines that enter each box
+    folds = folding.folds
+    nets = bundle((strand.source, strand.target) for strand in folding.drawn)
+    entries = [0] * len(folds)  # lines that enter each box
     for net in nets:
         for target in net.targets:
             entries[target] += 1
-    widths = [_box_width(node, most) for node, most in zip(graph.nodes, entries, strict=True)]
+    widths = [_box_width(fold, most) for fold, most in zip(folds, entries, strict=True)]
+    layer_of = [fold.layer for fold in folds]
+    across: dict[int, int] = defaultdict(lambda: -_SPACE)
+    for layer, cells in zip(layer_of, widths, strict=True):
+        across[layer] += cells + _SPACE
     # Most that do not fit are told by the boxes alone, before the cost of a layout.
-    if any(sum(widths[node.index] for node in layer) + _SPACE * (len(layer) - 1) > width for layer in layers):
+    if max(across.values()) > width:
         return []
     layout = place(layer_of, widths, nets, space=_SPACE, line_space=2)
     if layout.total_width > width:
@@ -228,12 +343,12 @@ def _picture(graph: Graph, width: int) -> list[Text]:
                 for line in range(4):
                     canvas.write(row + line, left, "│", _LINE_STYLE)
                 continue
-            _draw_box(canvas, row, left, widths[vertex], graph.nodes[vertex])
+            _draw_box(canvas, row, left, widths[vertex], folds[vertex])
             for (_, lower), column in enters.items():
                 if lower == vertex:
                     canvas.write(row, column, "▼", _LINE_STYLE)
             if vertex in leaves:
-                canvas.write(row + 3, _middle(layout, vertex), "┬", _device_style(graph.nodes[vertex]))
+                canvas.write(row + 3, _middle(layout, vertex), "┬", _device_style(folds[vertex].place))
         row += 4
     # A split line may have gone round the outside.
     return canvas.texts() if all(max(cells) < width for cells in canvas.rows) else []
@@ -313,15 +428,15 @@ def _draw_gap(canvas: _Canvas, top: int, layout: Layout, hops: list[Hop], enters
     return top + rows
 
 
-def _draw_box(canvas: _Canvas, row: int, left: int, width: int, node: Node) -> None:
-    name, device, state, time = _cells(node)
-    border, last = _device_style(node), left + width - 2
+def _draw_box(canvas: _Canvas, row: int, left: int, width: int, fold: Fold) -> None:
+    name, device, state, time = _cells(fold)
+    border, last = _device_style(fold.place), left + width - 2
     canvas.write(row, left, "┌" + "─" * (width - 2) + "┐", border)
     for line in (1, 2):
         canvas.write(row + line, left, "│" + " " * (width - 2) + "│", border)
-    canvas.write(row + 1, left + 2, name, _name_style(node))
+    canvas.write(row + 1, left + 2, name, _NAME_STYLES[fold.kind])
     canvas.write(row + 1, last - len(device), device, border)
-    canvas.write(row + 2, left + 2, state, _PHASE_STYLES[phase(node)])
+    canvas.write(row + 2, left + 2, state, _PHASE_STYLES[fold.phase])
     canvas.write(row + 2, last - len(time), time, "")
     canvas.write(row + 3, left, "└" + "─" * (width - 2) + "┘", border)
 
@@ -329,37 +444,36 @@ def _draw_box(canvas: _Canvas, row: int, left: int, width: int, node: Node) -> N
 # ----------------------------------------------------------------------------------------------- rail and list
 
 
-def _pairs(graph: Graph) -> list[tuple[int, int]]:
-    return sorted({(edge.source.index, edge.target.index) for edge in drawn_edges(graph, MAX_ROWS)})
+def _pairs(folding: Folding) -> list[tuple[int, int]]:
+    return sorted({(strand.source, strand.target) for strand in folding.drawn})
 
 
-def _rail(graph: Graph, width: int) -> list[Text]:
-    """Return one line for each task with the lines of its dependences, none if there are too many lines."""
-    nodes = graph.nodes[:MAX_ROWS]
-    lanes = _lanes(len(nodes), _pairs(graph))
+def _rail(folding: Folding, width: int) -> list[Text]:
+    """Return one line for each box with the lines of its dependences, none if there are too many lines."""
+    lanes = _lanes(len(folding.folds), _pairs(folding))
     across = max((len(row) for row in lanes), default=0)
     if across + 2 + _MIN_ROW_CELLS > width:
         return []
-    wide = [max(map(cell_len, column)) for column in zip(*map(_cells, nodes), strict=True)]
+    wide = [max(map(cell_len, column)) for column in zip(*map(_cells, folding.folds), strict=True)]
     wide[0] = max(min(wide[0], width - across - 2 - sum(wide[1:]) - 6), 8)
     rows = []
-    for node, lane in zip(nodes, lanes, strict=True):
-        state = _PHASE_STYLES[phase(node)]
+    for fold, lane in zip(folding.folds, lanes, strict=True):
+        state = _PHASE_STYLES[fold.phase]
         text = Text()
         for column, char in enumerate(lane):
             text.append(char, f"bold {state}" if char in "●○" else _LANE_STYLES[column // 2 % len(_LANE_STYLES)])
         text.append(" " * (across - len(lane) + 2))
-        name, device, word, time = _cells(node)
-        text.append(_pad(_fit(name, wide[0]), wide[0] + 2), _name_style(node))
-        text.append(_pad(device, wide[1] + 2), _device_style(node))
+        name, device, word, time = _cells(fold)
+        text.append(_pad(_fit(name, wide[0]), wide[0] + 2), _NAME_STYLES[fold.kind])
+        text.append(_pad(device, wide[1] + 2), _device_style(device))
         text.append(_pad(word, wide[2] + 2), state)
         text.append(time.rjust(wide[3]))
         rows.append(text)
-    return [*_lines(rows), Text(_RAIL_LEGEND, style="dim")]
+    return [*_lines(rows), *(Text(line, style="dim") for line in _RAIL_LEGEND)]
 
 
-def _cells(node: Node) -> tuple[str, str, str, str]:
-    return _name(node), place_label(node), _state(node), duration_label(node.duration_s)
+def _cells(fold: Fold) -> tuple[str, str, str, str]:
+    return _name(fold), fold.place, _state(fold), fold.time_label
 
 
 def _lanes(count: int, pairs: list[tuple[int, int]]) -> list[str]:
@@ -398,26 +512,35 @@ def _lanes(count: int, pairs: list[tuple[int, int]]) -> list[str]:
     return rows
 
 
-def _listing(graph: Graph) -> list[Text]:
-    """Return one line for each task, with the numbers of those it waits for."""
+def _listing(folding: Folding) -> list[Text]:
+    """Return one line for each box, with the numbers of those it waits for."""
     before: dict[int, list[int]] = defaultdict(list)
-    for source, target in _pairs(graph):
+    for source, target in _pairs(folding):
         before[target].append(source)
     rows = []
-    for node in graph.nodes[:MAX_ROWS]:
+    for fold in folding.folds:
         text = Text.assemble(
-            (f"#{node.index} ", "dim"),
-            (_name(node), _name_style(node)),
-            ", ",
-            (place_label(node), _device_style(node)),
+            (f"#{fold.number} ", "dim"),
+            (" ".join(filter(None, (_fit(fold.title, _MAX_NAME_CELLS), fold.count_label))), _NAME_STYLES[fold.kind]),
+            f", {fold.kind or 'tasks'}, ",
+            (fold.place, _device_style(fold.place)),
         )
-        text.append(", ").append(_fit(node.state, _MAX_STATE_CELLS), _PHASE_STYLES[phase(node)])
-        if node.duration_s is not None:
-            text.append(f", {duration_label(node.duration_s)}")
-        if before[node.index]:
-            text.append(f", after {_ranges(before[node.index])}", _LINE_STYLE)
+        text.append(", ").append(_words(fold), _PHASE_STYLES[fold.phase])
+        if fold.time_label:
+            text.append(f", {fold.time_label}")
+        if before[fold.number]:
+            text.append(f", after {_ranges(before[fold.number])}", _LINE_STYLE)
+        if fold.critical:
+            text.append(", on the critical path")
         rows.append(text)
     return rows
+
+
+def _words(fold: Fold) -> str:
+    """Return the states of a box in words, since a list is for terminals without signs."""
+    states = dict.fromkeys(look.state for look in fold.looks)
+    text = next(iter(states)) if len(states) == 1 else fold.phase
+    return ", ".join(filter(None, (_fit(text, _MAX_STATE_CELLS), fold.depth_label)))
 
 
 def _ranges(numbers: list[int]) -> str:
@@ -431,11 +554,23 @@ def _ranges(numbers: list[int]) -> str:
     return ", ".join(f"#{a}" if a == b else f"#{a}-#{b}" for a, b in runs)
 
 
-def _census(graph: Graph) -> str:
-    """Return one line on where the tasks of a large graph are."""
-    devices: dict[str, int] = defaultdict(int)
-    for node in graph.nodes:
-        devices[device_label(node)] += 1
-    layers = graph.layers()
-    places = ", ".join(f"{count} on {device}" for device, count in sorted(devices.items()))
-    return f"{places} · {len(layers)} layers, the widest of {max(map(len, layers))}"
+# ---------------------------------------------------------------------------------------------------- printing
+
+
+def plain_text(shown: object, width: int = 120) -> str:
+    """Return what Rich prints, without colours."""
+    file = io.StringIO()
+    Console(file=file, width=width, color_system=None, force_terminal=False).print(shown, end="")
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
+
+
+def print_quietly(shown: object) -> None:
+    """Print on the standard output, whatever it is; if nobody reads it any longer, print nothing."""
+    # A closed stream is a ValueError, a pipe that nobody reads an OSError; Rich ends the program for the latter.
+    with suppress(OSError, ValueError):
+        _Console().print(shown)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError

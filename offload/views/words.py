@@ -1,7 +1,7 @@
-"""The words of all pictures of a task graph: the looks of states, places, durations, the summary.
+"""The words and signs of all pictures of a task graph: phases, kinds, places, durations.
 
-Each picture is one file; `offload.views.layout` has the geometry that they share. Rich is imported by
-`offload.views.terminal` alone.
+Each picture is one file. `offload.views.folding` says what is drawn, and `offload.views.layout` where. Rich is imported
+by `offload.views.terminal` alone.
 """
 
 from __future__ import annotations
@@ -9,9 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from offload.tasks.graph import Edge, Graph, Node
+    from collections.abc import Iterable
+
+    from offload.tasks.graph import Node
 
 Phase = Literal["waiting", "running", "done", "failed", "not run"]
+TaskKind = Literal["target", "task", "copy", "wait"]
 
 # The engine may name finer states than a picture can colour: this says which of five looks each one takes.
 PHASES: dict[str, Phase] = {
@@ -32,28 +35,38 @@ PHASES: dict[str, Phase] = {
 }
 SYMBOLS: dict[Phase, str] = {"waiting": "·", "running": "»", "done": "✓", "failed": "✗", "not run": "⊘"}
 
-# Above this the n² / 8 bytes of a transitive reduction are not worth it, and nobody can read the picture anyway.
-MAX_REDUCED_NODES = 5_000
+# Kinds have a sign each, since not every reader sees colours. The signs are in the usual monospaced fonts.
+KIND_SIGNS: dict[TaskKind, str] = {"target": "▣", "task": "□", "copy": "⇄", "wait": "‖"}
+KIND_WORDS: dict[TaskKind, str] = {
+    "target": "region on a device",
+    "task": "host task",
+    "copy": "copy or data construct",
+    "wait": "wait",
+}
+CRITICAL_SIGN = "★"
+
+MAX_NAME = 200  # characters of a name or key that a picture keeps
 
 
-def phase(node: Node) -> Phase:
-    """Return which of the five looks a node takes; a state unknown here waits."""
-    return PHASES.get(node.state, "waiting")
+def phase_of(state: str) -> Phase:
+    """Return which of the five looks a state takes; an unknown state waits."""
+    return PHASES.get(state, "waiting")
 
 
-def is_copy(node: Node) -> bool:
-    """Tell whether a node is a routine that copies, which pictures colour apart from bodies and waits."""
-    return node.directive == "copy" or node.directive.startswith("target_memcpy")
+def kind_of(node: Node) -> TaskKind:
+    """Return what a node is: a wait, a copy or data construct, a region on a device or a host task."""
+    directive = node.directive
+    if directive == "taskwait":
+        return "wait"
+    words = directive.replace("_", " ").split()
+    if not {"copy", "memcpy", "data", "update", "declare"}.isdisjoint(words):
+        return "copy"
+    return "task" if node.device_num is None else "target"
 
 
-def device_label(node: Node) -> str:
+def device_label(device_nums: Iterable[int]) -> str:
     """Return ``"host"``, ``"dev N"``, or ``"dev N+M"`` of several devices."""
-    return f"dev {'+'.join(map(str, node.device_nums))}" if node.device_nums else "host"
-
-
-def place_label(node: Node) -> str:
-    """Return where a node runs, and that it is complete only when an event is fulfilled: ``"host, detached"``."""
-    return device_label(node) + (", detached" if node.detach else "")
+    return f"dev {'+'.join(map(str, device_nums))}" if device_nums else "host"
 
 
 def duration_label(time_s: float | None) -> str:
@@ -73,7 +86,13 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else " " if c.isspace() else "�" for c in text).strip()
 
 
-_LOOK_ALIKES = str.maketrans("×µ²·…–—≤≥→»✓✗⊘●○�", "xu2-~--<>>>+!0*o?")  # noqa: RUF001  # the signs are meant
+def short(text: str, most: int = MAX_NAME) -> str:
+    """Return printable text of at most `most` characters, cut with an ellipsis."""
+    text = printable(text[: most + 1])
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+_LOOK_ALIKES = str.maketrans("×µ²·…–—≤≥→»✓✗⊘●○�★▣□⇄‖Σ", "xu2-~--<>>>+!0*o?*#.=|S")  # noqa: RUF001  # the signs are meant
 
 
 def look_alike(text: str) -> str:
@@ -81,29 +100,6 @@ def look_alike(text: str) -> str:
     return text.translate(_LOOK_ALIKES).encode("ascii", "replace").decode()
 
 
-def drawn_edges(graph: Graph, first: int | None = None) -> list[Edge]:
-    """Return the edges that a picture of the first nodes shows: those that no longer path implies."""
-    count = len(graph) if first is None else min(first, len(graph))
-    if count <= MAX_REDUCED_NODES:
-        return graph.transitive_reduction_edges(first)
-    return [edge for edge in graph.edges if edge.target.index < count]
-
-
-def summary(graph: Graph) -> str:
-    """Return one line on the size of a graph, how far it has run and its critical path."""
-    if not graph.nodes:
-        return "empty graph: no tasks were recorded"
-    pairs = len({(edge.source.index, edge.target.index) for edge in graph.edges})
-    sizes = f"{_count(len(graph), 'task')}, {_count(pairs, 'dependence')}"
-    phases = [phase(node) for node in graph.nodes]
-    counts = ", ".join(
-        f"{phases.count(one)} {one}" for one in ("done", "running", "failed", "not run", "waiting") if one in phases
-    )
-    path = graph.critical_path()
-    time_s = sum(time_s for _, time_s in path)
-    longest = f"critical path {_count(len(path), 'task')}" + (f", {duration_label(time_s)}" if time_s else "")
-    return "; ".join((sizes, counts, longest) if set(phases) != {"waiting"} else (sizes, longest))
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun: ``"1 task"``, ``"2,000 tasks"``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

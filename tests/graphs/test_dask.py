@@ -15,7 +15,7 @@ from dask.task_spec import Task as DaskTask
 from distributed import Client, LocalCluster
 
 import offload as omp
-from offload.views.words import summary
+from offload.views.looks import summary
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -19,12 +19,14 @@ from rich.measure import Measurement
 from offload.errors import UnsupportedError
 from offload.tasks.graph import Graph, Node
 from offload.views.dot import to_dot
-from offload.views.files import to_page, visualize
+from offload.views.files import visualize
+from offload.views.page import to_page
 from offload.views.layout import route
 from offload.views.mermaid import to_mermaid
 from offload.views.svg import COPY_INK, DEVICE_COLOURS, PHASE_FILLS, to_svg
-from offload.views.terminal import MAX_ROWS, render
-from offload.views.words import duration_label, printable, summary
+from offload.views.terminal import render
+from offload.views.looks import summary
+from offload.views.words import duration_label, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,21 +75,23 @@ def title(root: ET.Element, name: str) -> str:
 
 def test_picture_of_a_pipeline() -> None:
     """The picture of two buffers is this one, to the character."""
-    assert shown(pipeline(2), 60).splitlines()[:-2] == [
-        "┌─────────────────────┐   ┌───────────────────┐",
-        "│ copy-in 0     dev 0 │   │ copy-in 1   dev 1 │",
-        "│ ✓ complete  12.3 ms │   │ · planned         │",
-        "└──────────┬──────────┘   └─────────┬─────────┘",
-        "           │                        │",
-        "┌──────────▼──────────┐     ┌───────▼───────┐",
-        "│ fft 0         dev 0 │     │ fft 1   dev 1 │",
-        "│ ✓ complete  12.3 ms │     │ · planned     │",
-        "└──────────┬──────────┘     └───────┬───────┘",
-        "           │                        │",
-        "┌──────────▼──────────┐   ┌─────────▼─────────┐",
-        "│ copy-out 0    dev 0 │   │ copy-out 1  dev 1 │",
-        "│ ✓ complete  12.3 ms │   │ · planned         │",
-        "└─────────────────────┘   └───────────────────┘",
+    assert shown(pipeline(2), 80).splitlines() == [
+        "┌───────────────────────┐   ┌─────────────────────┐",
+        "│ ★ ▣ copy-in 0   dev 0 │   │ ▣ copy-in 1   dev 1 │",
+        "│ ✓ complete    12.3 ms │   │ · planned           │",
+        "└───────────┬───────────┘   └──────────┬──────────┘",
+        "            │                          │",
+        " ┌──────────▼──────────┐      ┌────────▼────────┐",
+        " │ ★ ▣ fft 0     dev 0 │      │ ▣ fft 1   dev 1 │",
+        " │ ✓ complete  12.3 ms │      │ · planned       │",
+        " └──────────┬──────────┘      └────────┬────────┘",
+        "            │                          │",
+        "┌───────────▼───────────┐   ┌──────────▼──────────┐",
+        "│ ★ ▣ copy-out 0  dev 0 │   │ ▣ copy-out 1  dev 1 │",
+        "│ ✓ complete    12.3 ms │   │ · planned           │",
+        "└───────────────────────┘   └─────────────────────┘",
+        "6 tasks, 4 dependences; 3 done, 3 waiting; critical path 3 tasks, 36.9 ms",
+        "▣ region on a device    ★ on the critical path",
     ]
 
 
@@ -100,6 +104,7 @@ def test_narrow_console_gets_a_rail_and_a_narrower_one_a_list() -> None:
     wide, narrow, tiny = (shown(joined, width) for width in (100, 50, 24))
     assert "┌" in wide
     assert re.search(r"^●─┴─╯|^○─┴─╯", narrow, re.MULTILINE)
+    assert "│ leads down from a task to the last one that" in narrow
     assert "after #2, #5, #8" in " ".join(tiny.split())
     for text, width in ((wide, 100), (narrow, 50), (tiny, 24)):
         assert max(map(len, text.splitlines())) <= width
@@ -108,7 +113,7 @@ def test_narrow_console_gets_a_rail_and_a_narrower_one_a_list() -> None:
 def test_console_without_unicode_gets_ascii() -> None:
     """On a terminal that knows only ASCII every character is ASCII and the dependences are there."""
     text = shown(pipeline(), 80, "ascii")
-    assert "#1 fft 0, dev 0, complete, 12.3 ms, after #0\n" in text
+    assert "#1 fft 0, target, dev 0, complete, 12.3 ms, after #0, on the critical path\n" in text
     assert "?" not in text
 
 
@@ -125,9 +130,9 @@ def test_names_cannot_disturb_the_picture() -> None:
     assert "\x1b" not in text
     boxed = [line for line in text.splitlines() if line[0] in "┌│└"]
     assert len(boxed) == 4
-    assert {cell_len(line) for line in boxed} == {35}
+    assert {cell_len(line) for line in boxed} == {39}
     other = [line.strip() for line in text.splitlines() if "名前" in line]
-    assert [cell_len(line) for line in other] == [25]
+    assert [cell_len(line) for line in other] == [29]
 
 
 def test_long_name_is_cut() -> None:
@@ -137,26 +142,34 @@ def test_long_name_is_cut() -> None:
     assert "n" * 27 + "… " in shown(graph, 80)
 
 
-def test_large_graph_is_summed_up_and_cut() -> None:
-    """Beyond the limit there is a summary, then rows for the first tasks, then how many are missing."""
+def test_large_graph_begins_with_totals_and_the_critical_path() -> None:
+    """Above the limit there are totals by name and the ends of the critical path, then a picture of few boxes."""
     graph = Graph()
-    for i in range(MAX_ROWS + 5):
-        graph.add_node(Node(f"n-{i}", f"n{i}", "task", device_num=i % 2 or None))
+    for i in range(600):
+        name = ("load", "work")[i % 2]
+        node = graph.add_node(Node(f"{name}-{i}", name, "task", device_num=i % 2 or None))
+        node.run = SimpleNamespace(state="complete", start_s=float(i), end_s=i + (0.25, 0.5)[i % 2])
         if i:
             graph.add_edge(graph.nodes[i - 1], graph.nodes[i], "flow")
     lines = shown(graph, 100).splitlines()
-    assert lines[0] == "1005 tasks, 1004 dependences; critical path 1005 tasks"
-    assert lines[1] == "502 on dev 1, 503 on host · 1005 layers, the widest of 1"
-    assert lines[2].startswith("●  n0 ")
-    assert lines[-1] == "… and 5 later tasks; visualize('graph.svg') draws all"
-    legend = " ".join(lines[2 + MAX_ROWS : -1])
-    assert legend.startswith("● task; its lane ends")
-    assert "kinds of dependence" in legend
+    assert lines[:6] == [
+        "600 tasks, 599 dependences; 600 done; critical path 600 tasks, 225 s",
+        "300 on dev 1, 300 on host · 600 layers, the widest of 1",
+        "",
+        "name    tasks   total  longest    ★  state",
+        "▣ work    300   150 s   500 ms  300  300 done",
+        "□ load    300  75.0 s   250 ms  300  300 done",
+    ]
+    assert lines[7:9] == ["Critical path: 600 tasks, 225 s", "★ □ load-0      250 ms    0%  host"]
+    assert lines[13] == "  … 590 tasks …"
+    counts = [int(count) for count in re.findall(r"×(\d+)", "\n".join(lines))]
+    assert sum(counts) == 600
+    assert len(lines) < 160
 
 
 def test_empty_graph_says_so() -> None:
     """A graph without tasks is a sentence in the terminal and a valid picture elsewhere."""
-    assert shown(Graph(), 80) == "empty graph: no tasks were recorded\n"
+    assert shown(Graph(), 80).strip() == "empty graph: no tasks were recorded"
     assert ET.fromstring(to_svg(Graph())).tag == SVG + "svg"
     assert to_dot(Graph()).endswith("}\n")
 
@@ -188,7 +201,7 @@ def test_svg_has_every_task_and_line() -> None:
 
 def test_straight_chains_are_straight_in_svg() -> None:
     """A chain of tasks is drawn with vertical lines only."""
-    paths = re.findall(r'<path d="(M[^"]*)" fill="none"', to_svg(pipeline()))
+    paths = re.findall(r'<path d="(M[^"]*)" fill="none"', to_svg(pipeline()).partition('class="legend"')[0])
     assert len(paths) == 6
     assert not [path for path in paths if "C" in path]
 
@@ -197,7 +210,7 @@ def test_svg_escapes_what_xml_would_read() -> None:
     """Names and items with markup or control characters arrive as text, parallel kinds as lines of their own."""
     root = ET.fromstring(to_svg(odd()))
     texts = [element.text for element in root.iter(SVG + "text")]
-    assert 'a "<b>&\\N �[31m' in texts
+    assert '★ □ a "<b>&\\N �[31m' in texts
     assert title(root, "edge-0-1-wait").endswith("wait: x<1>&y")
     assert title(root, "edge-0-1-set").endswith("set")
     assert "completes when its event is fulfilled" in title(root, "task-0")
@@ -225,13 +238,14 @@ def test_what_did_not_run_is_not_what_failed() -> None:
     coloured = shown(graph, 80, color=True)
     assert "\x1b[1;31m✗ failed" in coloured
     assert "\x1b[90m⊘ not run" in coloured
-    assert re.search(r"\x1b\[1;38;5;\d+mcopy\x1b", coloured)
+    assert re.search(r"\x1b\[1;38;5;\d+m★ ⇄ copy\x1b", coloured)
     root = ET.fromstring(to_svg(graph))
-    fills = [rect.get("fill") for rect in root.iterfind(f".//{SVG}g[@class='task']/{SVG}rect")]
+    groups = root.iterfind(f".//{SVG}g[@class='task']")
+    fills = [shape.get("fill") for group in groups for shape in group if shape.tag in {SVG + "rect", SVG + "polygon"}]
     assert fills == [PHASE_FILLS["failed"], PHASE_FILLS["not run"]]
     inks = {element.text: element.get("fill") for element in root.iter(SVG + "text")}
-    assert (inks["copy"], inks["b"] == inks["copy"]) == (COPY_INK, False)
-    assert "target_memcpy, target_memcpy_rect" in "".join(root.itertext())
+    assert (inks["★ ⇄ copy"], inks["★ □ b"] == inks["★ ⇄ copy"]) == (COPY_INK, False)
+    assert "copy or data construct" in "".join(root.itertext())
     assert f'fontcolor="{COPY_INK}"' in to_dot(graph)
 
 
@@ -254,7 +268,8 @@ def test_long_graphs_are_broken_into_columns(length: int, width: int) -> None:
     else:
         assert high < 4_500
         assert 0.7 < wide / high < 2
-    assert len(root.findall(f".//{SVG}g[@class='edge']")) == (length - 1) * width
+    counts = [text for element in root.iter(SVG + "text") if "×" in (text := element.text or "")]
+    assert (sum(int(text.rpartition("×")[2]) for text in counts if text != "×n") or length) == length * width
 
 
 def graph_of_chains(length: int, width: int) -> Graph:
@@ -288,7 +303,7 @@ def test_dot_escapes_what_graphviz_would_read() -> None:
     for item in "bcd":
         graph.add_edge(graph.nodes[0], last, "flow", item)
     text = to_dot(graph)
-    assert r'label="a \"<b>&amp;\\N �[31m\nhost, detached planned"' in text
+    assert r'label="★ □ a \"<b>&amp;\\N �[31m\nhost, detached · planned"' in text
     assert 'n0 -> n2 [label="a, b, c, …", tooltip="flow: a, b, c, d"' in text
     assert text.count(" -> ") == 4
 
@@ -303,9 +318,9 @@ def test_mermaid_has_every_edge_and_plain_labels() -> None:
     lines = to_mermaid(graph).splitlines()
     assert lines[:2] == [
         "flowchart TB",
-        '  n0["a #34;#60;b#62;#38;#92;N #65533;#91;31m<br>host, detached planned"]',
+        '  n0["#9733; #9633; a #34;#60;b#62;#38;#92;N #65533;#91;31m<br>host, detached #183; planned"]',
     ]
-    assert f"  style n2 fill:{PHASE_FILLS['waiting']},stroke:{DEVICE_COLOURS[1]},color:{COPY_INK}" in lines
+    assert f"  style n2 fill:{PHASE_FILLS['waiting']},stroke:{DEVICE_COLOURS[1]},color:{COPY_INK},stroke-width:4px" in lines
     links = [line.strip() for line in lines if "--" in line or "-." in line or "==" in line]
     assert links == ['n0 -.->|"x#60;1#62;#38;y"| n1', "n0 -.-> n1", 'n1 ==>|"a"| n2', 'n0 -->|"a, b, c, #8230;"| n2']
     assert [line.split()[1] for line in lines if "linkStyle" in line] == ["0", "1", "2", "3"]
@@ -332,10 +347,10 @@ def test_visualize_writes_by_suffix(tmp_path: Path, suffix: str, writer: Callabl
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("name", ["graph.png", "graph", ".svg"])
+@pytest.mark.parametrize("name", ["graph.bmp", "graph", ".svg"])
 def test_visualize_refuses_other_suffixes(tmp_path: Path, name: str) -> None:
     """Any other suffix is named with those allowed, and no file appears."""
-    with pytest.raises(UnsupportedError, match=r"'\.dot', '\.html', '\.mmd' and '\.svg'") as caught:
+    with pytest.raises(UnsupportedError, match=r"'\.dot', '\.html', '\.mmd', '\.pdf', '\.png' and '\.svg'") as caught:
         visualize(pipeline(), tmp_path / name)
     assert repr(Path(name).suffix) in str(caught.value)
     assert list(tmp_path.iterdir()) == []
