@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-class Directive(Protocol):
+class DirectiveLike(Protocol):
     """A function under a directive (`offload.constructs.call`)."""
 
     _function: Any
@@ -43,15 +43,15 @@ class Directive(Protocol):
         """Keep the texts that came with the function."""
 
 
-_Directive = TypeVar("_Directive", bound=Directive)
+_Directive = TypeVar("_Directive", bound=DirectiveLike)
 
 
-def reduced(directive: Directive, clauses: dict[str, Any]) -> str | tuple[Any, ...]:
+def reduced(directive: DirectiveLike, clauses: dict[str, Any]) -> str | tuple[Any, ...]:
     """Return the result for ``__reduce_ex__`` of a function under a directive, which has to call this itself.
 
     Parameters
     ----------
-    directive : Directive
+    directive : DirectiveLike
         The function that is pickled.
     clauses : dict
         All its clauses, checked.
@@ -94,13 +94,13 @@ def copy_of(directive: _Directive, clauses: dict[str, Any]) -> _Directive:
     return copy
 
 
-def bound_copy_of(directive: Any, instance: object, clauses: dict[str, Any]) -> Directive:
+def bound_copy_of(directive: Any, instance: object, clauses: dict[str, Any]) -> DirectiveLike:
     """Return the same of one that is a method, with its object: a taskloop, whose first argument is the range."""
-    bound: Directive = directive.__get__(instance)
+    bound: DirectiveLike = directive.__get__(instance)
     return copy_of(bound, clauses)
 
 
-def restore(directive: Directive, state: tuple[Any, ...]) -> None:
+def restore(directive: DirectiveLike, state: tuple[Any, ...]) -> None:
     """Make an object the function under a directive that `reduced` has told of."""
     function, clauses, named, given, texts = state
     for name, value in named.items():

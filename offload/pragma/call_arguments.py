@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from offload.pragma.syntax import Expression, Member, Subscript, Triple
+from offload.pragma.syntax import Member, PythonText, Subscript, Triple
 from offload.pragma.values import (
     called,
     constant,
@@ -118,7 +118,7 @@ class EvaluatedArgument(CallArgument):
 
     is_evaluated = True
 
-    def __init__(self, keyword: str, expression: Expression, change: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, keyword: str, expression: PythonText, change: Callable[[Any], Any] | None = None) -> None:
         super().__init__(keyword)
         self._expression = expression
         self._change = change
@@ -137,7 +137,7 @@ class SeveralArgument(CallArgument):
 
     is_evaluated = True
 
-    def __init__(self, keyword: str, expressions: Sequence[Expression], change: Callable[[Any], Any]) -> None:
+    def __init__(self, keyword: str, expressions: Sequence[PythonText], change: Callable[[Any], Any]) -> None:
         super().__init__(keyword)
         self._expressions = tuple(expressions)
         self._change = change
@@ -339,7 +339,7 @@ def _pieces(item: Item) -> tuple[str, ...] | None:
         if isinstance(step, Member):
             pieces.append(f".{step.name}")
             continue
-        if any(isinstance(entry, Expression) and _is_ellipsis(entry) for entry in step.dimensions):
+        if any(isinstance(entry, PythonText) and _is_ellipsis(entry) for entry in step.dimensions):
             return None
         separator = "["
         for entry in step.dimensions:
@@ -360,7 +360,7 @@ def given_steps(item: Item) -> list[ast.expr]:
     return [node for node in steps_of(item) if not (isinstance(node, ast.Constant) and node.value is None)]
 
 
-def _is_ellipsis(entry: Expression) -> bool:
+def _is_ellipsis(entry: PythonText) -> bool:
     return isinstance(entry.node, ast.Constant) and entry.node.value is ...
 
 
@@ -385,7 +385,7 @@ def _is_plain_node(node: ast.AST) -> bool:
 
 
 def valued(
-    keyword: str, expression: Expression, change: Callable[[Any], Any] | None = None
+    keyword: str, expression: PythonText, change: Callable[[Any], Any] | None = None
 ) -> FixedArgument | EvaluatedArgument:
     """Return the argument for one expression: fixed if it is a constant of Python."""
     is_constant, value = constant_of(expression)
@@ -395,7 +395,7 @@ def valued(
 
 
 def valued_all(
-    keyword: str, expressions: Sequence[Expression], change: Callable[[Any], Any] = list
+    keyword: str, expressions: Sequence[PythonText], change: Callable[[Any], Any] = list
 ) -> FixedArgument | SeveralArgument:
     """Return the argument for several expressions: fixed if all are constants."""
     found = [constant_of(expression) for expression in expressions]

@@ -25,7 +25,7 @@ from offload.errors import ClauseError
 from offload.pragma import items
 from offload.pragma.calls import DirectiveCall
 from offload.pragma.encounter import ModuleScope, copied
-from offload.pragma.syntax import Expression, Span, Subscript, Triple
+from offload.pragma.syntax import PythonText, Span, Subscript, Triple
 from offload.pragma.tables import Form, row_of
 from offload.runtime.keywords import meant
 
@@ -413,7 +413,7 @@ def _names_of(clause: Clause) -> Iterator[tuple[str, Span]]:
     yield from _names_in((*arguments, *clause.expressions), bound)
 
 
-def _expressions_of(item: Item) -> Iterator[Expression | None]:
+def _expressions_of(item: Item) -> Iterator[PythonText | None]:
     if item.root.text != "omp_all_memory":
         yield item.root
     for step in item.steps:
@@ -421,7 +421,7 @@ def _expressions_of(item: Item) -> Iterator[Expression | None]:
             yield from (entry.lower, entry.length, entry.stride) if isinstance(entry, Triple) else (entry,)
 
 
-def _names_in(expressions: Iterable[Expression | None], bound: set[str]) -> Iterator[tuple[str, Span]]:
+def _names_in(expressions: Iterable[PythonText | None], bound: set[str]) -> Iterator[tuple[str, Span]]:
     for expression in expressions:
         if expression is None:
             continue

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from offload.pragma.mistakes import Mistake
 from offload.pragma.scanner import DEEPEST, WORD, skip_blanks
-from offload.pragma.syntax import Expression, Item, Member, Span, Subscript, Triple
+from offload.pragma.syntax import Item, Member, PythonText, Span, Subscript, Triple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,11 +39,11 @@ _REFUSED: Final[dict[type[ast.AST], str]] = {
 }
 
 
-def expression(text: str, begin: int, end: int) -> Expression:
+def expression(text: str, begin: int, end: int) -> PythonText:
     """Parse ``text[begin:end]``, which has no blanks around it."""
     source = text[begin:end]
     node = _plain(source)
-    return Expression(source, Span(begin, end), node or _parsed(text, begin, end))
+    return PythonText(source, Span(begin, end), node or _parsed(text, begin, end))
 
 
 def item(text: str, begin: int, end: int) -> Item:
@@ -51,9 +51,9 @@ def item(text: str, begin: int, end: int) -> Item:
     source = text[begin:end]
     span = Span(begin, end)
     if isinstance(node := _plain(source), ast.Name):
-        return Item(source, span, Expression(source, span, node), (), source)
+        return Item(source, span, PythonText(source, span, node), (), source)
     if node is not None:
-        return Item(source, span, Expression(source, span, node), (), "")
+        return Item(source, span, PythonText(source, span, node), (), "")
     tree = _parsed(text, begin, end)
     root, steps = _taken_apart(tree, text, _locator(source, begin))
     return Item(source, span, root, steps, root.node.id if isinstance(root.node, ast.Name) else "")
@@ -178,7 +178,7 @@ def _compiler_says(node: ast.AST) -> str:
     return ""
 
 
-def _taken_apart(tree: ast.expr, text: str, locate: Locator) -> tuple[Expression, tuple[Step, ...]]:
+def _taken_apart(tree: ast.expr, text: str, locate: Locator) -> tuple[PythonText, tuple[Step, ...]]:
     """Return the expression that an item begins with, and the members and subscripts that apply to it in turn."""
     steps: list[Step] = []
     node = tree
@@ -194,7 +194,7 @@ def _taken_apart(tree: ast.expr, text: str, locate: Locator) -> tuple[Expression
     return _expression_of(node, text, locate), tuple(reversed(steps))
 
 
-def _dimensions(inside: ast.expr, text: str, locate: Locator) -> tuple[Expression | Triple, ...]:
+def _dimensions(inside: ast.expr, text: str, locate: Locator) -> tuple[PythonText | Triple, ...]:
     parts = [inside]
     # A tuple of one element is a key of a dict, unless it holds a section.
     if isinstance(inside, ast.Tuple) and (
@@ -204,7 +204,7 @@ def _dimensions(inside: ast.expr, text: str, locate: Locator) -> tuple[Expressio
     return tuple(_dimension(part, text, locate) for part in parts)
 
 
-def _dimension(part: ast.expr, text: str, locate: Locator) -> Expression | Triple:
+def _dimension(part: ast.expr, text: str, locate: Locator) -> PythonText | Triple:
     if isinstance(part, ast.Starred):
         raise Mistake("a subscript in a directive cannot have a star", _begin(part, locate), _end(part, locate))
     if not isinstance(part, ast.Slice):
@@ -215,6 +215,6 @@ def _dimension(part: ast.expr, text: str, locate: Locator) -> Expression | Tripl
     return Triple(lower, length, stride, Span(_begin(part, locate), _end(part, locate)))
 
 
-def _expression_of(node: ast.expr, text: str, locate: Locator) -> Expression:
+def _expression_of(node: ast.expr, text: str, locate: Locator) -> PythonText:
     begin, end = _begin(node, locate), _end(node, locate)
-    return Expression(text[begin:end], Span(begin, end), node)
+    return PythonText(text[begin:end], Span(begin, end), node)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from offload.pragma.syntax import Directive, Item
     from offload.texts import FunctionText
 
-__all__ = ["PLAIN", "Case", "Nest", "NestScope", "loop_in", "nest_of"]
+__all__ = ["PLAIN", "Case", "DirectiveNest", "NestScope", "loop_in", "nest_of"]
 
 Scope: TypeAlias = Literal["local", "closure", "module"]
 
@@ -76,7 +76,7 @@ class NestScope:
 
 
 @dataclass(frozen=True, slots=True)
-class Nest:
+class DirectiveNest:
     """A nest as a loop function."""
 
     definition: ast.FunctionDef  # in the plain case
@@ -120,7 +120,7 @@ class Nest:
 
 def nest_of(
     statement: ast.For, directive: Directive, where: DirectiveText, text: FunctionText, scope: NestScope
-) -> Nest:
+) -> DirectiveNest:
     """Return the nest under a directive as a loop function.
 
     Parameters
@@ -152,7 +152,7 @@ def nest_of(
     order = [*(name for name in order_of(loop) if name in arguments), *sorted(arguments.difference(order_of(loop)))]
     first = [one for name, one in results.items() if name not in indexed]
     lines = where.line, statement.end_lineno or where.line
-    return Nest(
+    return DirectiveNest(
         definition=_function(text.definition.name, order, first, copied(loop), lines),
         parameters=tuple(dict.fromkeys((*(members.get(name, (name,))[0] for name in order), *results))),
         results=tuple(results),

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from offload.loops.running.clauses import LoopWords
     from offload.loops.running.specialise import LoopProgram
     from offload.pragma.items import MappedPart
-    from offload.pragma.loops import Nest
+    from offload.pragma.loops import DirectiveNest
     from offload.tasks.region import Region
     from offload.texts import FunctionText
 
@@ -94,7 +94,7 @@ class NestEncounter:
 
     Parameters
     ----------
-    nest : Nest
+    nest : DirectiveNest
         The nest.
     call : DirectiveCall
         The directive's clauses with values; its ``encounter(construct, values)`` sets them.
@@ -114,7 +114,12 @@ class NestEncounter:
     """
 
     def __init__(
-        self, nest: Nest, call: DirectiveCall, text: FunctionText, names: dict[str, Any], cells: Mapping[str, CellType]
+        self,
+        nest: DirectiveNest,
+        call: DirectiveCall,
+        text: FunctionText,
+        names: dict[str, Any],
+        cells: Mapping[str, CellType],
     ) -> None:
         self._nest, self._call, self._text = nest, call, text
         self._names, self._cells = names, cells
@@ -152,9 +157,9 @@ class NestEncounter:
         values
             The values of the directive's clauses, as the call takes them.
         arguments : sequence
-            The values of `Nest.parameters`; `UNBOUND` for a name without one.
+            The values of `DirectiveNest.parameters`; `UNBOUND` for a name without one.
         store : callable, optional
-            Called with the list of values of `Nest.results`, before the task of a deferred nest is complete. A variable
+            Called with the list of values of `DirectiveNest.results`, before the task of a deferred nest is complete. A variable
             that no iteration assigns keeps its value.
 
         Returns
@@ -220,9 +225,9 @@ class NestEncounter:
 
     # -- sections
 
-    def _sections(self, values: Sequence[Any]) -> list[Section]:
+    def _sections(self, values: Sequence[Any]) -> list[NestSection]:
         """Return the parts of arrays that clauses name, without whole arrays."""
-        found: dict[str, Section] = {}
+        found: dict[str, NestSection] = {}
         for part in self._call.parts(values):
             if part.where and part.path in self._nest.sectioned:
                 if part.path in found:
@@ -234,11 +239,11 @@ class NestEncounter:
                         f"the section of {part.path} has a stride, so indices of {part.path} have no meaning; name a "
                         "section without a stride"
                     )
-                found[part.path] = Section(part)
+                found[part.path] = NestSection(part)
         return list(found.values())
 
     def _shifted(
-        self, case: Case, outside: tuple[Any, ...], sections: Sequence[Section], arguments: Sequence[Any]
+        self, case: Case, outside: tuple[Any, ...], sections: Sequence[NestSection], arguments: Sequence[Any]
     ) -> tuple[Any, list[Any]]:
         """Return the construct and its arguments for sections of arrays."""
         values = dict(zip(self._nest.arguments, arguments, strict=False))
@@ -252,7 +257,7 @@ class NestEncounter:
         return construct, list(given.values())
 
     def _with_shifts(
-        self, case: Case, outside: tuple[Any, ...], sections: Sequence[Section], *, is_guarded: bool
+        self, case: Case, outside: tuple[Any, ...], sections: Sequence[NestSection], *, is_guarded: bool
     ) -> Any:
         """Return the construct for sections of arrays, whose indices are guarded or known to be inside."""
         shifts = tuple([section.shift(is_guarded=is_guarded) for section in sections])
@@ -319,7 +324,7 @@ class NestEncounter:
         return found
 
 
-class Section:
+class NestSection:
     """A part of an array that a data clause of a nest names."""
 
     def __init__(self, part: MappedPart) -> None:
@@ -378,7 +383,7 @@ def is_fixed(value: object) -> bool:
 
 def _function(
     definition: ast.FunctionDef,
-    nest: Nest,
+    nest: DirectiveNest,
     text: FunctionText,
     names: dict[str, Any],
     cells: Mapping[str, CellType],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 from offload.pragma.expressions import expression, is_reserved, item
 from offload.pragma.mistakes import Mistake, listed, meant, with_article
 from offload.pragma.scanner import WORD, ArgumentPiece, scan, skip_blanks
-from offload.pragma.syntax import Expression, Item, Iterator, Modifier, Span
+from offload.pragma.syntax import Item, Iterator, Modifier, PythonText, Span
 from offload.pragma.tables import MAP_KINDS, OPERATORS, TAKES_DECLARED_OPERATORS, Form, Takes
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Content:
         self.modifiers: tuple[Modifier, ...] = ()
         self.iterators: tuple[Iterator, ...] = ()
         self.items: tuple[Item, ...] = ()
-        self.expressions: tuple[Expression, ...] = ()
+        self.expressions: tuple[PythonText, ...] = ()
 
     def set_kind(self, kind: str, piece: ArgumentPiece, row: ClauseRow) -> None:
         """Set the word that decides, of which there is one."""
@@ -209,7 +209,7 @@ class ArgumentReader:
         else:
             raise self._no_modifier(piece, name if has_argument else text)
 
-    def _add(self, name: str, argument: Expression | None, piece: ArgumentPiece) -> None:
+    def _add(self, name: str, argument: PythonText | None, piece: ArgumentPiece) -> None:
         if any(modifier.name == name for modifier in self._content.modifiers):
             raise Mistake(f"`{name}` appears twice", piece.begin, piece.end)
         modifier = Modifier(name, argument, Span(piece.begin, piece.end))
@@ -262,7 +262,7 @@ class ArgumentReader:
             raise Mistake(f"if: `{text:.40}` is not for `{self._directive.name}`; {hint}", piece.begin, piece.end)
         return word
 
-    def _argument_of(self, name: str, bracket: int, piece: ArgumentPiece) -> Expression:
+    def _argument_of(self, name: str, bracket: int, piece: ArgumentPiece) -> PythonText:
         """Return the one name in the brackets of ``mapper(…)``."""
         argument = scan(self._text, bracket)
         first = argument.pieces[0]
@@ -328,7 +328,7 @@ class ArgumentReader:
             found.append(one)
         return tuple(found)
 
-    def _value(self, piece: ArgumentPiece) -> Expression:
+    def _value(self, piece: ArgumentPiece) -> PythonText:
         self._fail_if_empty(piece, "an argument")
         self._refuse(self._text[piece.begin : piece.end], piece)
         return expression(self._text, piece.begin, piece.end)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from offload.pragma.syntax import Expression, Subscript, Triple
+from offload.pragma.syntax import PythonText, Subscript, Triple
 
 if TYPE_CHECKING:
     from offload.pragma.syntax import Clause, Directive, Item, Step
@@ -38,13 +38,13 @@ def _step(step: Step) -> Step:
     return replace(step, dimensions=tuple([_dimension(entry) for entry in step.dimensions]))
 
 
-def _dimension(entry: Expression | Triple) -> Expression | Triple:
+def _dimension(entry: PythonText | Triple) -> PythonText | Triple:
     if not isinstance(entry, Triple) or entry.length is None:
         return entry
     return replace(entry, length=_length(entry.lower, entry.length, entry.stride))
 
 
-def _length(lower: Expression | None, stop: Expression, stride: Expression | None) -> Expression:
+def _length(lower: PythonText | None, stop: PythonText, stride: PythonText | None) -> PythonText:
     """Return the number of elements from a start to a stop, as an expression at the place of the stop."""
     text = stop.text if lower is None else f"({stop.text}) - ({lower.text})"
     if stride is not None:
@@ -52,4 +52,4 @@ def _length(lower: Expression | None, stop: Expression, stride: Expression | Non
     node = ast.parse(text, mode="eval").body
     for part in ast.walk(node):
         ast.copy_location(part, stop.node)
-    return Expression(text, stop.span, node)
+    return PythonText(text, stop.span, node)

@@ -1,7 +1,7 @@
 """A parsed directive as values: words, clauses and list items, with the places where they stand in the string.
 
 The values are immutable and have no NumPy in them. Positions count characters of the string, from 0. A tree from
-Python's parser (`Expression.node`) belongs to the parser's cache: copy it before you put it into another tree.
+Python's parser (`PythonText.node`) belongs to the parser's cache: copy it before you put it into another tree.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Expression:
+class PythonText:
     """A Python expression in a directive."""
 
     text: str  # as it is written
@@ -36,9 +36,9 @@ class Expression:
 class Triple:
     """One dimension of a section, lower : length : stride; None stands for a part that is left out."""
 
-    lower: Expression | None
-    length: Expression | None
-    stride: Expression | None
+    lower: PythonText | None
+    length: PythonText | None
+    stride: PythonText | None
     span: Span
 
 
@@ -52,9 +52,9 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Subscript:
-    """A step ``[…]``: one entry for each dimension. `...` is an `Expression` whose node is ``Constant(Ellipsis)``."""
+    """A step ``[…]``: one entry for each dimension. `...` is a `PythonText` whose node is ``Constant(Ellipsis)``."""
 
-    dimensions: tuple[Expression | Triple, ...]
+    dimensions: tuple[PythonText | Triple, ...]
     span: Span  # with the brackets
 
 
@@ -71,7 +71,7 @@ class Item:
 
     text: str  # as it is written
     span: Span
-    root: Expression
+    root: PythonText
     steps: tuple[Step, ...]
     name: str  # the name that the item begins with; empty if the root is not a name
 
@@ -86,18 +86,18 @@ class Iterator:
     """``i = begin : end : step`` of an ``iterator`` modifier."""
 
     name: str
-    begin: Expression
-    end: Expression
-    step: Expression | None
+    begin: PythonText
+    end: PythonText
+    step: PythonText | None
     span: Span
 
 
 @dataclass(frozen=True, slots=True)
 class Modifier:
-    """A modifier of a clause: ``always``, ``present``, ``mapper(name)``, ``strict``, ``zero``, ``devnum: d`` …"""
+    """A modifier of a clause, such as ``always``, ``mapper(name)``, ``strict``, ``zero`` or ``devnum: d``."""
 
     name: str
-    argument: Expression | None  # ``mapper`` and ``devnum`` have one
+    argument: PythonText | None  # ``mapper`` and ``devnum`` have one
     span: Span
 
 
@@ -117,7 +117,7 @@ class Clause:
     iterators: tuple[Iterator, ...] = ()
     items: tuple[Item, ...] = ()
     """The list items of clauses that take a list."""
-    expressions: tuple[Expression, ...] = ()
+    expressions: tuple[PythonText, ...] = ()
     """The arguments of clauses that take values: ``if``, ``device``, ``async``, ``wait``, ``collapse``, ``tile`` …"""
 
     def has(self, modifier: str) -> bool:

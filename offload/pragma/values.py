@@ -15,7 +15,7 @@ from offload.texts import copied
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from offload.pragma.syntax import Clause, Expression, Item, Iterator, Step
+    from offload.pragma.syntax import Clause, Item, Iterator, PythonText, Step
 
 INDEX: Final = 0
 TRIPLE: Final = 1
@@ -46,7 +46,7 @@ def looked_up(naming: Naming, name: str) -> ast.expr:
     return ast.Attribute(copied(naming.library), name, ast.Load())
 
 
-def own_copy(expression: Expression) -> ast.expr:
+def own_copy(expression: PythonText) -> ast.expr:
     """Return a copy of the tree of an expression, which belongs to the parser's cache."""
     return copied(expression.node)
 
@@ -169,7 +169,7 @@ def elements_of(clause: Clause, items: Sequence[ast.expr], naming: Naming) -> li
     return list(items)
 
 
-def constant_of(expression: Expression) -> tuple[bool, Any]:
+def constant_of(expression: PythonText) -> tuple[bool, Any]:
     """Return whether an expression is a constant of Python, and its value."""
     try:
         return True, ast.literal_eval(expression.node)

@@ -12,7 +12,7 @@ import pytest
 import offload
 from offload import PragmaError, UnsupportedPragmaError
 from offload.pragma.parser import parse
-from offload.pragma.syntax import Clause, Directive, Expression, Item, Iterator, Member, Modifier, Subscript, Triple
+from offload.pragma.syntax import Clause, Directive, Item, Iterator, Member, Modifier, PythonText, Subscript, Triple
 from tests.pragma import right_strings, wrong_strings
 
 
@@ -125,7 +125,7 @@ def test_blanks_line_breaks_and_commas_change_nothing(language, string, values):
 
 def spans_of(value):
     """Yield (text, span) of each value in a directive that has both."""
-    if isinstance(value, (Expression, Item)):
+    if isinstance(value, (PythonText, Item)):
         yield value.text, value.span
     if isinstance(value, (Member, Iterator)):
         yield value.name, value.span
