@@ -136,6 +136,13 @@ def test_no_loop(on_sim, head, inside):
     assert "for" in str(error)
 
 
+@pytest.mark.parametrize("head", ["target teams distribute parallel for", "parallel for", "taskloop"])
+def test_no_loop_after_a_comment(on_sim, head):
+    """A comment with a loop directive above another statement points at its words, too."""
+    plain, place = marked(f"@directives\ndef program(x):\n    #pragma omp «{head}»\n    while x:\n        pass\n")
+    assert_at(error_of(on_sim.folder, plain), place, plain)
+
+
 def test_unsupported_of_taskloop(on_sim):
     """`collapse` of `taskloop`, and `cancel` of anything but a taskgroup, are unsupported at their place."""
     loops = "for i in x:\n            for j in x:\n                pass\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 
@@ -426,6 +427,27 @@ def test_files_with_comments_are_plain_python(on_sim, tmp_path):
     path.write_text("import numpy as np\n" + plain + "print(program(np.zeros(4), 5))\n")
     alone = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=True)
     assert float(alone.stdout) == on_sim.string("@directives\n" + plain)(np.zeros(4), 5) == 40
+
+
+def test_functions_that_differ_in_comments_alone(on_sim):
+    """Comments leave no trace in code: two functions of equal code have directives of their own."""
+    text = "@directives\ndef program(log):\n    #omp {}\n    log.append(offload.current_task() is not None)\n"
+    text += "    #omp taskwait\n    return log\n"
+    for word, expected in (("task", True), ("taskgroup", False), ("target", True), ("task", True)):
+        assert on_sim.string(text.format(word))([]) == [expected]
+
+
+def test_a_file_that_has_changed_in_comments(on_sim):
+    """A module that is imported again after a change of its comments has the new directives."""
+    path = on_sim.folder / "changing.py"
+    text = "import offload\nfrom offload.pragma import directives\n\n@directives\ndef program(log):\n    #omp {}\n"
+    text += "    log.append(offload.current_task() is not None)\n    #omp taskwait\n    return log\n"
+    for word, expected in (("task", True), ("taskgroup", False)):
+        path.write_text(text.format(word))
+        spec = importlib.util.spec_from_file_location("changing", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        assert module.program([]) == [expected]
 
 
 def test_the_harness_says_what_it_is_to(on_sim):

@@ -422,9 +422,9 @@ def test_numbers_in_reductions_with_nogroup(on_sim, construct):
     error_of(on_sim.folder, text)
 
 
-@pytest.mark.parametrize("construct", ["taskgroup task_reduction(+: s)"])
+@pytest.mark.parametrize("construct", ["taskgroup task_reduction(+: s)", "task in_reduction(+: s)"])
 def test_numbers_in_task_reduction(on_sim, construct):
-    """`task_reduction` takes arrays, and no numbers."""
+    """`task_reduction` and `in_reduction` take arrays, and no numbers."""
     text = f"@directives\ndef program():\n    s = 0\n    with omp('{construct}'):\n        pass\n"
     with pytest.raises(offload.ClauseError):
         on_sim.string(text)()

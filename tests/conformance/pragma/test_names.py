@@ -291,6 +291,23 @@ def test_deferred_results(spelled):
     assert log == [6]
 
 
+def test_deferred_results_begin_late(spelled):
+    """A number in `map(tofrom:)` begins with the value that the variable has when the region runs."""
+    program = spelled("""
+        @directives
+        def program():
+            gate, s = offload.Event(), 1
+            with omp("task depend(in: gate) depend(out: s) shared(s)"):
+                s = 10
+            with omp("target nowait depend(inout: s) map(tofrom: s)"):
+                s = s + 1
+            gate.fulfill()
+            omp("taskwait")
+            return s
+    """)
+    assert program() == 11
+
+
 def test_results_of_globals(spelled):
     """A `global` name in `map(from:)` is the module's variable."""
     program = spelled("""
