@@ -8,7 +8,6 @@ gives a negative length, which the clause refuses when it is evaluated.
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -21,27 +20,27 @@ if TYPE_CHECKING:
 @lru_cache(maxsize=1024)
 def sliced(directive: Directive) -> Directive:
     """Return a directive whose sections are lower : length : stride, from one whose sections are Python's slices."""
-    return replace(directive, clauses=tuple([_clause(clause) for clause in directive.clauses]))
+    return directive._replace(clauses=tuple([_clause(clause) for clause in directive.clauses]))
 
 
 def _clause(clause: Clause) -> Clause:
-    return replace(clause, items=tuple([_item(item) for item in clause.items]))
+    return clause._replace(items=tuple([_item(item) for item in clause.items]))
 
 
 def _item(item: Item) -> Item:
-    return replace(item, steps=tuple([_step(step) for step in item.steps]))
+    return item._replace(steps=tuple([_step(step) for step in item.steps]))
 
 
 def _step(step: Step) -> Step:
     if not isinstance(step, Subscript):
         return step
-    return replace(step, dimensions=tuple([_dimension(entry) for entry in step.dimensions]))
+    return step._replace(dimensions=tuple([_dimension(entry) for entry in step.dimensions]))
 
 
 def _dimension(entry: PythonText | Triple) -> PythonText | Triple:
     if not isinstance(entry, Triple) or entry.length is None:
         return entry
-    return replace(entry, length=_length(entry.lower, entry.length, entry.stride))
+    return entry._replace(length=_length(entry.lower, entry.length, entry.stride))
 
 
 def _length(lower: PythonText | None, stop: PythonText, stride: PythonText | None) -> PythonText:
