@@ -8,9 +8,8 @@ the page in the docs and the tests read these tables. Nothing else knows which c
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from offload.pragma.refused import CLAUSE_REMEDIES
 
@@ -50,9 +49,10 @@ class Takes(enum.Enum):
     DEVICE_TYPE = enum.auto()  # a word for a type of device, or ``*``
 
 
-# Rows are equal if they are the same row; not making more methods halves the time of this file's import.
-@dataclass(frozen=True, slots=True, eq=False)
-class ClauseRow:
+_NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
+
+
+class ClauseRow(NamedTuple):
     """A clause: its argument and its modifiers."""
 
     name: str
@@ -61,7 +61,7 @@ class ClauseRow:
     """The words that can be `Clause.kind`."""
     noun: str = ""  # for these words in messages: "dependence type"
     needs_kind: bool = False  # of clauses with a list; those that take a word always need it
-    modifiers: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
+    modifiers: Mapping[str, bool] = _NOTHING
     """Whether the modifier has an argument in brackets, or for ``devnum`` after a colon."""
     takes_iterator: bool = False
     takes_directive: bool = False  # names of constructs are modifiers, as in ``if(target: e)``
@@ -71,14 +71,13 @@ class ClauseRow:
     is_repeatable: bool = False
     is_sharing: bool = False  # a name may be in one such clause only
     has_effect: bool = True
-    refused: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    refused: Mapping[str, str] = _NOTHING
     """Kinds and modifiers of the standard that offload does not support, with what to write instead."""
-    aliases: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    aliases: Mapping[str, str] = _NOTHING
     """Other spellings of kinds."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DirectiveRow:
+class DirectiveRow(NamedTuple):
     """A directive: its form and its clauses."""
 
     language: Language
@@ -96,9 +95,9 @@ class DirectiveRow:
     """At least one of these clauses must be there."""
     exclusive: tuple[tuple[str, ...], ...] = ()
     """At most one clause of each group can be there."""
-    clause_needs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    clause_needs: Mapping[str, str] = _NOTHING
     """Clauses that make no sense without another."""
-    refused: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    refused: Mapping[str, str] = _NOTHING
     """Clauses that the standard allows here and offload does not support, with what to write instead."""
 
 
@@ -328,7 +327,7 @@ def _directive(
     for word in clauses.split():
         row = CLAUSES[language][word]
         special = _SPECIAL.get((language, name, word))
-        rows[word] = row if special is None else replace(row, **special)
+        rows[word] = row if special is None else row._replace(**special)
     remedies = {
         word: CLAUSE_REMEDIES[language].get((name, word)) or CLAUSE_REMEDIES[language]["", word]
         for word in refused.split()
