@@ -16,10 +16,9 @@ import __future__
 
 import ast
 import linecache
-from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -51,8 +50,7 @@ _REASONS: Final[dict[Reason, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionText:
+class FunctionText(NamedTuple):
     """The text of a function."""
 
     file: str
@@ -197,8 +195,7 @@ def _facts(code: CodeType) -> tuple[object, ...]:
 # -- decorators and classes ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Decorators:
+class Decorators(NamedTuple):
     """The decorators of a definition around the one that is being applied, each in the order of the text."""
 
     above: tuple[ast.expr, ...]  # applied later

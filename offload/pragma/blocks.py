@@ -9,7 +9,6 @@ block, two directives on one ``with``. It goes on after an error, so that the fi
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from offload.errors import PragmaError
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
     from offload.pragma.placing import DirectiveText
     from offload.pragma.syntax import Clause, Directive, Item
-    from offload.pragma.tables import DirectiveRow
     from offload.texts import FunctionText
 
 TEAMS: Final = frozenset({"parallel", "parallel masked", "parallel sections"})
@@ -50,23 +48,22 @@ class CodeRegion:
         return False
 
 
-@dataclass(slots=True, eq=False)
 class Found:
     """A directive in a function."""
 
-    where: DirectiveText
-    directive: Directive
-    row: DirectiveRow
-    node: Any  # the ``with``, or the expression statement
-    holder: list[ast.stmt]  # the list of statements that has it
-    region: CodeRegion  # in which it stands
-    around: Found | None  # the directive whose block it is in
-    bound: frozenset[str]  # names that surely have a value there
-    settings: Any  # the spelling with which it is written
-    inner: CodeRegion | None = None  # the region of a block that is taken
-    form: Form = Form.ALONE
-    own_uses: Uses | None = None  # the names of a block that stays, under ``default(none)``
-    is_team: bool = False  # a ``parallel`` or ``single`` that is taken, since it has private variables
+    def __init__(self, where: DirectiveText, directive: Directive, node: Any, holder: list[ast.stmt]) -> None:
+        self.where = where
+        self.directive = directive
+        self.row = row_of(directive)
+        self.form = self.row.form
+        self.node = node  # the ``with``, or the expression statement
+        self.holder = holder  # the list of statements that has it
+        self.region: CodeRegion  # in which it stands
+        self.around: Found | None = None  # the directive whose block it is in
+        self.bound: frozenset[str] = frozenset()  # names that surely have a value there
+        self.inner: CodeRegion | None = None  # the region of a block that is taken
+        self.own_uses: Uses | None = None  # the names of a block that stays, under ``default(none)``
+        self.is_team = False  # a ``parallel`` or ``single`` that is taken, since it has private variables
 
     @property
     def binds(self) -> list[str]:
@@ -110,18 +107,29 @@ class Found:
         return outermost
 
 
-@dataclass(slots=True)
 class FoundDirectives:
-    """The result of the walk over a function."""
+    """The result of the walk over a function.
 
-    text: FunctionText
-    definition: Any
-    region: CodeRegion
-    directives: list[Found] = field(default_factory=list)  # in the order of the text
-    regions: list[CodeRegion] = field(default_factory=list)
-    errors: list[tuple[tuple[int, int], PragmaError]] = field(default_factory=list)
-    met: Callable[[ast.Call], DirectiveText | None] = lambda _: None
-    """Returns the directive that a call is; None for another call."""
+    Parameters
+    ----------
+    met : callable
+        Returns the directive that a call is; None for another call.
+    """
+
+    def __init__(
+        self,
+        text: FunctionText,
+        definition: Any,
+        region: CodeRegion,
+        met: Callable[[ast.Call], DirectiveText | None],
+    ) -> None:
+        self.text = text
+        self.definition = definition
+        self.region = region
+        self.met = met
+        self.directives: list[Found] = []  # in the order of the text
+        self.regions = [region]
+        self.errors: list[tuple[tuple[int, int], PragmaError]] = []
 
     def refuse(self, error: PragmaError, node: Any) -> None:
         """Note an error at a node; `check` raises the first in reading order."""
@@ -168,7 +176,7 @@ class BlockScanner(Scanner):
     def __init__(self, text: FunctionText, definition: Any, spelling_of: Callable[[ast.expr], Any]) -> None:
         region = CodeRegion(None, None)
         super().__init__(region.uses)
-        self.found = FoundDirectives(text, definition, region, regions=[region], met=self._met)
+        self.found = FoundDirectives(text, definition, region, self._met)
         self._spelling_of = spelling_of
         self._region = region
         self._around: Found | None = None
@@ -273,22 +281,9 @@ class BlockScanner(Scanner):
         except PragmaError as error:
             self._refuse(error, call)
             return None
-        settings = None if known is not None else spelling
-        if settings is not None:
-            directive = settings.read(directive)
-        row = row_of(directive)
-        return Found(
-            where,
-            directive,
-            row,
-            node,
-            holder,
-            self._region,
-            self._around,
-            frozenset(self._bound),
-            settings,
-            form=row.form,
-        )
+        found = Found(where, directive if known is not None else spelling.read(directive), node, holder)
+        found.region, found.around, found.bound = self._region, self._around, frozenset(self._bound)
+        return found
 
     def _alone(self, node: ast.Expr, call: Any, holder: list[ast.stmt], spelling: Any) -> None:
         found = self._read(call, spelling, node, holder)

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -52,8 +51,7 @@ class ItemsWay(Enum):
     FUNCTION = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
     """All that the translation of a clause depends on, besides the clause."""
 
     way: ItemsWay

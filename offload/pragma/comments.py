@@ -15,8 +15,7 @@ import ast
 import re
 import sys
 import tokenize
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from offload.errors import PragmaError, UnsupportedPragmaError
 from offload.pragma.parser import parse
@@ -86,16 +85,14 @@ def insert_comments(text: FunctionText, faults: list[PragmaError] | None = None)
 # -- comments --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Comment:
+class _Comment(NamedTuple):
     row: int  # of its first line
     indent: int
     is_inside: bool  # of a statement that goes on
     where: DirectiveText
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
+class _Written(NamedTuple):
     """A comment on a line of its own, as the tokenizer gives it."""
 
     column: int
@@ -175,8 +172,7 @@ def _continues(written: _Written | None, sentinel: str) -> bool:
 # -- blocks ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Member:
+class _Member(NamedTuple):
     """A member of a block: a statement, or a comment with its directive; without one, it is an ``end``."""
 
     row: int
@@ -194,15 +190,15 @@ class _Member:
         return "alone" if is_alone else "block"
 
 
-@dataclass(slots=True)
 class _Inserter:
     """Inserts comments in the blocks of one function, and collects what is wrong."""
 
-    text: FunctionText
-    first: int
-    last: int
-    faults: list[PragmaError] = field(default_factory=list)
-    starts: list[int] = field(default_factory=list)
+    def __init__(self, text: FunctionText, first: int, last: int) -> None:
+        self.text = text
+        self.first = first
+        self.last = last
+        self.faults: list[PragmaError] = []
+        self.starts: list[int] = []
 
     def insert_in(self, definition: Definition) -> None:
         found, self.starts = _scan(self.text.lines, self.first, self.last)

@@ -9,7 +9,6 @@ place, and a function next to the rewritten one passes the call on, so the const
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from offload.errors import PragmaError
@@ -30,15 +29,15 @@ if TYPE_CHECKING:
 _WAITS: Final = frozenset({"taskwait", "barrier"})
 
 
-@dataclass(slots=True)
 class Spec:
     """The object that a directive needs at run time."""
 
-    cell: str  # the name of its cell
-    call: DirectiveCall
-    function: str = ""  # the definition of its block, next to the function
-    names: dict[str, Any] = field(default_factory=dict)  # of `BlockNames`
-    nest: Any = None
+    def __init__(self, cell: str, call: DirectiveCall) -> None:
+        self.cell = cell  # the name of its cell
+        self.call = call
+        self.function = ""  # the definition of its block, next to the function
+        self.names: dict[str, Any] = {}  # of `BlockNames`
+        self.nest: Any = None
 
 
 class Reading:

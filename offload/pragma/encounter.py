@@ -10,8 +10,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -96,21 +95,20 @@ class AwaitedBlock:
         return self._manager.__exit__(*failure) if leave is None else await leave(*failure)
 
 
-@dataclass(slots=True)
-class BlockNames:
+class BlockNames(NamedTuple):
     """The names of a block that need a look at each encounter; positions are those of the function's parameters."""
 
     parameters: tuple[str, ...] = ()
     results: tuple[str, ...] = ()
-    in_place: Mapping[str, tuple[str, PragmaError]] = field(default_factory=dict)
+    in_place: Mapping[str, tuple[str, PragmaError]] = {}  # never changed, as the others
     """Names that ``+=`` alone changes, with the method that an object which changes in place has, and the error."""
     copied: tuple[str, ...] = ()  # firstprivate of a task: arrays are copied
     private: tuple[str, ...] = ()  # of a target: unbound unless they are arrays
-    bare: Mapping[str, PragmaError] = field(default_factory=dict)
+    bare: Mapping[str, PragmaError] = {}
     """Arrays of sections that are used without a subscript, with the error if the section is not the whole array."""
     rebound: tuple[str, ...] = ()  # results that a data clause may map
     reads: frozenset[str] = frozenset()  # results whose values the block may read
-    strides: Mapping[str, PragmaError] = field(default_factory=dict)
+    strides: Mapping[str, PragmaError] = {}
     """The errors of sections with a stride, by parameter."""
     elements: tuple[str, ...] = ()  # parameters for the items with subscripts or members, in the order of `parts`
 

@@ -7,7 +7,6 @@ that an inner block gives a result to is assigned there.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from offload.pragma.blocks import TEAMS
@@ -46,22 +45,22 @@ class SeenNames(Protocol):
         """Tell whether a module-level name may hold an array when a block is encountered."""
 
 
-@dataclass(slots=True)
 class BlockPlan:
     """The names of a block, by what they are."""
 
-    parameters: list[str] = field(default_factory=list)
-    shared: list[str] = field(default_factory=list)  # variables of the function around it
-    results: list[str] = field(default_factory=list)
-    mapped: list[str] = field(default_factory=list)  # results in data clauses, which may be arrays
-    read: list[str] = field(default_factory=list)  # results whose values the block may read
-    in_place: list[str] = field(default_factory=list)
-    copied: list[str] = field(default_factory=list)
-    private: list[str] = field(default_factory=list)  # of a target
-    own: list[str] = field(default_factory=list)
-    unsure: set[str] = field(default_factory=set)  # parameters that may be unbound at the encounter
-    declared_global: list[str] = field(default_factory=list)
-    declared_nonlocal: list[str] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.parameters: list[str] = []
+        self.shared: list[str] = []  # variables of the function around it
+        self.results: list[str] = []
+        self.mapped: list[str] = []  # results in data clauses, which may be arrays
+        self.read: list[str] = []  # results whose values the block may read
+        self.in_place: list[str] = []
+        self.copied: list[str] = []
+        self.private: list[str] = []  # of a target
+        self.own: list[str] = []
+        self.unsure: set[str] = set()  # parameters that may be unbound at the encounter
+        self.declared_global: list[str] = []
+        self.declared_nonlocal: list[str] = []
 
 
 class Meanings:

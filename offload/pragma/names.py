@@ -15,7 +15,6 @@ blocks in one walk. Rejected: Python's `symtable`, which needs the text, knows n
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -50,13 +49,15 @@ class Stored(NamedTuple):
     node: ast.AST
 
 
-@dataclass(slots=True)
 class NameUse:
     """The uses of a name in a piece of code."""
 
-    loads: list[ast.AST] = field(default_factory=list)  # the places that read it
-    stores: list[Stored] = field(default_factory=list)
-    is_nested: bool = False  # whether a nested function or class uses it
+    __slots__ = ("is_nested", "loads", "stores")
+
+    def __init__(self) -> None:
+        self.loads: list[ast.AST] = []  # the places that read it
+        self.stores: list[Stored] = []
+        self.is_nested = False  # whether a nested function or class uses it
 
     @property
     def bindings(self) -> frozenset[BindingKind]:
@@ -377,8 +378,7 @@ class Meaning(Enum):
     UNLISTED = auto()  # an error: ``default(none)``
 
 
-@dataclass(frozen=True, slots=True)
-class NameFacts:
+class NameFacts(NamedTuple):
     """The facts about a name in a block that decide its meaning."""
 
     bindings: frozenset[BindingKind] = frozenset()

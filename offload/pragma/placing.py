@@ -9,8 +9,7 @@ stand in the file one by one: positions then count in the string, and the file i
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from offload.errors import PragmaError, UnsupportedPragmaError
 from offload.pragma.parser import parse
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
 IN_STRING: Final = "<directive>"
 
 
-@dataclass(frozen=True, slots=True)
-class LineStart:
+class LineStart(NamedTuple):
     """Where a line of a directive's string begins in its file."""
 
     number: int  # of the file's line, from 1
@@ -33,8 +31,7 @@ class LineStart:
     text: str  # the file's line, without its end
 
 
-@dataclass(frozen=True, slots=True)
-class DirectiveText:
+class DirectiveText(NamedTuple):
     """A directive's string, and where its characters stand."""
 
     language: Language

@@ -20,9 +20,8 @@ import functools
 import linecache
 import re
 import sys
-from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import ref
 
 from offload.errors import UsageError
@@ -167,8 +166,7 @@ def _below(decorators: tuple[ast.expr, ...], text: FunctionText) -> PragmaError:
 # -- templates -------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Template:
+class Template(NamedTuple):
     """The compiled code of a rewritten function; a nested function is made from it at each call of the one around."""
 
     code: CodeType

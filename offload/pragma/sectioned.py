@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from offload.pragma.names import free_names
 from offload.pragma.syntax import Member
@@ -34,8 +33,7 @@ def _bare(node: ast.AST, name: str) -> Iterator[ast.Name]:
             yield from _bare(child, name)
 
 
-@dataclass(frozen=True, slots=True)
-class Path:
+class Path(NamedTuple):
     """A name with members: ``self.x``."""
 
     name: str
