@@ -47,6 +47,15 @@ class Token(NamedTuple):
     value: Hashable
 
 
+class PlaceToken(Token):
+    """The place of a number that a clause names besides the number itself.
+
+    A recorded graph shows an edge because of it only between tasks that have no other edge.
+    """
+
+    __slots__ = ()
+
+
 def as_host(item: Any) -> Any:
     """Return the NumPy array over the host memory that an object of another library exposes; else the object itself.
 

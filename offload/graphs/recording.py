@@ -6,7 +6,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from offload.arrays.items import all_memory, label
+from offload.arrays.items import PlaceToken, all_memory, label
 from offload.errors import UsageError
 from offload.graphs.taskgraph import Again, TaskGraph, TaskRun, WaitRun
 from offload.runtime.current import here
@@ -82,8 +82,10 @@ class Recorder:
         if self._tracker.exclusive:
             node.spec.mutexes = tuple(dict.fromkeys(self._tracker.exclusive))  # type: ignore[attr-defined]  # an Again
             self._tracker.exclusive = []
+        if any(key.__class__ is PlaceToken for _, _, key in edges):
+            edges.sort(key=lambda edge: edge[2].__class__ is PlaceToken)  # these come last
         for source, kind, key in edges:
-            if source is not node:
+            if source is not node and not (key.__class__ is PlaceToken and source in node.before):
                 graph.add_edge(source, node, kind, self._label(key, dependences))  # type: ignore[arg-type]  # the tracker's kinds are edge kinds
         if self._fence is not None:
             graph.add_edge(self._fence, node, "wait")

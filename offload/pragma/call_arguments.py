@@ -307,9 +307,12 @@ def _written(item: Item, clause: Clause, setting: Setting) -> str | None:
 
 def is_static(item: Item, parameters: frozenset[str]) -> bool:
     """Tell whether a string means the same in ``depend`` of the API's decorator as the item does at each call."""
-    # A subscript without a section may be Python's own, which the API does not have.
+    # A subscript without a section may be Python's own, which the API does not have. A number in an attribute has a
+    # place, too.
     if item.is_name:
         return item.name in parameters
+    if isinstance(item.steps[-1] if item.steps else None, Member):
+        return False
     sections = [
         any(isinstance(entry, Triple) for entry in step.dimensions)
         for step in item.steps

@@ -12,6 +12,9 @@ A form is ``(text, steps)``. A step is a string for ``.name``, or a tuple of ent
 
 In ``depend``, a bare name that holds a number, a string, None or nothing stands for the variable, as in C.
 `IS_VARIABLE` decides by the class of the value, and `variable` makes the location.
+
+An element of a list, a dict … or an attribute that holds a number is ambiguous there: in Python the item is the number,
+in C it is the storage. It stands for both, the value and the place (`PlaceKey`), so neither reading loses an order.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from offload.acc.clauses import zero
-from offload.arrays.items import MAPPERS, SCALARS, Token, _slice_of, all_memory, as_host, is_device_array
+from offload.arrays.items import MAPPERS, SCALARS, PlaceToken, Token, _slice_of, all_memory, as_host, is_device_array
 from offload.constructs.clauses.dependences import in_, inout, inoutset, mutexinoutset, out
 from offload.constructs.clauses.maps import alloc, delete, from_, release, to, tofrom
 from offload.errors import ClauseError
@@ -101,16 +104,16 @@ def part(value: Any, form: Form, *values: Any) -> Any:
     return _walk(value, form, values).view
 
 
-def element(value: Any, index: Any, text: str) -> Any:
-    """Return the object that ``value[index]`` names in ``depend``: the commonest item with a subscript."""
+def element(value: Any, index: Any, text: str) -> tuple[Any, ...]:
+    """Return the objects that ``value[index]`` names in ``depend``: the commonest item with a subscript."""
     kind = value.__class__
     if kind is np.ndarray:
         if index.__class__ is int and value.ndim and 0 <= index < len(value):
-            return value[index, ...]
-        return part(value, (text, ((INDEX,),)), index)
-    is_pythons = kind is list or kind is tuple or kind is dict
-    found = value[index] if is_pythons else part(value, (text, ((INDEX,),)), index)
-    return found if found.__class__ is not str else Token(found)
+            return (value[index, ...],)
+    elif kind is list or kind is tuple or kind is dict:
+        found = value[index]
+        return _located(found, Place(value, index, is_member=False), text) if IS_VARIABLE[found.__class__] else (found,)
+    return location(value, (text, ((INDEX,),)), index)
 
 
 def section(value: Any, lower: Any, length: Any, text: str) -> Any:
@@ -123,17 +126,38 @@ def section(value: Any, lower: Any, length: Any, text: str) -> Any:
         and 0 <= lower <= (end := lower + length) <= len(value)
     ):
         return value[lower:end]
-    return location(value, (text, ((TRIPLE,),)), lower, length, None)
+    return own(part(value, (text, ((TRIPLE,),)), lower, length, None))
 
 
-def location(value: Any, form: Form, *values: Any) -> Any:
-    """Return the same as `part` for ``depend``, where a string is a value like any other."""
-    return own(_walk(value, form, values).view)
+def location(value: Any, form: Form, *values: Any) -> tuple[Any, ...]:
+    """Return the objects that an item with subscripts or members names in ``depend``.
+
+    They are the object that `part` returns, and its place if that is a number. A string is a value like any other.
+    """
+    found = _walk(value, form, values)
+    if found.place is not None and IS_VARIABLE[found.view.__class__]:
+        return _located(found.view, found.place, form[0])
+    return (own(found.view),)
 
 
 def own(value: Any) -> Any:
     """Return the list item of ``depend`` for the value of an expression: a string stands for itself."""
     return value if value.__class__ is not str else Token(value)
+
+
+def _located(value: Any, place: Place, text: str) -> tuple[Any, ...]:
+    """Return the list items for a number, a string or None in another object: itself if not None, and its place."""
+    if value is None:
+        return (Token(PlaceKey(place, text)),)
+    return own(value), PlaceToken(PlaceKey(place, text))
+
+
+class Place(NamedTuple):
+    """An element of an object, or an attribute of it."""
+
+    holder: Any
+    key: Any  # the subscript, or the attribute's name
+    is_member: bool
 
 
 class MappedPart(NamedTuple):
@@ -143,6 +167,7 @@ class MappedPart(NamedTuple):
     whole: Any  # that array; the object itself if it is no array
     view: Any  # the list item
     where: tuple[int | slice, ...]  # the item is ``whole[where]``; empty if it has no section
+    place: Place | None = None  # where it stands, if it is no part of an array
 
 
 def mapped_part(value: Any, path: str, form: Form, *values: Any) -> MappedPart:
@@ -153,11 +178,13 @@ def mapped_part(value: Any, path: str, form: Form, *values: Any) -> MappedPart:
 def _walk(value: Any, form: Form, values: tuple[Any, ...], path: str = "") -> MappedPart:
     text, steps = form
     whole, index = value, ()  # type: tuple[Any, tuple[int | slice, ...]]
+    place: Place | None = None
     given, at = iter(values), 0
     while at < len(steps):
         step = steps[at]
         at += 1
         if isinstance(step, str):
+            place = Place(value, step, is_member=True)
             value = whole = getattr(value, step)
             path, index = f"{path}.{step}", ()
             continue
@@ -165,15 +192,16 @@ def _walk(value: Any, form: Form, values: tuple[Any, ...], path: str = "") -> Ma
         array = _array(value)
         if array is None:
             keys = tuple([slice(*entry) if kind == TRIPLE else entry for kind, entry in entries])
-            value = whole = value[keys[0] if len(keys) == 1 else keys]
+            place = Place(value, keys[0] if len(keys) == 1 else keys, is_member=False)
+            value = whole = value[place.key]
             path, index = f"{path}[…]", ()
             continue
         while at < len(steps) and not isinstance(steps[at], str):  # ``a[i][l:n]`` is ``a[i, l:n]``
             entries += _entries(steps[at], given)  # type: ignore[arg-type]  # a subscript
             at += 1
         index = _index(array, entries, text)
-        whole, value = array, array[(*index, ...)]  # with `...` a single element is a view, too
-    return MappedPart(path, whole, value, index)
+        whole, value, place = array, array[(*index, ...)], None  # with `...` a single element is a view, too
+    return MappedPart(path, whole, value, index, place)
 
 
 def _entries(step: tuple[int, ...], given: Any) -> list[tuple[int, Any]]:
@@ -260,6 +288,35 @@ def variable(activation: object, name: str) -> Hashable:
     ``activation`` stands for one call of the function, or for its module, by identity.
     """
     return Token(VariableKey(activation, name))
+
+
+class PlaceKey:
+    """An element or an attribute of an object that holds a number, as a location in ``depend``."""
+
+    __slots__ = ("_is_member", "_key", "_object", "_text")
+
+    def __init__(self, place: Place, text: str) -> None:
+        holder, key, self._is_member = place
+        if isinstance(holder, (list, tuple)) and not self._is_member and isinstance(key, int) and key < 0:
+            key += len(holder)
+        self._object = holder  # compared by identity, which holds as long as the object lives
+        self._key = key
+        self._text = text
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not PlaceKey:
+            return NotImplemented
+        is_same = self._object is other._object and self._is_member is other._is_member
+        return is_same and bool(self._key == other._key)
+
+    def __hash__(self) -> int:
+        try:
+            return hash((id(self._object), self._key))
+        except TypeError:  # a slice
+            return id(self._object)
+
+    def __repr__(self) -> str:
+        return self._text
 
 
 class _ByClass(dict[Any, bool]):

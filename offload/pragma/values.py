@@ -107,7 +107,7 @@ def part_of(item: Item, naming: Naming) -> ast.expr:
 
 
 def location_of(item: Item, naming: Naming, iterators: frozenset[str] = frozenset()) -> ast.expr:
-    """Return an expression for an item of ``depend``.
+    """Return an expression for an item of ``depend``; a starred one if it may stand for several.
 
     ``iterators`` are names that iterators of the clause bind; such a name is a value, not a variable of the function.
     """
@@ -125,11 +125,15 @@ def location_of(item: Item, naming: Naming, iterators: frozenset[str] = frozense
     if len(item.steps) == 1 and isinstance(step, Subscript) and len(step.dimensions) == 1:
         entry = step.dimensions[0]
         if not isinstance(entry, Triple):
-            return called(naming, "element", root, own_copy(entry), ast.Constant(item.text))
+            return _starred(called(naming, "element", root, own_copy(entry), ast.Constant(item.text)))
         if entry.lower is not None and entry.length is not None and entry.stride is None:
             bounds = own_copy(entry.lower), own_copy(entry.length)
             return called(naming, "section", root, *bounds, ast.Constant(item.text))
-    return called(naming, "location", root, constant(form_of(item)), *steps_of(item))
+    return _starred(called(naming, "location", root, constant(form_of(item)), *steps_of(item)))
+
+
+def _starred(value: ast.expr) -> ast.Starred:
+    return ast.Starred(value, ast.Load())
 
 
 # -- clauses -----------------------------------------------------------------------------------------
@@ -144,7 +148,7 @@ def dependence_of(clause: Clause, naming: Naming) -> list[ast.expr]:
     items = [location_of(item, naming, bound) for item in clause.items]
     if clause.iterators:
         every = iterated(items, clause.iterators, naming)
-        return [ast.Starred(called(naming, "gathered", looked_up(naming, make), every), ast.Load())]
+        return [_starred(called(naming, "gathered", looked_up(naming, make), every))]
     return [called(naming, make, *items)]
 
 
@@ -155,7 +159,7 @@ def iterated(items: Sequence[ast.expr], iterators: tuple[Iterator, ...], naming:
         bounds = [iterator.begin, iterator.end, *([iterator.step] if iterator.step is not None else [])]
         every = called(naming, "span", *map(own_copy, bounds))
         loops.append(ast.comprehension(ast.Name(iterator.name, ast.Store()), every, [], 0))
-    if len(items) == 1:
+    if len(items) == 1 and not isinstance(items[0], ast.Starred):
         return ast.ListComp(items[0], loops)
     name = "_item"
     loops.append(ast.comprehension(ast.Name(name, ast.Store()), tuple_of(items), [], 0))
@@ -165,7 +169,7 @@ def iterated(items: Sequence[ast.expr], iterators: tuple[Iterator, ...], naming:
 def elements_of(clause: Clause, items: Sequence[ast.expr], naming: Naming) -> list[ast.expr]:
     """Return the elements of a display for the items of a clause; iterators give more than one each."""
     if clause.iterators and items:
-        return [ast.Starred(iterated(items, clause.iterators, naming), ast.Load())]
+        return [_starred(iterated(items, clause.iterators, naming))]
     return list(items)
 
 

@@ -137,6 +137,25 @@ def test_dependences_are_evaluated_at_each_call(runtime):
     assert edges == {("write", "write", "output"), ("write", "read", "flow")}
 
 
+@pytest.mark.parametrize("item", ["o.n", "o.all[0]"])
+def test_a_number_in_an_object_is_a_place(runtime, item):
+    """Calls that name the same attribute or element are ordered, although its number changes in between."""
+
+    class Holder:
+        n = 0
+        all = [0]  # noqa: RUF012  # of this test alone
+
+    call = under(f"task depend(inout: {item})")(lambda o: None)
+    o = Holder()
+    with omp.record() as graph:
+        for n in range(3):
+            call(o)
+            o.n = o.all[0] = n + 1
+        omp.taskwait()
+    edges = {(edge.source.index, edge.target.index) for edge in graph.edges if edge.kind != "wait"}
+    assert {(0, 1), (1, 2)} <= edges
+
+
 def test_a_visible_number_in_depend_is_its_variable(runtime):
     """A closure variable, or a global, that holds a number is one location, whatever its value is."""
     total = 3

@@ -193,9 +193,61 @@ def test_expressions_are_values():
     assert item("(n,)", n=3) == (3,)
     assert item("n + 1", n=3) == 4
     assert item("'HtoD'") == Token("HtoD")
-    assert item("names[0]", names=["HtoD"]) == Token("HtoD")
-    assert item("o.name", o=type("O", (), {"name": "HtoD"})) == Token("HtoD")
+    assert dependence("names[0]", names=["HtoD"])[0] == Token("HtoD")
+    assert dependence("o.name", o=type("O", (), {"name": "HtoD"}))[0] == Token("HtoD")
     assert item("('HtoD', ip)", ip=2) == ("HtoD", 2)
+
+
+class Holder:
+    """An object with attributes, and with elements for any subscript."""
+
+    def __init__(self, x):
+        self.x = x
+        self.counts = [x, x]
+
+    def __getitem__(self, key):
+        return self.x
+
+
+PLACES = ["c[0]", "c[i]", "d['k']", "d[0, 1]", "o.x", "o.counts[1]", "o[1:2, 0]", "o[i, 1]"]
+
+
+@pytest.mark.parametrize("text", PLACES)
+def test_a_number_in_an_object_is_a_place_and_a_value(text):
+    """An element or an attribute that holds a number is the same location after it has changed, and is its value."""
+    c, d, o = [1, 2], {"k": 1, (0, 1): 1}, Holder(1)
+    value, place = dependence(text, c=c, d=d, o=o, i=0)
+    assert value == 1
+    c[0] = d["k"] = d[0, 1] = o.x = o.counts[1] = 5
+    assert dependence(text, c=c, d=d, o=o, i=0) == (5, place)
+    assert hash(dependence(text, c=c, d=d, o=o, i=0)[1]) == hash(place)
+    assert omp.in_(place).__repr__() == f"in({text})"
+
+
+def test_places_differ_by_object_and_key():
+    """Elements of other objects, other elements, and an attribute of the name of an element are other places."""
+    c, o = [1, 1], Holder(1)
+    o.counts = c
+    found = [dependence(text, c=c, e=[1, 1], o=o, d={"x": 1}) for text in ("c[0]", "c[1]", "e[0]", "o.x", "o['x']")]
+    assert len({place for _, place in found}) == len(found)
+    assert dependence("c[-1]", c=c) == dependence("c[1]", c=c) == dependence("o.counts[1]", o=o)
+    assert dependence("c[i]", c=c, i=np.int64(1)) == dependence("c[1]", c=c)
+
+
+def test_none_in_an_object_is_a_place():
+    """An element that holds None is its place alone: other elements without a value are other locations."""
+    c = [None, None]
+    (first,), (second,) = dependence("c[0]", c=c), dependence("c[1]", c=c)
+    assert first != second
+    c[0] = 7
+    assert dependence("c[0]", c=c) == (7, first)
+
+
+def test_places_of_iterators():
+    """With an iterator, each element has a place and a value."""
+    c = [4, 5]
+    (found,) = keywords("taskwait depend(iterator(i=0:2), in: c[i])", c=c)["depend"]
+    assert found.items == (*dependence("c[0]", c=c), *dependence("c[1]", c=c))
 
 
 def test_all_memory():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import offload
-from tests.conformance.pragma.spelling import as_comments, assert_at, dedent, error_of, marked
+from tests.conformance.pragma.spelling import as_comments, assert_at, dedent, error_of, marked, shape_of
 from tests.conformance.pragma.test_names import HEADS
 
 # -- everything else -----------------------------------------------------------------------------------
@@ -442,3 +442,67 @@ def test_lists_in_a_taskgraph(on_sim):
         on_sim.string(dedent(text))([])
     with pytest.raises(offload.UsageError, match="list"):
         offload.taskgraph(lambda log: log.append(1))([])
+
+
+# -- numbers in ``depend`` -------------------------------------------------------------------------------
+PLACES = {"list": ("[0]", "c[0]"), "dict": ("{'k': 0}", "c['k']"), "attribute": ("Counter()", "c.n")}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_a_number_in_an_object_orders_tasks(spelled, name):
+    """Tasks that name the same element or attribute are ordered, although its number changes in between."""
+    made, item = PLACES[name]
+    program = spelled(f"""
+        class Counter:
+            n = 0
+
+        @directives
+        def program():
+            a = np.zeros(1)
+            c = {made}
+            with omp("task depend(out: {item})"):
+                pass
+            {item} = 7
+            with omp("task depend(in: {item})"):
+                pass
+            {item} = 8
+            omp("target update to(a) nowait depend(inout: {item})")
+            omp("taskwait")
+    """)
+    with offload.record() as graph:
+        program()
+    edges = {(edge.source.index, edge.target.index) for edge in graph.edges if edge.kind != "wait"}
+    assert edges == {(0, 1), (1, 2)}
+
+
+def test_a_number_in_a_list_has_the_edges_of_the_call(on_sim):
+    """A number in a list is also the value that it is for the call: one edge for each pair of tasks."""
+    program = on_sim.string(
+        dedent("""
+        @directives
+        def program(keys):
+            with omp("task depend(out: keys[0], keys[1])"):
+                pass
+            with omp("task depend(in: keys[1], keys[0])"):
+                pass
+            keys[0] = 3
+            with omp("task depend(inout: keys[1], keys[0])"):
+                pass
+            omp("taskwait depend(in: (5,))")
+        """)
+    )
+
+    def call(keys):
+        offload.task(depend=[offload.out(keys[0], keys[1])])(lambda: None)()
+        offload.task(depend=[offload.in_(keys[1], keys[0])])(lambda: None)()
+        keys[0] = 3
+        offload.task(depend=[offload.inout(keys[1], keys[0])])(lambda: None)()
+        offload.taskwait(depend=[offload.in_((5,))])
+
+    graphs = []
+    for run in (program, call):
+        with offload.record() as graph:
+            run([1, 2])
+            offload.taskwait()
+        graphs.append((shape_of(graph), len(graph.edges)))
+    assert graphs[0] == graphs[1]
