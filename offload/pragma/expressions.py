@@ -14,6 +14,7 @@ import keyword
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from offload.pragma.c_forms import advice_for
 from offload.pragma.mistakes import Mistake
 from offload.pragma.scanner import DEEPEST, WORD, skip_blanks
 from offload.pragma.syntax import Item, Member, PythonText, Span, Subscript, Triple
@@ -102,7 +103,7 @@ def _for_python(source: str) -> tuple[str, int]:
 
 
 def _mistake_of(error: SyntaxError, text: str, begin: int, end: int) -> Mistake:
-    """Return the mistake at the place where Python's parser stopped, with its message."""
+    """Return the mistake at the place where Python's parser stopped, with its message and advice for forms of C."""
     if error.lineno is None or error.offset is None or "f-string" in error.msg:
         # In Python 3.11, places in f-strings count from the string's own braces.
         return Mistake(error.msg, begin, end)
@@ -110,13 +111,16 @@ def _mistake_of(error: SyntaxError, text: str, begin: int, end: int) -> Mistake:
     lines = re.split(_LINES, given)
     first = max(begin, begin - shift + _index(lines, error.lineno, error.offset))
     last = begin - shift + _index(lines, error.end_lineno or error.lineno, error.end_offset or 0)
+    message = error.msg
+    if advice := advice_for(text[begin:end], first - begin):
+        message = f"{message}; {advice}" if message[-1] not in "?." else f"{message} {advice[0].upper()}{advice[1:]}"
     if first >= end:
         first = skip_blanks(text, end)
-        return Mistake(error.msg, first, min(first + 1, len(text)))
+        return Mistake(message, first, min(first + 1, len(text)))
     if last <= first + 1:  # Python 3.11 gives one character of a word
         word = WORD.match(text, first)
         last = word.end() if word else first + 1
-    return Mistake(error.msg, first, min(end, last))
+    return Mistake(message, first, min(end, last))
 
 
 def _index(lines: list[str], lineno: int, offset: int) -> int:

@@ -70,7 +70,9 @@ def meant(word: str, *candidates: Iterable[str]) -> str:
 
     for words in candidates:
         known = list(words)
-        found = [word.lower()] if word.lower() in known else difflib.get_close_matches(word.lower(), known, 1, 0.6)
+        if word.lower() in known:
+            return f"; did you mean `{word.lower()}`? Directives are written in lower case"
+        found = difflib.get_close_matches(word.lower(), known, 1, 0.6)
         if found:
             return f"; did you mean `{found[0]}`?"
     return ""

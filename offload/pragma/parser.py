@@ -257,7 +257,12 @@ class _StringReader:
         if not row.clauses:
             raise Mistake(f"`{row.name}` has no clauses", place.begin, place.end)
         every = (*CLAUSES[language], *CLAUSE_ALIASES[language], *OTHER_CLAUSES[language])
+        joined = [one for one in _names_of(language) if one == f"{row.name}{word}"]
         hint = "" if word in every else meant(word, row.clauses, _next_words(language, row.name), every)
+        if longer := [*joined, *(one for one in row.clauses if one.endswith(f"_{word}"))]:
+            hint = f"; did you mean `{longer[0]}`?"  # ``task wait``, ``taskgroup reduction``
+        elif row.name == "critical" and not hint:
+            hint = f"; write critical ({word:.40})"
         raise Mistake(f"`{word:.40}` is not a clause of `{row.name}`{hint}", place.begin, place.end)
 
     def _check_place(self, row: ClauseRow, begin: int, end: int) -> None:

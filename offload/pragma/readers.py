@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, assert_never
 
 from offload.pragma.expressions import expression, is_reserved, item
 from offload.pragma.mistakes import Mistake, listed, meant, with_article
 from offload.pragma.scanner import WORD, ArgumentPiece, scan, skip_blanks
-from offload.pragma.syntax import Item, Iterator, Modifier, PythonText, Span
+from offload.pragma.syntax import Item, Iterator, Member, Modifier, PythonText, Span
 from offload.pragma.tables import MAP_KINDS, OPERATORS, TAKES_DECLARED_OPERATORS, Form, Takes
 
 if TYPE_CHECKING:
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 ALL_MEMORY: Final = "omp_all_memory"
 _CURRENT_ITERATION: Final = "omp_cur_iteration"
 _DIVIDED: Final = (2, 3)  # parts of an iterator's range
+# A word, perhaps with an argument, and perhaps an operand after it.
+_HEAD: Final = re.compile(
+    r"([^\W\d]\w*(?:\s*\([^()]*\))?)(?:\s+(?!(?:and|for|if|in|is|not|or)\b)([^\W\d].*|[(*&].*)|$)", re.DOTALL
+)
 
 
 class Content:
@@ -111,6 +116,8 @@ class ArgumentReader:
             self._read_aligned()
             return
         pieces = self._after_head(self._read_modifier)
+        if pieces is self._pieces:
+            self._check_colon()
         if row.needs_kind and not self._content.kind:
             first = pieces[0]
             self._fail_if_empty(first, with_article(row.noun))
@@ -184,8 +191,40 @@ class ArgumentReader:
                 return _joined(self._pieces[index + 1 :])
         return self._pieces
 
+    def _check_colon(self) -> None:
+        """Refuse words that belong before a colon, in an argument without one: ``map(to a)``, ``map(close, y)``."""
+        row = self._row
+        heads: list[str] = []
+        operand, place = "", self._pieces[0]
+        for piece in self._pieces:
+            text = "" if piece.fault else self._text[piece.begin : piece.end]
+            while (found := _HEAD.match(text)) and self._is_head(found[1]):
+                heads.append(found[1])
+                place, operand = piece, found[2] or ""
+                text = operand
+            if text:
+                break
+        is_list = row.needs_kind or (row.name != "map" and len(heads) == len(self._pieces))
+        if not heads or (is_list and not operand):
+            return
+        hint = f"write {row.name}({', '.join(heads)}: …)"
+        if row.name == "map" and heads[-1].isidentifier() and not operand:
+            hint += f", or map({row.kinds[0]}: {heads[-1]}) for a variable of this name"
+        raise Mistake(f"{row.name}: a `:` is missing after `{heads[-1]}`; {hint}", place.begin, place.end)
+
+    def _is_head(self, text: str) -> bool:
+        """Tell whether a text belongs before the colon of an argument."""
+        row = self._row
+        name, bracket, _ = text.partition("(")
+        name = row.aliases.get(name.rstrip(), name.rstrip())
+        if bracket:
+            return bool(row.modifiers.get(name)) or (name == "iterator" and row.takes_iterator)
+        return name in row.kinds or row.modifiers.get(name) is False or (row.name == "map" and name in MAP_KINDS)
+
     def _read_modifier(self, piece: ArgumentPiece) -> None:
         row, text = self._row, self._text[piece.begin : piece.end]
+        if "?" in text:
+            expression(self._text, piece.begin, piece.end)  # which refuses C's ``i ? a : b``
         if row.takes_directive:
             self._add(self._directive_named(piece), None, piece)
             return
@@ -241,6 +280,10 @@ class ArgumentReader:
             takes = f"`{word}` is not for this directive; it takes {listed(row.kinds)}"
             return Mistake(f"{self._directive.name} map: {takes}", begin, end)
         known = (*row.kinds, *row.modifiers, *(("iterator",) if row.takes_iterator else ()))
+        words = word.split()
+        if len(words) > 1 and {*words[:-1]} <= {*row.modifiers} and row.aliases.get(words[-1], words[-1]) in known:
+            said = f"a comma is missing after `{words[0]}`; write {row.name}({', '.join(words)}: …)"
+            return Mistake(f"{row.name}: {said}", begin, end)
         if row.needs_kind:
             said = f"is not {with_article(row.noun)}"
         elif row.kinds and row.takes is not Takes.WORD:
@@ -338,6 +381,9 @@ class ArgumentReader:
         text = self._text[piece.begin : piece.end]
         self._refuse(text, piece)
         word = self._row.aliases.get(text, text)
+        if self._row.takes_size and (parts := text.split(None, 1))[0] in allowed and len(parts) > 1:
+            said = f"a comma is missing after `{parts[0]}`; write {self._row.name}({', '.join(parts)})"
+            raise Mistake(f"{self._row.name}: {said}", piece.begin, piece.end)
         if word not in allowed:
             hint = meant(text, allowed) or f"; it takes {listed(allowed)}"
             raise Mistake(f"{self._row.name}: `{text:.40}` is not {noun}{hint}", piece.begin, piece.end)
@@ -375,8 +421,11 @@ class ArgumentReader:
         if is_reserved(one.text):
             raise Mistake(f"`{one.text}` is a reserved word of Python; name a variable", span.begin, span.end)
         if self._row.takes is Takes.OPERATOR and one.name and one.name != ALL_MEMORY:
-            message = f"`{self._row.name}` of a loop takes whole variables; write the name `{one.name}`"
-            raise Mistake(message, span.begin, span.end, is_unsupported=True)
+            takes = f"`{self._row.name}` of a loop takes scalars and arrays of one element, by their names"
+            hint = f"for elements of `{one.name}`, put `atomic` around each update, as `{one.name}[k] += 1`"
+            if isinstance(one.steps[0], Member):
+                hint = f"reduce into a variable, and assign it to `{one.text:.40}` after the loop"
+            raise Mistake(f"{takes}; {hint}", span.begin, span.end, is_unsupported=True)
         raise Mistake(f"`{self._row.name}` takes names of variables only, not {one.text:.40}", span.begin, span.end)
 
     def _check_data(self, one: Item) -> None:

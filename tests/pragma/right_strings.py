@@ -48,8 +48,9 @@ target map(to: a[i if i < n else 0:n]) => target / map:to (a [i if i < n else 0|
 target map(to: a[lambda: 0]) => target / map:to (a [lambda: 0])
 target map(to: (a)[0:n]) => target / map:to (a [0|n|-])
 target map(to: (a.b)[0:n]) => target / map:to (a .b [0|n|-])
-target map(always, x) => target / map (always, x)
+target map(x, always) => target / map (x, always)
 target map(to: always) => target / map:to (always)
+target update to(present) => target update / to (present)
 target depend(in: x) => target / depend:in (x)
 target depend(out: x) depend(in: y, z) => target / depend:out (x) / depend:in (y, z)
 target depend(inout: x) nowait(flag) => target / depend:inout (x) / nowait =flag
