@@ -17,13 +17,13 @@ Rejected: to fold only as far as necessary, here and there, since a reader could
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
+from offload.views.looks import masked
 from offload.views.words import duration_label, plural
 
 if TYPE_CHECKING:
@@ -151,13 +151,6 @@ class Folding:
         return self.strands if self.is_whole else self.drawn
 
 
-def masked(name: str) -> str:
-    """Return a name with ``#`` for each number in it."""
-    return _DIGITS.sub("#", name)
-
-
-_DIGITS = re.compile(r"\d+")
-
 # When two tasks of a layer are equal, from the strictest meaning to the widest.
 _LABELS: tuple[Callable[[Look], Hashable], ...] = (
     lambda look: (look.name, look.directive, look.place, look.phase),
@@ -172,20 +165,21 @@ def foldings(snapshot: Snapshot, most: int = MOST) -> Iterator[Folding]:
     """Yield the ways to draw a graph with at most `most` boxes, from the finest."""
     if len(snapshot.looks) <= min(WHOLE, most):
         yield _folding(snapshot, list(range(len(snapshot.looks))))
-    found: list[tuple[int, int, list[int]]] = []
+    found: list[tuple[int, int, int, list[int]]] = []
     kept: set[int] = set()
     for level, label in enumerate(_LABELS):
         classes = _numbers([label(look) for look in snapshot.looks])
+        cells = {(look.layer, one) for look, one in zip(snapshot.looks, classes, strict=True)}
         for layers in _bands(snapshot.depth, most):
-            boxes = _numbers([(look.layer // layers, one) for look, one in zip(snapshot.looks, classes, strict=True)])
-            count = max(boxes, default=-1) + 1
+            count = len({(layer // layers, one) for layer, one in cells})
             if count <= (most if layers == 1 else min(most, _MOST_IN_BANDS)) and count not in kept:
                 kept.add(count)
-                found.append((-count, level, boxes))
+                found.append((-count, level, layers, classes))
             if count * 4 < min(most, _MOST_IN_BANDS):
                 break  # coarser ones are not wanted
     found.sort(key=lambda one: one[:2])
-    for _, _, boxes in found:
+    for _, _, layers, classes in found:
+        boxes = _numbers([(look.layer // layers, one) for look, one in zip(snapshot.looks, classes, strict=True)])
         yield _folding(snapshot, boxes)
 
 

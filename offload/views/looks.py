@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,9 +20,12 @@ from offload.views.words import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from offload.tasks.graph import EdgeKind, Graph, Node
+
+
+_MOST_PLACE = 24  # characters of a place or a state
 
 
 class Look(NamedTuple):
@@ -100,7 +104,7 @@ def look_at(node: Node) -> Look:
 
 def _look(node: Node, texts: _Texts, *, layer: int, is_critical: bool) -> Look:
     state = node.state
-    device = device_label(node.device_nums)
+    device = short(device_label(node.device_nums), _MOST_PLACE)
     return Look(
         node.index,
         short(node.key),
@@ -109,7 +113,7 @@ def _look(node: Node, texts: _Texts, *, layer: int, is_critical: bool) -> Look:
         kind_of(node),
         device,
         f"{device}, detached" if node.detach else device,
-        texts[state],
+        short(state, _MOST_PLACE),
         phase_of(state),
         node.duration_s,
         texts[node.location or ""],
@@ -140,6 +144,14 @@ def _summary(looks: Sequence[Look], reasons: Sequence[Reason], path: Sequence[in
 _ORDER: tuple[Phase, ...] = ("done", "running", "failed", "not run", "waiting")
 
 
+def masked(name: str) -> str:
+    """Return a name with ``#`` for each number in it."""
+    return _NUMBER.sub("#", name)
+
+
+_NUMBER = re.compile(r"\d+")
+
+
 class Total(NamedTuple):
     """What the tasks of one name amount to."""
 
@@ -153,11 +165,16 @@ class Total(NamedTuple):
     devices: str
 
 
-def totals(looks: Iterable[Look]) -> list[Total]:
+MOST_TOTALS = 20  # names that a reader can take in
+
+
+def totals(looks: Sequence[Look]) -> list[Total]:
     """Return what the tasks of each name amount to, the longest total first."""
+    # If there are many names, those that differ in numbers count as one.
+    has_many = len({look.name for look in looks}) > MOST_TOTALS
     groups: dict[tuple[str, TaskKind], list[Look]] = {}
     for look in looks:
-        groups.setdefault((look.name, look.kind), []).append(look)
+        groups.setdefault((masked(look.name) if has_many else look.name, look.kind), []).append(look)
     found = [_total(name, kind, group) for (name, kind), group in groups.items()]
     return sorted(found, key=lambda total: (-(total.time_s or 0), -total.tasks, total.name))
 

@@ -12,7 +12,7 @@ from offload.views.drawing import MARGIN_PX, draw
 from offload.views.looks import see
 from offload.views.page import page_of
 from offload.views.svg import svg_of
-from offload.views.terminal import plain_text, print_quietly
+from offload.views.terminal import plain_text, print_quietly, render
 
 if TYPE_CHECKING:
     from offload.tasks.graph import Graph
@@ -34,14 +34,14 @@ def bundle_of(graph: Graph) -> dict[str, str]:
         data = base64.b64encode(svg.encode()).decode()
         title = escape(drawing.folding.snapshot.summary, quote=True)
         html = f'<img alt="{title}" style="max-width:100%" src="data:image/svg+xml;base64,{data}">'
-    return {"image/svg+xml": svg, "text/html": html, "text/plain": plain_text(graph)}
+    return {"image/svg+xml": svg, "text/html": html, "text/plain": plain_text(render(graph))}
 
 
 def show(graph: Graph) -> None:
     """Show a graph where the program's user looks: inline in a notebook, as text elsewhere."""
     display = _inline_display()
     if display is None:
-        print_quietly(graph)
+        print_quietly(render(graph))
     else:
         display(graph)
 

@@ -226,7 +226,7 @@ function overview() {
   for (const title of ["name", "count", "time", "state"]) make("th", title, head);
   for (const row of data.totals) {
     const line = make("tr", null, table);
-    link(row[0], make("td", null, line), () => { search.value = row[0]; filter(); });
+    link(row[0], make("td", null, line), () => { search.value = row[0].split("#")[0]; filter(); });
     for (const text of [row[1].toLocaleString("en"), duration(row[2]), row[3]]) make("td", text, line);
   }
   if (data.names > data.totals.length) make("p", `… and ${(data.names - data.totals.length).toLocaleString("en")} more names`, panel);

@@ -28,7 +28,7 @@ from rich.text import Text
 
 from offload.views.folding import WHOLE, foldings
 from offload.views.layout import Hop, Layout, bundle, place, route, spread
-from offload.views.looks import see, state_text, totals
+from offload.views.looks import MOST_TOTALS, see, state_text, totals
 from offload.views.words import (
     CRITICAL_SIGN,
     KIND_SIGNS,
@@ -48,15 +48,14 @@ if TYPE_CHECKING:
     from offload.views.looks import Look, Snapshot, Total
 
 MOST_FOLDED = 24  # boxes of a graph that is folded: two or three screens
-MOST_TOTALS = 20  # names in the totals
 _MOST_DEVICES = 8  # in the line on where tasks are
 _ENDS = 5  # tasks shown of each end of a long critical path
 _MAX_NAME_CELLS = 28
 _MAX_STATE_CELLS = 18
 # Between two boxes, in cells.
 _SPACE = 3
-# A row of the rail needs this much to the right of its lines to say anything.
-_MIN_ROW_CELLS = 30
+_MIN_NAME_CELLS = 8  # in a row of the rail: fewer say nothing
+_MIN_CELLS = 20
 
 _PHASE_STYLES = {
     "waiting": "bright_black",
@@ -104,7 +103,7 @@ class GraphView:
             yield from rows
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        return Measurement(min(_MIN_ROW_CELLS, options.max_width), options.max_width)
+        return Measurement(min(_MIN_CELLS, options.max_width), options.max_width)
 
 
 def render(graph: Graph) -> RenderableType:
@@ -169,23 +168,30 @@ def _census(snapshot: Snapshot) -> list[Text]:
 
 
 def _totals_rows(found: list[Total], width: int) -> list[Text]:
-    """Return a row for each name, the longest total first."""
+    """Return a row for each name, the longest total first, with as many columns as have room."""
     head = ("name", "tasks", "total", "longest", CRITICAL_SIGN, "state")
     rows = [head, *map(_total_cells, found[:MOST_TOTALS])]
-    wide = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    while len(rows[0]) > 2 and sum(_widest(rows)) + 2 * (len(rows[0]) - 1) > width:
+        rows = [row[:-1] for row in rows]
+    wide = _widest(rows)
     wide[0] = min(wide[0], max(width - sum(wide[1:]) - 2 * (len(wide) - 1), 8))
     texts = []
     for number, row in enumerate(rows):
         text = Text(style="" if number else "dim")
         text.append(_pad(_fit(row[0], wide[0]), wide[0]), "bold" if number else "")
-        for cell, cells in zip(row[1:-1], wide[1:-1], strict=True):
-            text.append("  " + " " * (cells - cell_len(cell)) + cell)
-        texts.append(text.append(f"  {row[-1]}"))
+        for column, (cell, cells) in enumerate(zip(row[1:], wide[1:], strict=True), start=1):
+            # The state is a text and stands to the left of its column, numbers to the right.
+            text.append("  " + (cell if column == len(head) - 1 else " " * (cells - cell_len(cell)) + cell))
+        texts.append(text)
     if len(found) > MOST_TOTALS:
         rest = sum(total.tasks for total in found[MOST_TOTALS:])
         more = plural(len(found) - MOST_TOTALS, "more name")
         texts.append(Text(f"… and {more} with {plural(rest, 'task')}", style="dim"))
     return texts
+
+
+def _widest(rows: list[tuple[str, ...]]) -> list[int]:
+    return [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
 
 
 def _total_cells(total: Total) -> tuple[str, ...]:
@@ -452,10 +458,11 @@ def _rail(folding: Folding, width: int) -> list[Text]:
     """Return one line for each box with the lines of its dependences, none if there are too many lines."""
     lanes = _lanes(len(folding.folds), _pairs(folding))
     across = max((len(row) for row in lanes), default=0)
-    if across + 2 + _MIN_ROW_CELLS > width:
-        return []
     wide = [max(map(cell_len, column)) for column in zip(*map(_cells, folding.folds), strict=True)]
-    wide[0] = max(min(wide[0], width - across - 2 - sum(wide[1:]) - 6), 8)
+    room = width - across - 2 - sum(wide[1:]) - 6  # for the names
+    if room < _MIN_NAME_CELLS:
+        return []
+    wide[0] = min(wide[0], room)
     rows = []
     for fold, lane in zip(folding.folds, lanes, strict=True):
         state = _PHASE_STYLES[fold.phase]
