@@ -32,7 +32,10 @@ class LoopFunction(DirectiveFunction):
     # The clauses that speak of the loop.
     _words_of: frozenset[str] = frozenset(COMMON_CHECKS)
 
-    __slots__ = ()
+    __slots__ = ("_take",)
+
+    _take: Callable[[Any], Any]
+    """What the calls of a copy give their result to (`giving`); other objects have none."""
 
     @property
     def _program(self) -> LoopProgram:
@@ -45,7 +48,6 @@ class LoopFunction(DirectiveFunction):
         from offload.loops.running.specialise import program_of  # what parses is imported when there is a loop to parse
 
         clauses.program = program_of(self._function, self._words(words), self._directive, self.__dict__)
-        clauses.take = None
         super()._prepare(clauses, {name: value for name, value in words.items() if name not in self._words_of})
 
     def _words(self, clauses: Mapping[str, Any]) -> LoopWords:
@@ -55,14 +57,11 @@ class LoopFunction(DirectiveFunction):
     def giving(self, take: Callable[[Any], Any]) -> Self:
         """Return a copy whose calls give their result to a function before the task is complete.
 
-        The function returns the task's value.
+        The function returns the task's value. A copy that `options` makes of the copy gives it to nobody.
         """
-        clauses = _new(type(self._clauses))
-        vars(clauses).update(vars(self._clauses))  # which speak of the results now, and of the loop as before
-        clauses.take = take
         made: Self = _new(type(self))
         made.__dict__ = self.__dict__
-        made._clauses, made._depend = clauses, self._depend  # its own kind
+        made._clauses, made._depend, made._take = self._clauses, self._depend, take  # its own kind
         return made
 
     def _texts(self) -> tuple[dict[str, Any], tuple[Any, ...]]:

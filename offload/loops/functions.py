@@ -131,7 +131,7 @@ class DeviceLoop(LoopFunction, TargetFunction):
 
     def _short_body(self, args: tuple[Any, ...], *, is_given: bool) -> Callable[..., Any]:
         kind: Any = _speculating().SpeculativeLauncher if self._program.is_speculative else launching().Launcher
-        take = self._clauses.take
+        take = getattr(self, "_take", None)
         if is_given and take is None:
             shared: Launcher = launching().launcher_for(self._program, args, kind)
             return shared

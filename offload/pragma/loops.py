@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from offload.pragma.nest_clauses import check_defaults, kind_of, words_of
-from offload.pragma.nest_names import called_in, indexed_in, names_in, order_of, without_members
+from offload.pragma.nest_names import called_by_attribute, called_in, indexed_in, names_in, order_of, without_members
 from offload.pragma.nest_sections import shifted
 from offload.pragma.nest_statements import OFFLOAD, Inside, copied, loop_in
 from offload.pragma.syntax import Member
@@ -95,6 +95,7 @@ class DirectiveNest:
     sectioned: frozenset[str]
     # The arguments that are members of objects: ``self_x`` stands for ``self.x``.
     members: Mapping[str, tuple[str, ...]]
+    may_have_modules: bool  # whether an argument may be a module, of which the text calls functions
     # The constructs of functions without variables of enclosing functions, by globals and case: a function that is
     # decorated at each call of another one shares them.
     made: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
@@ -166,6 +167,7 @@ def nest_of(
         loop=loop,
         where=where,
         members={name: path for name, path in members.items() if name in arguments},
+        may_have_modules=not arguments.isdisjoint(called_by_attribute(loop) - indexed),
         sectioned=frozenset(item.name for item in _mapped(directive) if item.steps and item.name in arguments),
     )
 
@@ -214,10 +216,12 @@ def _arguments(
     """Return the names whose values the loop function takes."""
     reduced = {name for of in words["reduction"].values() for name in of}
     given = {*words["firstprivate"], *reduced}
+    # Clauses name whole variables by parameters, and parts by their values.
     moved = {
         item.name
         for item in _mapped(directive)
         if item.name and not any(isinstance(step, Member) for step in item.steps)
+        if item.is_name or item.name in names.read | names.stored
     }
     indexed, called = indexed_in(loop), called_in(loop)
     found = set()

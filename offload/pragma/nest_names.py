@@ -201,6 +201,14 @@ def called_in(loop: ast.For) -> frozenset[str]:
     return frozenset(found)
 
 
+def called_by_attribute(loop: ast.For) -> frozenset[str]:
+    """Return the names whose attributes a nest calls, as it calls functions of modules."""
+    calls = [node.func for node in ast.walk(loop) if isinstance(node, ast.Call)]
+    return frozenset(
+        _path(function)[0] for function in calls if isinstance(function, ast.Attribute) and _path(function)
+    )
+
+
 def order_of(loop: ast.For) -> list[str]:
     """Return the names of a nest in the order of the text, each once."""
     return list(dict.fromkeys(_in_order(loop)))

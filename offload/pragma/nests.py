@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from types import CellType, CodeType, FunctionType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -35,7 +35,6 @@ from offload.pragma.nest_sections import WITHIN, Shift, WholeUseError, within
 from offload.pragma.nest_statements import OFFLOAD
 from offload.pragma.routines import refuse_thread_numbers
 from offload.runtime.current import here
-from offload.tasks.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +46,21 @@ if TYPE_CHECKING:
     from offload.tasks.region import Region
     from offload.texts import FunctionText
 
+# The places of a function's arguments among the values of an encounter.
+Places: TypeAlias = slice | tuple[int, ...]
+
+
+@cache
+def _wording(construct: str) -> Callable[[str], str]:
+    """Return the function that gives messages of a construct the spelling of directives."""
+    return partial(_worded, construct)
+
+
+def _worded(construct: str, message: str) -> str:
+    from offload.pragma.wording import in_directives  # only messages need it
+
+    return in_directives(message, construct)
+
 
 class NestLoop(LoopFunction):
     """A nest under a directive: the common part of all constructs for loops."""
@@ -54,7 +68,7 @@ class NestLoop(LoopFunction):
     __slots__ = ()
 
     def _words(self, clauses: Mapping[str, Any]) -> LoopWords:
-        return super()._words(clauses)._replace(by_name=True)
+        return super()._words(clauses)._replace(by_name=True, worded=_wording(self._directive))
 
 
 class TargetNest(NestLoop, TargetLoop):
@@ -123,24 +137,30 @@ class NestEncounter:
     ) -> None:
         self._nest, self._call, self._text = nest, call, text
         self._names, self._cells = names, cells
-        # By case and outside functions: constructs with the places of their arguments. A nest without variables of
-        # enclosing functions has the same ones however often the function around it is decorated.
-        self._made: dict[tuple[Any, ...], tuple[Any, tuple[int, ...]]] = {}
+        # Constructs with the places of their arguments: by case and outside functions, and by the classes of arguments
+        # where these decide. A nest without variables of enclosing functions has the same ones however often the
+        # function around it is decorated.
+        self._made: dict[tuple[Any, ...], tuple[Any, Places]] = {}
         if cells.keys().isdisjoint(nest.names):
             self._made = nest.made.setdefault(id(names), self._made)  # each construct keeps these globals
         refuse_thread_numbers(nest.loop, self._value_of, text)
         self._is_array = frozenset(nest.results) & frozenset(nest.arguments)
+        # Where arguments are members of objects: the place of each object, and the words after it.
+        paths = [nest.members.get(name, (name,)) for name in nest.arguments] if nest.members else []
+        self._paths = [(nest.parameters.index(root), words) for root, *words in paths]
+        self._is_fixed = call.is_fixed and not nest.sectioned
+        self._is_on_host = nest.kind == "parallel_loop"
         clauses = {clause.name for clause in call.directive.clauses}
         # whether a ``parallel`` block around it decides about its threads
-        self._is_shared = nest.kind == "parallel_loop" and "num_threads" not in {*clauses, *call.fixed()}
+        self._is_shared = self._is_on_host and "num_threads" not in {*clauses, *call.fixed()}
         self._first = Case(arrays=self._is_array & nest.indexed)
-        if (self._first, ()) not in self._made:
+        if (self._first, ()) not in self._made and not nest.may_have_modules:
             self._construct(self._first, ())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        construct, _ = self._made[self._first, ()]
-        state = replace(self._nest, made={}), self._call.directive, self._text, construct.python
-        return object.__new__, (NestEncounter,), state
+        nest = replace(self._nest, made={})
+        function = self._function(nest.form(self._first), {})
+        return object.__new__, (NestEncounter,), (nest, self._call.directive, self._text, function)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         nest, directive, text, function = state
@@ -148,71 +168,55 @@ class NestEncounter:
         self.__init__(nest, DirectiveCall(directive), text, function.__globals__, cells)  # type: ignore[misc]  # of an object that has been made only
 
     def meet(
-        self, values: Any, arguments: Sequence[Any], store: Callable[[list[Any]], Any] | None = None
-    ) -> Task[Any] | None:
+        self, values: Sequence[Any], arguments: tuple[Any, ...], store: Callable[[list[Any]], Any] | None = None
+    ) -> None:
         """Encounter the nest.
 
         Parameters
         ----------
-        values
+        values : sequence
             The values of the directive's clauses, as the call takes them.
-        arguments : sequence
+        arguments : tuple
             The values of `DirectiveNest.parameters`; `UNBOUND` for a name without one.
         store : callable, optional
-            Called with the list of values of `DirectiveNest.results`, before the task of a deferred nest is complete. A variable
-            that no iteration assigns keeps its value.
-
-        Returns
-        -------
-        Task or None
-            The task of a deferred nest.
+            Called with the list of values of `DirectiveNest.results`, before the task of a deferred nest is complete.
+            The value is `UNBOUND` of a variable that no iteration assigns, or of an array: it keeps its value.
         """
-        taken: Sequence[Any] = arguments if not self._nest.members else self._with_members(arguments)
-        case, outside = self._case(taken)
-        construct, places = self._made.get((case, outside)) or self._construct(case, outside)
-        given = [taken[place] for place in places]
+        taken: Any = [_member(arguments[place], words) for place, words in self._paths] if self._paths else arguments
+        construct, places = self._made.get(tuple(map(type, taken))) or self._found(taken)
+        given = taken[places] if isinstance(places, slice) else [taken[place] for place in places]
+        if not self._is_fixed:
+            construct, given = self._with_clauses(construct, values, taken, given)
+        if self._is_on_host:
+            scope = here()
+            if scope.region is None and scope.task is not None and scope.task.construct.is_target:
+                program = construct._program  # noqa: SLF001  # a construct of this package
+                self._give(store, launching().launch_in_body(program, given, {}, scope.task))
+                return
+            if self._is_shared and (num_threads := _threads_around(scope.region)) is not None:
+                construct = construct.options(num_threads=num_threads)
+        if store is not None:
+            construct = construct.giving(partial(self._give, store))
+        found = construct(*given)
+        if found.__class__ is dict:  # in the body of a target region
+            self._give(store, found)
+
+    def _with_clauses(
+        self, construct: Any, values: Sequence[Any], taken: Sequence[Any], given: Sequence[Any]
+    ) -> tuple[Any, Sequence[Any]]:
+        """Return the construct with the clauses of an encounter, and its arguments."""
         sections = self._sections(values) if self._nest.sectioned else ()
         if sections:
-            construct, given = self._shifted(case, outside, sections, taken)
+            construct, given = self._shifted(*self._case(taken), sections, taken)
         construct = self._call.encounter(construct, values)
         for section in sections:
             section.name_in(construct)
+        return construct, given
 
-        def take(found: Any) -> None:
-            if store is not None:
-                store(self._results(found, arguments))
-
-        scope = here()
-        if scope.region is None and scope.task is not None and scope.task.construct.is_target:
-            program = construct._program  # noqa: SLF001  # a construct of this package
-            take(launching().launch_in_body(program, given, {}, scope.task))
-            return None
-        if self._is_shared and (num_threads := _threads_around(scope.region)) is not None:
-            construct = construct.options(num_threads=num_threads)
-        if self._nest.results:
-            construct = construct.giving(take)
-        made = construct(*given)
-        return made if isinstance(made, Task) else None
-
-    def _with_members(self, arguments: Sequence[Any]) -> list[Any]:
-        """Return the values of the loop function's arguments, some of which are members of objects."""
-        nest = self._nest
-        values = dict(zip(nest.parameters, arguments, strict=True))
-        taken = []
-        for name in nest.arguments:
-            root, *words = nest.members.get(name, (name,))
-            value = values[root]
-            for word in words:
-                value = getattr(value, word)
-            taken.append(value)
-        return taken
-
-    def _results(self, found: Mapping[str, Any] | None, arguments: Sequence[Any]) -> list[Any]:
-        """Return the values of the results: those found, and those that the variables have."""
-        nest, found = self._nest, found or {}
-        before = dict(zip(nest.parameters, arguments, strict=True))
-        pairs = zip(nest.results, nest.returned, strict=True)
-        return [found.get(returned, before[name]) for name, returned in pairs]
+    def _give(self, store: Callable[[list[Any]], Any] | None, found: Mapping[str, Any] | None) -> None:
+        """Give the variables of the enclosing function the values that have come out."""
+        if store is not None and found is not None:
+            store([found.get(name, UNBOUND) for name in self._nest.returned])
 
     def _value_of(self, name: str) -> Any:
         """Return the value of a name of the module or of a closure; None for other names."""
@@ -273,6 +277,19 @@ class NestEncounter:
 
     # -- cases
 
+    def _found(self, arguments: Sequence[Any]) -> tuple[Any, Places]:
+        """Return the construct for some values, with the places of its arguments."""
+        case, outside = self._case(arguments)
+        found = self._made.get((case, outside)) or self._construct(case, outside)
+        indexed = self._nest.indexed
+        pairs = zip(self._nest.arguments, arguments, strict=False)
+        if all(
+            value.__class__ in SCALARS or value is UNBOUND or (_is_array(value) and name in indexed)
+            for name, value in pairs
+        ):
+            self._made[tuple(map(type, arguments))] = found
+        return found
+
     def _case(self, arguments: Sequence[Any]) -> tuple[Case, tuple[Any, ...]]:
         """Return the case of some values, and those that are functions or modules."""
         arrays, elements, outside, unbound = [], [], [], []
@@ -285,7 +302,7 @@ class NestEncounter:
             if value is UNBOUND:
                 self._check_unbound(name)
                 unbound.append(name)
-            elif hasattr(value, "shape") and hasattr(value, "dtype"):
+            elif _is_array(value):
                 if name in self._is_array:
                     arrays.append(name)
                 if not value.shape and name not in nest.indexed:
@@ -308,20 +325,24 @@ class NestEncounter:
         if name in nest.results or name not in nest.assigned:
             raise UnboundLocalError(f"cannot access local variable {name!r} where it is not associated with a value")
 
-    def _construct(self, case: Case, outside: tuple[Any, ...]) -> tuple[Any, tuple[int, ...]]:
+    def _construct(self, case: Case, outside: tuple[Any, ...]) -> tuple[Any, Places]:
         """Make the construct for a case, with the places of its arguments."""
         nest = self._nest
         definition = nest.form(case)
-        cells = {**self._cells, OFFLOAD: CellType(offload), WITHIN: CellType(within)}
-        cells |= {name: CellType(value) for name, value in zip(self._outside(case), outside, strict=True)}
-        function = _function(definition, nest, self._text, self._names, cells)
+        function = self._function(definition, dict(zip(self._outside(case), outside, strict=True)))
         fixed = {word: value for word, value in self._call.fixed().items() if word not in CONSTANTS}
-        words = {**fixed, **nest.words}
-        construct = decorate(_KINDS[nest.kind], function, words)
+        construct = decorate(_KINDS[nest.kind], function, {**fixed, **nest.words})
         taken = [argument.arg for argument in definition.args.args]
-        found = construct, tuple([nest.arguments.index(name) for name in taken if name in nest.arguments])
-        self._made[case, outside] = found
+        places = tuple([nest.arguments.index(name) for name in taken if name in nest.arguments])
+        are_first = places == tuple(range(len(places)))
+        self._made[case, outside] = found = construct, (slice(len(places)) if are_first else places)
         return found
+
+    def _function(self, definition: ast.FunctionDef, outside: Mapping[str, Any]) -> FunctionType:
+        """Return the function of a definition; ``outside`` has the functions and modules that variables hold."""
+        cells = {**self._cells, OFFLOAD: CellType(offload), WITHIN: CellType(within)}
+        cells |= {name: CellType(value) for name, value in outside.items()}
+        return _function(definition, self._nest, self._text, self._names, cells)
 
 
 class NestSection:
@@ -354,6 +375,17 @@ class NestSection:
             if isinstance(clause, MapClause) and any(item is self._view for item in clause.items):
                 bounds = ", ".join([f"{lower}:{upper - lower}" for lower, upper in self._bounds])
                 clause.names[id(self._view)] = f"{self.name}[{bounds}]"
+
+
+def _member(value: Any, words: Sequence[str]) -> Any:
+    for word in words:
+        value = getattr(value, word)
+    return value
+
+
+def _is_array(value: Any) -> bool:
+    kind = type(value)  # modules and classes of NumPy have such attributes too
+    return hasattr(kind, "shape") and hasattr(kind, "dtype")
 
 
 def _are_inside(program: LoopProgram, values: Mapping[str, Any], names: Sequence[str]) -> bool:

@@ -267,7 +267,8 @@ def _block(statements: list[ast.stmt], by_place: Mapping[tuple[int, int], int]) 
         if isinstance(node, ast.For):
             number = ast.Constant(by_place[node.lineno, node.col_offset])
             node.iter = _called(_LOOP, node.iter, number, node.iter, _called("locals", node.iter))
-        found.append(node)
+        # Variables of enclosing functions are globals here.
+        found.append(ast.copy_location(ast.Global(node.names), node) if isinstance(node, ast.Nonlocal) else node)
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and not isinstance(node.value, (ast.Constant, type(None))):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             parts = [part for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]

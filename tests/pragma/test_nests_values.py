@@ -1,0 +1,137 @@
+"""Values that nests under directives meet: modules and classes, parts of other objects, and results that come late."""
+
+from __future__ import annotations
+
+import math
+import threading
+
+import numpy as np
+import pytest
+
+import offload
+from offload.pragma import directives, omp
+from tests.conftest import checked
+from tests.pragma.programs import made_of
+
+
+@pytest.fixture(params=["sim:1", "sim:2"], autouse=True)
+def runtime(request):
+    """Runtimes with one device and with two."""
+    with checked(request.param):
+        yield
+
+
+def test_modules_and_classes_that_variables_hold():
+    """A nest calls functions of a module that a parameter or a local import holds, and converts by a class."""
+
+    @directives
+    def apply(x, module, kind):
+        import numpy as other  # noqa: ICN001  # what is tested
+
+        with omp("target teams loop"):
+            for i in range(x.size):
+                x[i] = kind(module.sqrt(x[i])) + other.sqrt(x[i]) + other.pi
+
+    for module, kind in ((math, float), (np, np.int8), (math, np.float32)):
+        x = np.array([4.0, 9.0])
+        apply(x, module, kind)
+        assert x.tolist() == [4 + math.pi, 6 + math.pi]
+
+
+def test_a_method_of_an_array_is_an_error_at_its_line():
+    """A call of a method is no call of a module's function: the error names the line."""
+
+    @directives
+    def apply(x):
+        with omp("parallel for"):
+            for _ in range(3):
+                y = x.sum()  # noqa: F841  # what is tested
+
+    with pytest.raises(offload.LoopError, match=r"`x\.sum` has no device form") as caught:
+        apply(np.ones(3))
+    assert caught.value.line == apply.__wrapped__.__code__.co_firstlineno + 4
+
+
+@pytest.mark.parametrize(
+    "directive", ['omp("target loop map(tofrom: arrays[k])")', 'acc("serial loop copy(arrays[k])")']
+)
+def test_a_mapped_element_of_a_list(directive):
+    """A data clause may name an element of a list or of a dictionary, which the nest has under another name."""
+    add = made_of(
+        f"""
+        @directives
+        def add(arrays, k):
+            array = arrays[k]
+            with {directive}:
+                for i in range(array.size):
+                    array[i] += 1
+        """
+    )
+    for arrays, k in (([np.zeros(2), np.ones(3)], 1), ({"x": np.ones(3)}, "x")):
+        add(arrays, k)
+        assert arrays[k].tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("directive", ["target teams loop", "parallel for"])
+def test_a_deferred_nest_keeps_values_that_variables_receive_later(directive):
+    """A result without a value, and an array, leave a variable as it is when the nest has run."""
+    late = made_of(
+        f"""
+        @directives
+        def late(x, go):
+            last, total = 1, np.zeros(1)
+            with omp("task depend(out: x)"):
+                go.wait()
+            with omp("{directive} nowait depend(inout: x) lastprivate(last) reduction(+: total)"):
+                for i in range(x.size):
+                    last = i
+                    total[0] += x[i]
+            last, total = 7, None
+            go.set()
+            omp("taskwait")
+            return last, total
+        """,
+        {"np": np},
+    )
+    assert late(np.ones(0), threading.Event()) == (7, None)
+
+
+def test_kinds_of_arguments_take_turns():
+    """One nest takes numbers, arrays without dimensions and functions for the same variables, call by call."""
+
+    @directives
+    def apply(x, step, function):
+        total = 0
+        with omp("target teams loop reduction(+: total)"):
+            for i in range(x.size):
+                x[i] = function(x[i]) + step
+                total += x[i]
+        return total
+
+    def doubled(value):
+        return 2 * value
+
+    for _ in range(2):
+        for step in (1, np.array(1.0), np.float32(1), True):
+            for function, expected in ((abs, 2), (doubled, 3), (math.sqrt, 2)):
+                x = np.ones(2)
+                assert apply(x, step, function) == 2 * expected
+                assert x.tolist() == [expected] * 2
+
+
+def test_profiles_of_functions_with_nonlocal_variables():
+    """`profile_dependences` runs a function that assigns variables of the function around it."""
+    weights, n_calls = np.ones(3), 0
+
+    def scale(x):
+        nonlocal n_calls
+        for i in range(3):
+            x[i] *= 2
+        n_calls += 1
+        for i in range(1, 3):
+            x[i] += x[i - 1]
+
+    report = offload.profile_dependences(scale, (weights,))
+    assert [loop.verdict for loop in report.loops] == ["parallel", "sequential"]
+    assert (weights == 1).all()
+    assert n_calls == 0
