@@ -17,9 +17,10 @@ from __future__ import annotations
 import ast
 from enum import Enum, auto
 from functools import lru_cache
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from offload.pragma.trees import parts_of
+from offload.pragma.trees import PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -127,25 +128,28 @@ class Scanner:
 
     def visit(self, node: ast.AST) -> None:
         """Note the uses of names in a node."""
-        visitor = self.visitors.get(node.__class__)
-        if visitor is not None:
-            visitor(self, node)
-        else:
-            self.children(node)
+        self._walk([node])
 
     def children(self, node: ast.AST) -> None:
         """Note the uses of names in the parts of a node."""
-        for name in parts_of(type(node)):
-            value = getattr(node, name, None)
-            if value.__class__ is list:
-                if value and isinstance(value[0], ast.stmt):
-                    self.statements(value)
-                    continue
-                for part in value:
-                    if part is not None:
-                        self.visit(part)
-            elif value is not None:
-                self.visit(value)
+        self._walk(list(PARTS[node.__class__](node)))
+
+    def _walk(self, pending: list[Any]) -> None:
+        """Note the uses of names in nodes, lists of nodes and None, the last one first."""
+        uses, visitors = self.uses, self.visitors
+        while pending:
+            node = pending.pop()
+            kind = node.__class__
+            if kind is ast.Name and node.ctx.__class__ is ast.Load:
+                uses[node.id].loads.append(node)
+            elif (visitor := visitors.get(kind)) is not None:
+                visitor(self, node)
+            elif kind is not list:
+                pending += PARTS[kind](node)
+            elif node and isinstance(node[0], ast.stmt):
+                self.statements(node)
+            else:
+                pending += reversed(node)
 
     def bind(self, target: ast.AST, binding: BindingKind) -> None:
         """Note the names that a target binds."""
@@ -162,10 +166,8 @@ class Scanner:
 
     # -- names ---------------------------------------------------------------------------------------
     def _name(self, node: ast.Name) -> None:
-        if node.ctx.__class__ is ast.Load:
-            self.uses.load(node.id, node)
-        else:
-            self.uses.store(node.id, BindingKind.PLAIN, node)
+        """Note that the code binds a name; `_walk` notes those that it reads."""
+        self.uses.store(node.id, BindingKind.PLAIN, node)
 
     def _augmented(self, node: ast.AugAssign) -> None:
         self.visit(node.value)
@@ -288,8 +290,9 @@ class Scanner:
                 self.uses.load(name, node)
             self.uses[name].is_nested = True
 
-    visitors: dict[type[ast.AST], Callable[[Any, Any], None]] = {  # noqa: RUF012  # a table, never changed
+    visitors: dict[type, Callable[[Any, Any], None]] = {  # noqa: RUF012  # a table, never changed
         ast.Constant: lambda _, __: None,
+        NoneType: lambda _, __: None,
         ast.Name: _name,
         ast.AugAssign: _augmented,
         ast.AnnAssign: _annotated,

@@ -7,10 +7,11 @@ them. Parameters of a block's function are looked up by `inspect.signature`, so 
 from __future__ import annotations
 
 import ast
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 Node = TypeVar("Node", bound=ast.AST)
 
@@ -21,15 +22,18 @@ RUNTIME: Final = ".encounter"
 MODULE: Final = ".module"
 """The free variable that stands for the function's module in locations of variables."""
 
+LOAD: Final = ast.Load()  # one for all nodes, as in trees of Python's parser
+STORE: Final = ast.Store()
+
 
 def name(identifier: str) -> ast.Name:
     """Return an expression that reads a name."""
-    return ast.Name(identifier, ast.Load())
+    return ast.Name(identifier, LOAD)
 
 
 def member(value: ast.expr, word: str) -> ast.Attribute:
     """Return an expression that reads an attribute."""
-    return ast.Attribute(value, word, ast.Load())
+    return ast.Attribute(value, word, LOAD)
 
 
 def call(function: ast.expr, *arguments: ast.expr) -> ast.Call:
@@ -39,12 +43,12 @@ def call(function: ast.expr, *arguments: ast.expr) -> ast.Call:
 
 def tuple_of(values: Iterable[ast.expr]) -> ast.Tuple:
     """Return a tuple."""
-    return ast.Tuple(list(values), ast.Load())
+    return ast.Tuple(list(values), LOAD)
 
 
 def assign(identifier: str, value: ast.expr) -> ast.Assign:
     """Return a statement that binds a name."""
-    return ast.Assign([ast.Name(identifier, ast.Store())], value)
+    return ast.Assign([ast.Name(identifier, STORE)], value)
 
 
 def is_unbound(value: ast.expr, *, negated: bool = False) -> ast.Compare:
@@ -85,7 +89,7 @@ def cell_of(identifier: str) -> ast.expr:
     """Return an expression for the cell of a variable, which stands for it in all functions that share it."""
     arguments = ast.arguments([], [], None, [], [], None, [])
     closure = member(ast.Lambda(arguments, name(identifier)), "__closure__")
-    return ast.Subscript(closure, ast.Constant(0), ast.Load())
+    return ast.Subscript(closure, ast.Constant(0), LOAD)
 
 
 _NO_NODES: Final = frozenset(
@@ -96,33 +100,37 @@ _NO_NODES: Final = frozenset(
 )  # fmt: skip
 """Fields of nodes that hold strings, numbers, operators or aliases of an import."""
 
-_PARTS: dict[Any, tuple[str, ...]] = {}
+
+class _Parts(dict[Any, "Callable[[Any], tuple[Any, ...]]"]):
+    """By the class of a node, a function that returns its parts: nodes, lists of nodes, and None; the last one first.
+
+    Operators and contexts are no parts, nor are words.
+    """
+
+    def __missing__(self, kind: Any) -> Callable[[Any], tuple[Any, ...]]:
+        names = [name for name in kind._fields if name not in _NO_NODES][::-1]
+        found = attrgetter(*names) if len(names) > 1 else lambda node: tuple([getattr(node, name) for name in names])
+        self[kind] = found
+        return found
 
 
-def parts_of(kind: Any) -> tuple[str, ...]:
-    """Return the fields of a class of nodes that hold nodes with names or places."""
-    found = _PARTS.get(kind)
-    if found is None:
-        found = _PARTS[kind] = tuple([name for name in kind._fields if name not in _NO_NODES])
-    return found
+PARTS: Final = _Parts({ast.Constant: lambda _: ()})
 
 
 def located(tree: Any, like: Any, stop: Sequence[Any] = ()) -> Any:
     """Give a tree, but not the parts of it that are in ``stop``, the first line of a node; return it."""
     line, column = like.lineno, like.col_offset
     end = like.end_col_offset if like.end_lineno == line else column + 1
-    known = set(map(id, stop))
-    pending: list[Any] = [tree] if id(tree) not in known else []
+    place = {"lineno": line, "col_offset": column, "end_lineno": line, "end_col_offset": end}
+    known = {*map(id, stop)}
+    pending: list[Any] = [tree]
     for node in pending:  # which grows
-        if node._attributes:  # noqa: SLF001  # lines; a class of `ast` has no other name for them
-            node.lineno = node.end_lineno = line
-            node.col_offset, node.end_col_offset = column, end
-        for field in parts_of(node.__class__):
-            value = getattr(node, field, None)
-            if value.__class__ is list:
-                pending += [part for part in value if part is not None and id(part) not in known]
-            elif isinstance(value, ast.AST) and id(value) not in known:  # not the value of a constant
-                pending.append(value)
+        kind = node.__class__
+        if kind is list:
+            pending += node
+        elif node is not None and id(node) not in known:
+            vars(node).update(place)  # also of a node such as `ast.arguments`, which has no line and needs none
+            pending += PARTS[kind](node)
     return tree
 
 
