@@ -102,9 +102,10 @@ def device_colour(device_nums: str) -> str:
 
 def _head(title: str, width: float, height: float, kinds: list[EdgeKind]) -> list[str]:
     markers = [
-        f'<marker id="arrow-{kind}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
+        f'<marker id="{name}-{kind}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="{size}" markerHeight="{size}" '
         f'markerUnits="userSpaceOnUse" orient="auto"><path d="M0,0.5L8,4L0,7.5z" fill="{KIND_COLOURS[kind]}"/></marker>'
         for kind in kinds
+        for name, size in (("arrow", 8), ("thick", 12))
     ]
     return [
         (
@@ -213,8 +214,8 @@ def _curves(drawing: Drawing) -> list[str]:
             title = [f"{names[source]} → {names[target]}", _why(strand)]
             found.append(
                 f'<g class="edge" id="edge-{source}-{target}-{kind}" data-sources="{source}" data-targets="{target}">'
-                f'<title>{_text(title)}</title><path d="{path}" {_line(kind, strand.is_critical)} '
-                f'marker-end="url(#arrow-{kind})"/></g>'
+                f"<title>{_text(title)}</title>"
+                f'<path d="{path}" {_line(kind, strand.is_critical, arrow=True)}/></g>'
             )
     return found
 
@@ -224,10 +225,11 @@ def _why(strand: Strand) -> str:
     return text if strand.count == 1 else short(f"{text} ({plural(strand.count, 'dependence')})", 400)
 
 
-def _line(kind: EdgeKind, is_critical: bool) -> str:
+def _line(kind: EdgeKind, is_critical: bool, *, arrow: bool = False) -> str:
     dashes = f' stroke-dasharray="{DASHES[kind]}"' if DASHES[kind] else ""
-    width = 4 if is_critical else 1.5
-    return f'fill="none" stroke="{KIND_COLOURS[kind]}" stroke-width="{width}" stroke-linejoin="round"{dashes}'
+    width, marker = (3.5, "thick") if is_critical else (1.5, "arrow")
+    head = f' marker-end="url(#{marker}-{kind})"' if arrow else ""
+    return f'fill="none" stroke="{KIND_COLOURS[kind]}" stroke-width="{width}" stroke-linejoin="round"{dashes}{head}'
 
 
 def _bundle(
@@ -248,7 +250,7 @@ def _bundle(
             f'</title><path d="{"".join(drawing.stems[number])}" {_line(kind, is_critical=False)}/>'
         ),
         *(
-            f'<path d="{path}" {_line(kind, target in critical)} marker-end="url(#arrow-{kind})"/>'
+            f'<path d="{path}" {_line(kind, target in critical, arrow=True)}/>'
             for target, path in drawing.arrows[number].items()
         ),
         "</g>",
@@ -264,7 +266,7 @@ def _legend(drawing: Drawing, kinds: list[EdgeKind], top: float) -> tuple[list[s
     for kind in kinds:
         y += 20
         lines += [
-            f'<path d="M0,{y - 4:g}H40" {_line(kind, is_critical=False)} marker-end="url(#arrow-{kind})"/>',
+            f'<path d="M0,{y - 4:g}H40" {_line(kind, is_critical=False, arrow=True)}/>',
             f'<text x="52" y="{y:g}">{_MEANINGS[kind]}</text>',
         ]
         width = max(width, 52 + len(_MEANINGS[kind]) * CELL_PX)

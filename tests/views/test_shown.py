@@ -195,3 +195,10 @@ def test_paths_that_cannot_be_written(tmp_path: Path) -> None:
         visualize(Graph(), tmp_path / "missing" / "graph.svg")
     with pytest.raises(OSError, match="File name too long"):
         visualize(Graph(), tmp_path / ("n" * 300 + ".svg"))
+
+
+def test_the_picture_of_the_page_on_tasks(tmp_path: Path) -> None:
+    """The picture in docs/tasks.md is the graph of the example that it names; docs/pictures/cholesky.py draws it."""
+    folder = ROOT / "docs" / "pictures"
+    subprocess.run([sys.executable, folder / "cholesky.py", tmp_path], check=True, cwd=ROOT, timeout=100)
+    assert (tmp_path / "cholesky.svg").read_text("utf-8") == (folder / "cholesky.svg").read_text("utf-8")

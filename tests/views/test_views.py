@@ -291,7 +291,7 @@ def test_waits_are_bundled() -> None:
     root = ET.fromstring(to_svg(graph))
     (bundle,) = root.findall(f".//{SVG}g[@class='bundle']")
     assert bundle.get("data-sources") == " ".join(map(str, range(40)))
-    assert [path.get("marker-end") for path in bundle.findall(SVG + "path")] == [None, "url(#arrow-wait)"]
+    assert [path.get("marker-end") for path in bundle.findall(SVG + "path")] == [None, "url(#thick-wait)"]
     assert (bundle.findtext(SVG + "title") or "").startswith("t-0, t-1, t-2, t-3, t-4, t-5, … (40 tasks) → t-40")
 
 
