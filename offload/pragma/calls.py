@@ -17,7 +17,7 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from offload.arrays.items import SCALARS
-from offload.errors import ClauseError
+from offload.errors import ClauseError, OffloadError
 from offload.pragma import runs
 from offload.pragma.call_arguments import (
     CallArgument,
@@ -184,17 +184,27 @@ class DirectiveCall:
 
     def encounter(self, construct: Any, values: Sequence[Any]) -> Any:
         """Return a construct that `decorate` has made with the clauses of an encounter, to be called."""
-        if self._passes_depend and (not self._optional or values[0] is None):
-            return construct.options(depend=values[-1])
-        left_out = self.left_out(values)
-        words = self._varying
-        if left_out:
-            words |= {one.keyword for one in self._arguments if not left_out.isdisjoint(_names(one.optional))}
-        return construct.options(**self.replaced(self._given(values, left_out, words))) if words else construct
+        try:
+            if self._passes_depend and (not self._optional or values[0] is None):
+                return construct.options(depend=values[-1])
+            left_out = self.left_out(values)
+            words = self._varying
+            if left_out:
+                words |= {one.keyword for one in self._arguments if not left_out.isdisjoint(_names(one.optional))}
+            return construct.options(**self.replaced(self._given(values, left_out, words))) if words else construct
+        except OffloadError as error:
+            self.reword(error)
+            raise
 
     def evaluated(self, values: Sequence[Any]) -> dict[str, Any]:
         """Return the keyword clauses that an encounter replaces, given the values of the expression of `values`."""
         return self.replaced(self._given(values, _NONE, self._varying))
+
+    def reword(self, error: OffloadError) -> None:
+        """Have the message of an error name clauses as directives spell them."""
+        from offload.pragma.wording import reword  # only errors need it
+
+        reword(error, self.key)
 
     def replaced(self, given: dict[str, Any]) -> dict[str, Any]:
         """Carry out the clauses that no keyword of the construct stands for; return the others."""
@@ -205,11 +215,19 @@ class DirectiveCall:
 
     def manage(self, values: Sequence[Any]) -> Any:
         """Return the context manager of a directive whose block stays."""
-        return runs.MANAGERS[self.key](**self.replaced(self.keywords(values)))
+        try:
+            return runs.MANAGERS[self.key](**self.replaced(self.keywords(values)))
+        except OffloadError as error:
+            self.reword(error)
+            raise
 
     def run(self, values: Sequence[Any]) -> Any:
         """Carry out a directive that stands alone; return the object that a name is to be bound to, or the task."""
-        return runs.RUNS[self.key](**self.replaced(self.keywords(values)))
+        try:
+            return runs.RUNS[self.key](**self.replaced(self.keywords(values)))
+        except OffloadError as error:
+            self.reword(error)
+            raise
 
 
 _NONE: frozenset[str] = frozenset()

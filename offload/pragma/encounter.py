@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,7 +18,7 @@ import offload
 from offload.arrays.foreign import is_tensor
 from offload.arrays.items import SCALARS, is_device_array
 from offload.constructs.call import decorate
-from offload.errors import LoopError, OffloadError
+from offload.errors import ClauseError, EventError, LoopError, OffloadError
 from offload.pragma import taskloops
 from offload.pragma.calls import DirectiveCall
 from offload.pragma.items import UNBOUND, is_mappable
@@ -113,6 +113,10 @@ class BlockNames(NamedTuple):
     elements: tuple[str, ...] = ()  # parameters for the items with subscripts or members, in the order of `parts`
 
 
+_SAID_AT_CALLS: Final = frozenset({"detach", "in_reduction"})
+"""Clauses of which only the call of the construct says that a value is wrong."""
+
+
 class TakenBlock:
     """A block that has become a function, under its construct."""
 
@@ -121,6 +125,8 @@ class TakenBlock:
         self.function = function
         self.names = names
         self._encounter = self.call.encounter
+        if not _SAID_AT_CALLS.isdisjoint(clause.name for clause in call.directive.clauses):
+            self._encounter = self._speaking
         try:
             self.construct = self._construct()
         except LoopError:
@@ -142,6 +148,19 @@ class TakenBlock:
         if self.names.results and self.call.key in KINDS:
             return decorate(KINDS[self.call.key], self.function, self.call.fixed())
         return self.call.decorate(self.function)
+
+    def _speaking(self, construct: Any, values: Sequence[Any]) -> Callable[..., Any]:
+        """Return a call of the construct whose errors name clauses as directives spell them."""
+        made = self.call.encounter(construct, values)
+
+        def called(*arguments: Any) -> Any:
+            try:
+                return made(*arguments)
+            except (ClauseError, EventError) as error:
+                self.call.reword(error)
+                raise
+
+        return called
 
     def _refusing(self, construct: Any, values: Sequence[Any]) -> Any:
         """Raise the error of a clause whose value is wrong at each encounter."""
@@ -252,10 +271,14 @@ class LoopBlock(TakenBlock):
 class NestBlock:
     """A nest of loops under a directive."""
 
-    def __init__(self, nest: Any) -> None:
-        self._nest = nest
+    def __init__(self, nest: Any, call: DirectiveCall) -> None:
+        self._nest, self._call = nest, call
 
     def meet(self, values: Sequence[Any], arguments: tuple[Any, ...], variables: Variables | None = None) -> Any:
         """Encounter the nest; ``variables`` store results in the enclosing function's variables."""
         take = None if variables is None else lambda found: variables[0](*found)
-        return self._nest.meet(values, arguments, take)
+        try:
+            return self._nest.meet(values, arguments, take)
+        except OffloadError as error:
+            self._call.reword(error)
+            raise

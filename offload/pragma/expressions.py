@@ -14,7 +14,6 @@ import keyword
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from offload.pragma.c_forms import advice_for
 from offload.pragma.mistakes import Mistake
 from offload.pragma.scanner import DEEPEST, WORD, skip_blanks
 from offload.pragma.syntax import Item, Member, PythonText, Span, Subscript, Triple
@@ -112,6 +111,8 @@ def _mistake_of(error: SyntaxError, text: str, begin: int, end: int) -> Mistake:
     first = max(begin, begin - shift + _index(lines, error.lineno, error.offset))
     last = begin - shift + _index(lines, error.end_lineno or error.lineno, error.end_offset or 0)
     message = error.msg
+    from offload.pragma.c_forms import advice_for  # only mistakes need it
+
     if advice := advice_for(text[begin:end], first - begin):
         message = f"{message}; {advice}" if message[-1] not in "?." else f"{message} {advice[0].upper()}{advice[1:]}"
     if first >= end:

@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 ALL_MEMORY: Final = "omp_all_memory"
 _CURRENT_ITERATION: Final = "omp_cur_iteration"
 _DIVIDED: Final = (2, 3)  # parts of an iterator's range
-# A word, perhaps with an argument, and perhaps an operand after it.
-_HEAD: Final = re.compile(
-    r"([^\W\d]\w*(?:\s*\([^()]*\))?)(?:\s+(?!(?:and|for|if|in|is|not|or)\b)([^\W\d].*|[(*&].*)|$)", re.DOTALL
-)
 
 
 class Content:
@@ -193,14 +189,21 @@ class ArgumentReader:
 
     def _check_colon(self) -> None:
         """Refuse words that belong before a colon, in an argument without one: ``map(to a)``, ``map(close, y)``."""
-        row = self._row
+        row, first = self._row, self._pieces[0]
+        found = WORD.match(self._text, first.begin, first.end)
+        word = found.group() if found else ""
+        if not (word == "iterator" or word in row.modifiers or self._is_head(word)):
+            return
+        head = re.compile(
+            r"([^\W\d]\w*(?:\s*\([^()]*\))?)(?:\s+(?!(?:and|for|if|in|is|not|or)\b)((?:[^\W\d]|[(*&]).*)|$)", re.DOTALL
+        )
         heads: list[str] = []
-        operand, place = "", self._pieces[0]
+        operand, place = "", first
         for piece in self._pieces:
             text = "" if piece.fault else self._text[piece.begin : piece.end]
-            while (found := _HEAD.match(text)) and self._is_head(found[1]):
-                heads.append(found[1])
-                place, operand = piece, found[2] or ""
+            while (match := head.match(text)) and self._is_head(match[1]):
+                heads.append(match[1])
+                place, operand = piece, match[2] or ""
                 text = operand
             if text:
                 break

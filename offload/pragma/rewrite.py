@@ -24,7 +24,7 @@ from types import CellType, CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import ref
 
-from offload.errors import UsageError
+from offload.errors import OffloadError, UsageError
 from offload.pragma import trees
 from offload.pragma.blocks import BlockScanner, names_in_string
 from offload.pragma.comments import insert_comments
@@ -199,7 +199,11 @@ class Template(NamedTuple):
         if spec.nest is not None:
             from offload.pragma.nests import NestEncounter
 
-            return encounter.NestBlock(NestEncounter(spec.nest, spec.call, self.text, names, cells))
+            try:
+                return encounter.NestBlock(NestEncounter(spec.nest, spec.call, self.text, names, cells), spec.call)
+            except OffloadError as error:
+                spec.call.reword(error)
+                raise
         if not spec.function:
             return encounter.StayingBlock(spec.call)
         code = self.blocks[spec.function]

@@ -79,6 +79,7 @@ class LoopWords(NamedTuple):
     several: bool = False
     # A call returns a dict of the scalars that have got a value, as loops under directive strings need it.
     by_name: bool = False
+    worded: Callable[[str], str] = str  # gives warnings the spelling of clauses that the program has
 
     @property
     def named(self) -> frozenset[str]:

@@ -251,7 +251,7 @@ def _warn_of_lost(spec: Specialisation, plan: NestPlan, values: Mapping[str, Any
     ]
     if lost:
         place, module = lost[0].store.place, program.function.__globals__.get("__name__")
-        text = f"{program.directive} {program.name!r}: {lost_text(lost)}"
+        text = program.words.worded(f"{program.directive} {program.name!r}: {lost_text(lost)}")
         program.warned.add(subject)
         try:
             warnings.warn_explicit(text, DirectiveWarning, place.file, place.line, module)
