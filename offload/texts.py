@@ -98,7 +98,7 @@ def text_of(function: object) -> FunctionText:
     if code.co_name == "<lambda>":
         raise _error("lambda", code)
     text = text_in(code.co_filename, function)
-    if not text:
+    if not text.strip():  # of an empty file, `linecache` of Python 3.13 gives a line
         found = _in_file_of_module(function)
         if found is None:
             raise _error("absent", code)
@@ -107,8 +107,8 @@ def text_of(function: object) -> FunctionText:
         node = written(code, text)
     except RecursionError:
         raise _error("deep", code) from None
-    if node is None:
-        raise _error("changed", code)
+    if node is None:  # `<string>` may be the text of `python -c`, while the function comes from `exec`
+        raise _error("absent" if code.co_filename == "<string>" else "changed", code)
     return FunctionText(code.co_filename, text, node)
 
 

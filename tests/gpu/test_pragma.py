@@ -110,7 +110,7 @@ def test_loops(gpu):
 
 @directives
 def held(stream, log):
-    event, key = offload.Event(), ("log", "done")
+    event, key = offload.Event(), ("log", "done")  # noqa: F841  # the strings name it
     with omp("task detach(event) depend(out: key)"):
         event.fulfill_on(stream)
     with omp("task depend(in: key)"):
