@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from offload.errors import PragmaError
 from offload.pragma import trees
 from offload.pragma.calls import DirectiveCall
-from offload.pragma.meanings import BlockPlan, Meanings, method_of, question
+from offload.pragma.meanings import BlockPlan, Meanings, method_of, pass_store, question
 from offload.pragma.names import BindingKind, Meaning
 from offload.pragma.placing import at_node
 from offload.pragma.sectioned import bare_uses, path_uses, renamed
@@ -264,7 +264,7 @@ class Emitter:
         for name in nest.parameters:
             found.region.uses.load(name, found.node)
         for name in nest.results:
-            found.region.uses.store(name, BindingKind.PLAIN, found.node)
+            pass_store(found.region.uses, name, found)
         return [trees.located(one, found.node) for one in (*reading.before, *made)]
 
     def nest_for(self, found: Found) -> Any:
@@ -364,13 +364,13 @@ class _Block:
 
     def _note(self, needs_state: bool) -> None:
         """Enter what the object of the block needs."""
-        plan, body = self._plan, self._found.node.body
+        plan = self._plan
         region: Any = self._found.inner
         in_place = {}
         for name in plan.in_place:
-            node: Any = region.uses[name].first(BindingKind.AUGMENTED)
+            update = region.uses[name].updates[0]
             message = question(self._found, name, Meaning.IN_PLACE)
-            in_place[name] = method_of(node, body), at_node(node, message, self._emitter.finding.text)
+            in_place[name] = method_of(update), at_node(update.target, message, self._emitter.finding.text)
         passed = ("block",) if self._in_place else ()
         self._spec.names = {
             "parameters": (*passed, *plan.parameters, *self._elements),
@@ -528,4 +528,4 @@ def _is_bound_here(use: Any) -> bool:
 
 
 def _binds(stored: Any) -> bool:
-    return stored.binding is not BindingKind.PLAIN
+    return stored.binding not in (BindingKind.PLAIN, BindingKind.AUGMENTED)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from offload.pragma.blocks import CodeRegion, Found, FoundDirectives
-    from offload.pragma.names import NameUse, Stored
+    from offload.pragma.names import NameUse, Stored, Uses
 
 RECEIVING: Final = frozenset({"from", "tofrom", ""})
 """The map types whose variables receive the block's last value."""
@@ -273,9 +273,9 @@ class Meanings:
             inner: Any = found.inner
             uses.load(name, found.node)
             if name in plan.shared and inner.uses[name].stores:
-                uses.store(name, BindingKind.PLAIN, found.node)
+                pass_store(uses, name, found)
         for name in plan.results:
-            uses.store(name, BindingKind.PLAIN, found.node)
+            pass_store(uses, name, found)
 
     def check_listed(self, found: Found) -> None:
         """Note an error for each name of a block that stays, under ``default(none)``, which is in no clause."""
@@ -317,13 +317,21 @@ def question(found: Found, name: str, meaning: Meaning) -> str:
     )
 
 
-def method_of(node: ast.AST, body: list[ast.stmt]) -> str:
-    """Return the method that an object has if the ``+=`` with this target changes it in place."""
-    for statement in body:
-        for one in ast.walk(statement):
-            if isinstance(one, ast.AugAssign) and one.target is node:
-                return _METHODS[type(one.op)]
-    return "__iadd__"
+def method_of(update: ast.AugAssign) -> str:
+    """Return the method that an object has if a ``+=`` changes it in place."""
+    return _METHODS[type(update.op)]
+
+
+def pass_store(uses: Uses, name: str, found: Found) -> None:
+    """Note in the code around a block that the block gives a name a value, or changes the array that it holds."""
+    region: Any = found.inner
+    use = region.uses.get(name)
+    if use is None or not use.stores:  # an array
+        uses.load(name, found.node)
+    elif use.updates:
+        uses.store(name, BindingKind.AUGMENTED, found.node, use.updates[0])
+    else:
+        uses.store(name, BindingKind.PLAIN, found.node)
 
 
 def _is_device(found: Found) -> bool:

@@ -48,6 +48,7 @@ class Stored(NamedTuple):
 
     binding: BindingKind
     node: ast.AST
+    update: ast.AugAssign | None = None  # the statement of an `AUGMENTED` one
 
 
 class NameUse:
@@ -65,11 +66,16 @@ class NameUse:
         """The ways in which the code binds the name."""
         return frozenset([stored.binding for stored in self.stores])
 
-    def first(self, binding: BindingKind | None = None) -> ast.AST | None:
-        """Return the first place that binds the name (in this way), or the first that reads it if none does."""
-        for stored in self.stores:
-            if binding is None or stored.binding is binding:
-                return stored.node
+    @property
+    def updates(self) -> list[ast.AugAssign]:
+        """The statements ``x += …`` that bind the name, if nothing else does; else none."""
+        found = [stored.update for stored in self.stores if stored.update is not None]
+        return found if len(found) == len(self.stores) else []
+
+    def first(self) -> ast.AST | None:
+        """Return the first place that binds the name, or the first that reads it if none does."""
+        if self.stores:
+            return self.stores[0].node
         return self.loads[0] if self.loads else None
 
 
@@ -91,9 +97,9 @@ class Uses(dict[str, NameUse]):
         """Note that the code reads a name."""
         self[name].loads.append(node)
 
-    def store(self, name: str, binding: BindingKind, node: ast.AST) -> None:
+    def store(self, name: str, binding: BindingKind, node: ast.AST, update: ast.AugAssign | None = None) -> None:
         """Note that the code binds a name."""
-        self[name].stores.append(Stored(binding, node))
+        self[name].stores.append(Stored(binding, node, update))
 
     @property
     def bound(self) -> set[str]:
@@ -172,7 +178,7 @@ class Scanner:
     def _augmented(self, node: ast.AugAssign) -> None:
         self.visit(node.value)
         if isinstance(node.target, ast.Name):
-            self.uses.store(node.target.id, BindingKind.AUGMENTED, node.target)
+            self.uses.store(node.target.id, BindingKind.AUGMENTED, node.target, node)
         else:
             self.children(node.target)
 

@@ -146,10 +146,17 @@ def test_declarations():
 
 
 def test_places():
-    """The first place that binds a name, in a way or at all, is known."""
+    """The first place that binds a name, or that reads it, is known."""
     use = uses_of("f(x)\nx = 1\nx += 1\nx = 2")["x"]
-    assert [use.first().lineno, use.first(BindingKind.AUGMENTED).lineno, use.loads[0].lineno] == [2, 3, 1]
+    assert [use.first().lineno, use.loads[0].lineno] == [2, 1]
     assert uses_of("f(x)")["x"].first().lineno == 1
+
+
+def test_updates():
+    """The statements that change a name in place are known if no other statement binds it."""
+    assert [one.lineno for one in uses_of("x += 1\nf(x)\nx -= 2")["x"].updates] == [1, 3]
+    assert uses_of("x += 1\nx = 2")["x"].updates == []
+    assert uses_of("f(x)")["x"].updates == []
 
 
 def test_nested_uses_are_marked():

@@ -506,3 +506,44 @@ def test_a_number_in_a_list_has_the_edges_of_the_call(on_sim):
             offload.taskwait()
         graphs.append((shape_of(graph), len(graph.edges)))
     assert graphs[0] == graphs[1]
+
+
+# -- blocks in blocks ------------------------------------------------------------------------------------
+INNER = {
+    "task": ["with omp('task'):", "    a += 1"],
+    "target": ["with omp('target map(tofrom: a)'):", "    a += 1"],
+    "target without clauses": ["with omp('target'):", "    a += 1"],
+    "acc": ["with acc('parallel copy(a)'):", "    a += 1"],
+    "taskloop": ["with omp('taskloop'):", "    for i in range(1):", "        a += 1"],
+    "taskloop reduction": ["with omp('taskloop reduction(+: a)'):", "    for i in range(1):", "        a += 1"],
+}
+
+
+@pytest.mark.parametrize("outer", ["task", "taskloop", "two tasks"])
+@pytest.mark.parametrize("inner", INNER)
+def test_a_block_in_a_block_changes_an_array_in_place(on_sim, outer, inner):
+    """`a += 1` in an inner block changes an array in place for the outer one, too; a number is an error of an
+    encounter, which may be in a task."""
+    if inner == "taskloop reduction" and outer == "taskloop":
+        outer = "task"
+    heads = {
+        "task": ["with omp('task'):"],
+        "taskloop": ["with omp('taskloop'):", "    for k in range(1):"],
+        "two tasks": ["with omp('task'):", "    with omp('task'):"],
+    }[outer]
+    depth = "    " * len(heads)
+    lines = "\n    ".join([*heads, *(depth + line for line in INNER[inner]), f"{depth}omp('taskwait')"])
+    text = f"@directives\ndef program(a):\n    {lines}\n    omp('taskwait')\n    return a\n"
+    program = on_sim.string(text)
+    a = np.zeros(2)
+    assert program(a) is a
+    offload.barrier()
+    assert a.tolist() == [1, 1]
+    with pytest.raises((offload.errors.PragmaError, ExceptionGroup)) as caught:
+        program(1)
+        offload.barrier()
+    error = caught.value
+    while isinstance(error, ExceptionGroup):
+        (error,) = error.exceptions
+    assert "a holds a value that does not change in place" in str(error)
+    assert error.text[error.offset - 1 : error.end_offset - 1] == "a"
