@@ -42,6 +42,15 @@ _BINARY: Final[Mapping[str, type[ast.operator]]] = {
     "^": ast.BitXor,
 }
 
+_REMEDIES: Final[Mapping[str, str]] = {
+    "critical": "use reduction or atomic, or a taskloop, whose body may be any Python",
+    "task": "use a taskloop, whose body may be any Python",
+    "single": "do it before or after the loop",
+    "masked": "do it before or after the loop",
+    "barrier": "end the nest, and begin another one",
+}
+_OWN_SCALARS: Final = "a scalar that an iteration assigns is the iteration's own"
+
 
 def copied(node: Any) -> Any:
     """Return a copy of a tree; attributes that are no fields, such as a directive's text, are shared."""
@@ -86,6 +95,7 @@ class Inside:
         self.associated: list[ast.For] = []  # the loops that form one iteration space
         self.cache: list[str] = []  # items of ``cache``
         self.reduced: dict[str, str] = {}  # scalars that are updated under ``atomic``, with the operator
+        self.private: set[str] = set()  # scalars in ``private`` of an inner directive
 
     def nest(self, loop: ast.For, words: dict[str, Any]) -> ast.For:
         """Put a nest into the language of loops, in place; add to the clauses of its construct."""
@@ -166,15 +176,16 @@ class Inside:
         form = row_of(directive).form
         if form is Form.NEST or directive.name in ("loop", "atomic", "cache"):
             return where.refusal(f"`{directive.name}` cannot stand so inside a nest of loops; put it around a `for`")
+        instead = _REMEDIES.get(directive.name, "it takes loop, for, simd, atomic and cache")
         return where.refusal(
-            f"`{directive.name}` cannot stand inside the nest of `{self._directive.name}`; its iterations are "
-            "compiled, and take loop, for, simd, atomic and cache"
+            f"`{directive.name}` cannot stand inside the compiled nest of `{self._directive.name}`; {instead}"
         )
 
     # -- inner loops
 
     def _inner(self, loop: ast.For, directive: Directive, where: DirectiveText) -> None:
         words = inner_words_of(directive, where)
+        self.private.update(words.get("private", ()))
         n_loops = len(words.get("tile", ())) or words.get("collapse", 1)
         loops = self._nested(loop, n_loops, where, words)
         keywords = [ast.keyword(word, constant_of(value)) for word, value in words.items()]
@@ -198,11 +209,19 @@ class Inside:
             match body:
                 case [ast.Assign(targets=[ast.Name()], value=ast.Subscript())]:
                     return body
+            if isinstance(body[0], ast.Assign) and isinstance(body[0].value, ast.Name):
+                raise where.refusal(f"atomic read: {_OWN_SCALARS}; leave the directive out")
             raise where.refusal("atomic read: write `v = x[i]`, with one element of an array")
         if "write" in said:
             match body:
                 case [ast.Assign(targets=[ast.Subscript() as target], value=value)]:
                     return [_at(ast.Expr(_atomically("exchange", target, value)), body[0])]
+            if isinstance(body[0], ast.Assign) and isinstance(body[0].targets[0], ast.Name):
+                name = body[0].targets[0].id
+                raise where.refusal(
+                    f"atomic write: {_OWN_SCALARS}; put {name} into lastprivate or reduction, or use an array of one "
+                    f"element: {name}[0]"
+                )
             raise where.refusal("atomic write: write `x[i] = value`, with one element of an array")
         return [self._updated(where, body[0])]
 

@@ -130,7 +130,8 @@ def values_of_call(frame: Frame, node: ast.Call) -> tuple[ir.Expression, ...] | 
                     f"{text} is called, but is not an array type; pass an ArrayType, or call a function of the module",
                 )
             if isinstance(node.func, ast.Name) and not frame.is_local(node.func.id):
-                raise frame.refusal(node, "name", f"{text} is not defined; define it before the function that calls it")
+                remedy = f"call `{_OF_C[text]}`" if text in _OF_C else "define it before the function that calls it"
+                raise frame.refusal(node, "name", f"{text} is not defined; {remedy}")
             raise _call_refusal(frame, node, text)
 
 
@@ -154,12 +155,15 @@ def _check_recursion(frame: Frame, node: ast.Call) -> None:
         )
 
 
+_OF_C: Final = {"fmax": "max", "fmin": "min"}
+"""Functions of C that Python's math does not have, with those that loops have in their place."""
+
+
 def _call_refusal(frame: Frame, node: ast.Call, text: str) -> LoopError:
-    return frame.refusal(
-        node,
-        "call",
-        f"`{text}` has no device form; call functions of math, scalar functions of numpy, or plain functions of Python",
-    )
+    remedy = "call functions of math, scalar functions of numpy, or plain functions of Python"
+    if (instead := _OF_C.get(text.rpartition(".")[2])) is not None:
+        remedy = f"call `{instead}`"
+    return frame.refusal(node, "call", f"`{text}` has no device form; {remedy}")
 
 
 def _known_call(frame: Frame, node: ast.Call, name: str) -> ir.Expression:
