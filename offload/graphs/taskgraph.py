@@ -184,6 +184,9 @@ class TaskGraph(Graph):
         """
         return self.nodes
 
+    def __repr__(self) -> str:
+        return f"<TaskGraph: {len(self.nodes)} tasks, {len(self.edges)} edges>"
+
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         raise TypeError(
             "a recorded graph belongs to a runtime of this process and cannot be pickled; pickle the function that "

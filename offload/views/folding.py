@@ -39,6 +39,7 @@ MOST = 400
 _MOST_IN_BANDS = WHOLE
 _MAX_ITEMS = 6
 _MAX_NAMES = 3
+_MOST_PLACES = 24  # characters of the places of a fold
 
 
 @dataclass(frozen=True)  # not slotted: it keeps its cached properties
@@ -87,8 +88,9 @@ class Fold:
     @cached_property
     def place(self) -> str:
         """Where its tasks run."""
-        places = list(dict.fromkeys(look.place for look in self.looks))
-        return places[0] if len(places) == 1 else plural(len({look.device for look in self.looks}), "device")
+        places = sorted({look.place for look in self.looks})
+        text = ", ".join(places)
+        return text if len(text) <= _MOST_PLACES else plural(len({look.device for look in self.looks}), "place")
 
     @cached_property
     def depth_label(self) -> str:
