@@ -311,13 +311,13 @@ def copied(node: _Node) -> _Node:
         return node
     new = type(node).__new__(type(node))
     into = vars(new)
+    into.update(names)
     for name, value in names.items():
-        if isinstance(value, ast.AST):
-            into[name] = copied(value)
-        elif type(value) is list:
+        kind = type(value)
+        if kind is list:
             into[name] = [copied(one) if isinstance(one, ast.AST) else one for one in value]
-        else:
-            into[name] = value
+        elif kind is not int and kind is not str and isinstance(value, ast.AST):
+            into[name] = copied(value)
     return new
 
 

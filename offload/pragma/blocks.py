@@ -64,11 +64,7 @@ class Found:
         self.inner: CodeRegion | None = None  # the region of a block that is taken
         self.own_uses: Uses | None = None  # the names of a block that stays, under ``default(none)``
         self.is_team = False  # a ``parallel`` or ``single`` that is taken, since it has private variables
-
-    @property
-    def binds(self) -> list[str]:
-        """The names that the directive binds where it stands."""
-        return names_in_string(self)[1]
+        self.reads, self.binds = _names_in_string(directive)  # where it stands
 
     def rebinds(self, name: str) -> bool:
         """Tell whether a block that stays around this one, in the same function, gives a name a device array."""
@@ -194,9 +190,10 @@ class BlockScanner(Scanner):
 
     # -- statements ----------------------------------------------------------------------------------
     def statement(self, node: ast.stmt, holder: list[ast.stmt]) -> bool:
-        if isinstance(node, (ast.With, ast.AsyncWith)):
-            calls = [self._directive_in(item.context_expr) for item in node.items]
-            if any(call is not None for call in calls):
+        kind = node.__class__
+        if kind is ast.With or kind is ast.AsyncWith:
+            calls = [self._directive_in(item.context_expr) for item in node.items]  # type: ignore[attr-defined]  # `with`
+            if calls.count(None) != len(calls):
                 self._block(node, holder, calls)
                 return True
         elif isinstance(node, ast.Expr):
@@ -422,10 +419,9 @@ class BlockScanner(Scanner):
                 found.node,
             )
         self.found.directives.append(found)
-        reads, binds = names_in_string(found)
-        for name in reads:
+        for name in found.reads:
             self.uses.load(name, found.node)
-        for name in binds:
+        for name in found.binds:
             self.uses.store(name, BindingKind.PLAIN, found.node)
 
     def _lock_around(self, found: Found) -> Found | None:
@@ -463,9 +459,12 @@ def is_taken_team(found: Found) -> bool:
 
 def names_in_string(found: Found) -> tuple[list[str], list[str]]:
     """Return the names that a directive's string reads, and those that it binds, where the directive stands."""
+    return found.reads, found.binds
+
+
+def _names_in_string(directive: Directive) -> tuple[list[str], list[str]]:
     reads: list[str] = []
     binds: list[str] = []
-    directive = found.directive
     for item in directive.arguments:
         if directive.name == "critical":
             continue  # the name of a lock
@@ -530,15 +529,19 @@ def _targets(node: ast.AST) -> list[str]:
 
 def _surely_bound(node: ast.stmt) -> list[str]:
     """Return names that have a value after a simple statement."""
-    if isinstance(node, ast.Assign):
-        return [name for target in node.targets for name in _targets(target)]
-    if isinstance(node, ast.AnnAssign):
-        return _targets(node.target) if node.value is not None else []
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        return [node.name]
-    if isinstance(node, (ast.Import, ast.ImportFrom)):
-        return [alias.asname or alias.name.partition(".")[0] for alias in node.names]
-    return _targets(node.target) if isinstance(node, ast.AugAssign) else []
+    match node:
+        case ast.Assign():
+            return [name for target in node.targets for name in _targets(target)]
+        case ast.AugAssign():
+            return _targets(node.target)
+        case ast.AnnAssign():
+            return _targets(node.target) if node.value is not None else []
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return [node.name]
+        case ast.Import() | ast.ImportFrom():
+            return [alias.asname or alias.name.partition(".")[0] for alias in node.names]
+        case _:
+            return []
 
 
 def _break_in(body: list[ast.stmt]) -> ast.Break | None:

@@ -7,6 +7,7 @@ them. Parameters of a block's function are looked up by `inspect.signature`, so 
 from __future__ import annotations
 
 import ast
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -109,12 +110,16 @@ class _Parts(dict[Any, "Callable[[Any], tuple[Any, ...]]"]):
 
     def __missing__(self, kind: Any) -> Callable[[Any], tuple[Any, ...]]:
         names = [name for name in kind._fields if name not in _NO_NODES][::-1]
-        found = attrgetter(*names) if len(names) > 1 else lambda node: tuple([getattr(node, name) for name in names])
+        found = attrgetter(*names) if len(names) > 1 else partial(_few_parts, names)
         self[kind] = found
         return found
 
 
-PARTS: Final = _Parts({ast.Constant: lambda _: ()})
+def _few_parts(names: list[str], node: Any) -> tuple[Any, ...]:
+    return (getattr(node, names[0]),) if names else ()
+
+
+PARTS: Final = _Parts({ast.Constant: lambda _: (), ast.Name: lambda _: ()})
 
 
 def located(tree: Any, like: Any, stop: Sequence[Any] = ()) -> Any:

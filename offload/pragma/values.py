@@ -10,6 +10,7 @@ import ast
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from offload.pragma.syntax import Member, Subscript, Triple
+from offload.pragma.trees import LOAD, STORE
 from offload.texts import copied
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Naming(Protocol):
 
     @property
     def library(self) -> ast.expr:
-        """An expression for the module `offload.pragma.items`."""
+        """A new expression for the module `offload.pragma.items`."""
 
     def read(self, name: str) -> ast.expr:
         """Return an expression for the value of a bare name: `UNBOUND` if it has none. It may be evaluated twice."""
@@ -43,12 +44,13 @@ def called(naming: Naming, function: str, *arguments: ast.expr, **keywords: ast.
 
 def looked_up(naming: Naming, name: str) -> ast.expr:
     """Return an expression for a name of `offload.pragma.items`."""
-    return ast.Attribute(copied(naming.library), name, ast.Load())
+    return ast.Attribute(naming.library, name, LOAD)
 
 
 def own_copy(expression: PythonText) -> ast.expr:
     """Return a copy of the tree of an expression, which belongs to the parser's cache."""
-    return copied(expression.node)
+    node = expression.node
+    return ast.Name(node.id, LOAD) if isinstance(node, ast.Name) else copied(node)
 
 
 def constant(value: Any) -> ast.Constant:
@@ -58,12 +60,12 @@ def constant(value: Any) -> ast.Constant:
 
 def tuple_of(values: Iterable[ast.expr]) -> ast.Tuple:
     """Return an expression for a tuple."""
-    return ast.Tuple(list(values), ast.Load())
+    return ast.Tuple(list(values), LOAD)
 
 
 def list_of(values: Iterable[ast.expr]) -> ast.List:
     """Return an expression for a list."""
-    return ast.List(list(values), ast.Load())
+    return ast.List(list(values), LOAD)
 
 
 # -- list items --------------------------------------------------------------------------------------
@@ -114,8 +116,8 @@ def location_of(item: Item, naming: Naming, iterators: frozenset[str] = frozense
     if item.name == "omp_all_memory" and item.is_name:
         return looked_up(naming, "all_memory")
     if item.is_name and item.name not in iterators:
-        kind = ast.Attribute(naming.read(item.name), "__class__", ast.Load())
-        is_variable = ast.Subscript(looked_up(naming, "IS_VARIABLE"), kind, ast.Load())
+        kind = ast.Attribute(naming.read(item.name), "__class__", LOAD)
+        is_variable = ast.Subscript(looked_up(naming, "IS_VARIABLE"), kind, LOAD)
         return ast.IfExp(is_variable, naming.location(item.name), naming.read(item.name))
     root = own_copy(item.root)
     if not item.steps:
@@ -133,7 +135,7 @@ def location_of(item: Item, naming: Naming, iterators: frozenset[str] = frozense
 
 
 def _starred(value: ast.expr) -> ast.Starred:
-    return ast.Starred(value, ast.Load())
+    return ast.Starred(value, LOAD)
 
 
 # -- clauses -----------------------------------------------------------------------------------------
@@ -158,12 +160,12 @@ def iterated(items: Sequence[ast.expr], iterators: tuple[Iterator, ...], naming:
     for iterator in iterators:
         bounds = [iterator.begin, iterator.end, *([iterator.step] if iterator.step is not None else [])]
         every = called(naming, "span", *map(own_copy, bounds))
-        loops.append(ast.comprehension(ast.Name(iterator.name, ast.Store()), every, [], 0))
+        loops.append(ast.comprehension(ast.Name(iterator.name, STORE), every, [], 0))
     if len(items) == 1 and not isinstance(items[0], ast.Starred):
         return ast.ListComp(items[0], loops)
     name = "_item"
-    loops.append(ast.comprehension(ast.Name(name, ast.Store()), tuple_of(items), [], 0))
-    return ast.ListComp(ast.Name(name, ast.Load()), loops)
+    loops.append(ast.comprehension(ast.Name(name, STORE), tuple_of(items), [], 0))
+    return ast.ListComp(ast.Name(name, LOAD), loops)
 
 
 def elements_of(clause: Clause, items: Sequence[ast.expr], naming: Naming) -> list[ast.expr]:

@@ -251,7 +251,9 @@ def test_the_parsers_trees_stay_as_they_are():
     import ast
 
     class Names:
-        library = ast.Name("lib", ast.Load())
+        @property
+        def library(self):
+            return ast.Name("lib", ast.Load())
 
         def read(self, name):
             return ast.Name(name, ast.Load())
