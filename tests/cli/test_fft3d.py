@@ -339,7 +339,7 @@ def test_missing_file(tmp_path, capsys):
         (["--shape", "8,8,8", "--device-memory", "much"], ["--device-memory much", "powers of 1024"]),
         (["--shape", "8,8,8", "--device-memory", "0"], ["--device-memory 0", "above 0"]),
         (["--shape", "8,8,8", "--device-memory", "-5"], ["--device-memory -5", "above 0"]),
-        (["--shape", "8,8,8", "--graph", "g.png"], [".svg or .dot"]),
+        (["--shape", "8,8,8", "--graph", "g.gif"], ["'.gif'", "'.svg'"]),
         (["--shape", "8,8,8", "--graph", "/nowhere/g.svg"], ["cannot be written", "'/nowhere' is not a directory"]),
         (["--shape", "8,8,8", "--graph", "-", "--json"], ["--graph"]),
         (["--shape", "8,8,8", "--devices", "none"], ["needs a device"]),

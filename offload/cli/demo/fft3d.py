@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--buffers", metavar="B", type=int, default=3, help="number of device buffers, used in turn (default: 3)")
     add("--device-memory", metavar="BYTES", help="limit the device's memory; suffixes K, M, G, T are powers of 1024")
     add("--devices", metavar="SPEC", help="device to use: cuda, cuda:1, sim (default: CUDA, else sim)")
-    add("--graph", metavar="F", help="write the task graph to F (.svg or .dot), or show it (-)")
+    add("--graph", metavar="F", help="write the task graph to F (.svg, .html, .dot, …), or show it (-)")
     add(
         "--verify",
         action="store_true",

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.cli.demo.npy import open_field, unwritable
-from offload.errors import ClauseError
+from offload.errors import ClauseError, UnsupportedError
+from offload.views.files import writer_for
 
 if TYPE_CHECKING:
     import argparse
@@ -36,8 +37,10 @@ def check(args: argparse.Namespace) -> None:
         raise ClauseError("--graph - and --json both write to standard output; give --graph a file name")
     if args.graph and args.graph != "-":
         path = Path(args.graph)
-        if path.suffix.lower() not in (".svg", ".dot"):
-            raise ClauseError(f"--graph {args.graph}: use a file name ending in .svg or .dot, or - for the terminal")
+        try:
+            writer_for(path)
+        except UnsupportedError as error:
+            raise ClauseError(f"--graph {args.graph}: {error}, or - for the terminal") from None
         if (why := unwritable(Path(os.path.realpath(path)))) is not None:
             raise ClauseError(f"--graph {args.graph} {why}")
 
