@@ -124,16 +124,18 @@ class TakenBlock:
         self.call = call
         self.function = function
         self.names = names
-        self._encounter = self.call.encounter
-        if not _SAID_AT_CALLS.isdisjoint(clause.name for clause in call.directive.clauses):
-            self._encounter = self._speaking
+        encounter = call.encounter
+        if not _SAID_AT_CALLS.isdisjoint([clause.name for clause in call.directive.clauses]):
+            encounter = self._speaking
         try:
             self.construct = self._construct()
         except LoopError:
             raise
         except OffloadError:  # a value is wrong, which each encounter says
             self.construct = None
-            self._encounter = self._refusing
+            encounter = self._refusing
+        self.at: Callable[[Sequence[Any]], Any] = functools.partial(encounter, self.construct)
+        """Returns the construct with the clauses of an encounter, to be called with the captured values."""
         self._slots = {name: at for at, name in enumerate(names.parameters)}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -166,10 +168,6 @@ class TakenBlock:
         """Raise the error of a clause whose value is wrong at each encounter."""
         return self._construct()
 
-    def at(self, values: Sequence[Any]) -> Any:
-        """Return the construct with the clauses of an encounter, to be called with the captured values."""
-        return self._encounter(self.construct, values)
-
     def prepared(self, arguments: tuple[Any, ...]) -> list[Any]:
         """Return the arguments after a look at those that need one."""
         names, slots = self.names, self._slots
@@ -196,7 +194,7 @@ class TakenBlock:
             if names.elements:
                 self._take_parts(values, found, state)
             found.append(state)
-        return self._encounter(self.construct, values)(*found)
+        return self.at(values)(*found)
 
     def _take_parts(self, values: Sequence[Any], found: list[Any], state: BlockState) -> None:
         """Pass list items with subscripts or members in place of the objects that they are parts of."""
@@ -249,7 +247,7 @@ class LoopBlock(TakenBlock):
         """Encounter the construct, and give numbers that are reduced to the enclosing function's variables."""
         found = self.prepared(arguments)
         names = self.names
-        construct = self._encounter(self.construct, values)
+        construct = self.at(values)
         if not names.results:
             return construct(iterable, *found)
         reduced: dict[str, str] = {}

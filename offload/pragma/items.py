@@ -325,7 +325,9 @@ class _ByClass(dict[Any, bool]):
     __slots__ = ()
 
     def __missing__(self, kind: type) -> bool:
-        return issubclass(kind, Number) and not issubclass(kind, Enum)  # a `Fraction`; a member of an `IntEnum` is not
+        # A `Fraction` is a number; a member of an `IntEnum` is not. The answer is kept: programs have few classes.
+        self[kind] = is_number = issubclass(kind, Number) and not issubclass(kind, Enum)
+        return is_number
 
 
 IS_VARIABLE: Final = _ByClass(
