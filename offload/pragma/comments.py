@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _SENTINEL: Final = re.compile(r"#(?:pragma (?:omp|acc)|\$ ?(?:omp|acc)|omp|acc)(?!\w)")
 _LINE: Final = re.compile(r"[ \t\f]*" + _SENTINEL.pattern)
+# A sentinel with a blank after the ``#``, as formatters write it. ``# omp`` and ``# acc`` are prose.
+_NEAR_MISS: Final = r"(#[ \t]+(pragma (?:omp|acc)|\$ ?(?:omp|acc)))(?!\w)"
 _NO_CODE: Final = re.compile(r"[ \t\f]*(?:#.*)?$")
 _END: Final = re.compile(r"end(?![^\s_])[\s_]*")
 
@@ -68,9 +70,7 @@ def insert_comments(text: FunctionText, faults: list[PragmaError] | None = None)
     itself, and then reads them.
     """
     definition = framed(text.definition)
-    last = definition.end_lineno or definition.lineno
-    while last < len(text.lines) and _NO_CODE.match(text.lines[last]):
-        last += 1
+    last = _last_line(text)
     if any(_LINE.match(line) for line in text.lines[definition.lineno - 1 : last]):
         inserter = _Inserter(text, definition.lineno, last)
         inserter.insert_in(definition)
@@ -80,6 +80,42 @@ def insert_comments(text: FunctionText, faults: list[PragmaError] | None = None)
         if faults is not None:
             faults += found
     return definition
+
+
+class NearMiss(NamedTuple):
+    """A comment that would be a directive without the blank after its ``#``."""
+
+    line: int
+    written: str
+    meant: str
+
+
+def near_misses(text: FunctionText) -> list[NearMiss]:
+    """Return the comments of a function that a blank after the ``#`` keeps from being directives.
+
+    Comments inside of a nested function or class are left out: that function is decorated itself, or has no directives.
+    """
+    definition = text.definition
+    first, last = definition.lineno, _last_line(text)
+    if not any("#" in line and re.match(_NEAR_MISS, line.lstrip()) for line in text.lines[first - 1 : last]):
+        return []
+    indent, end = _indent_of(text.lines[first - 1]), definition.end_lineno or first
+    inner = [node for node in ast.walk(definition) if isinstance(node, _DECORATED) and node is not definition]
+    found = []
+    for row, written in _scan(text.lines, first, last)[0].items():
+        match = re.match(_NEAR_MISS, written.text)
+        is_within = row <= end or _indent_of(text.lines[row - 1]) > indent
+        if match and is_within and not any(node.lineno <= row <= (node.end_lineno or 0) for node in inner):
+            found.append(NearMiss(row, match[1], f"#{match[2]}"))
+    return found
+
+
+def _last_line(text: FunctionText) -> int:
+    """Return the last line of a function, with the lines without code after it."""
+    last = text.definition.end_lineno or text.definition.lineno
+    while last < len(text.lines) and _NO_CODE.match(text.lines[last]):
+        last += 1
+    return last
 
 
 # -- comments --------------------------------------------------------------------------------------------

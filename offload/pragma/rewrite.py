@@ -20,14 +20,15 @@ import functools
 import linecache
 import re
 import sys
+import warnings
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import ref
 
-from offload.errors import OffloadError, UsageError
+from offload.errors import DirectiveWarning, OffloadError, UsageError
 from offload.pragma import trees
 from offload.pragma.blocks import BlockScanner, names_in_string
-from offload.pragma.comments import insert_comments
+from offload.pragma.comments import insert_comments, near_misses
 from offload.pragma.emit import Emitter, Spec
 from offload.pragma.marks import SpellingMark
 from offload.pragma.meanings import Meanings
@@ -254,6 +255,13 @@ def _compiled(function: FunctionType, text: FunctionText, default: str) -> Templ
     """Return the template of a function; None if it has no directives."""
     faults: list[PragmaError] = []
     definition: Any = insert_comments(text, faults)
+    for one in near_misses(text):
+        message = (
+            f"`{one.written}` is not a directive, because of the blank after `#`; write `{one.meant}`, with "
+            "`# fmt: off` above it if a formatter adds the blank"
+        )
+        # Python gives no warning for a module without a name.
+        warnings.warn_explicit(message, DirectiveWarning, text.file, one.line, function.__module__ or text.file)
     seen = _Seen(function)
     finding = BlockScanner(text, definition, seen.spelling_of).scan()
     finding.errors += [((error.lineno or 0, 0), error) for error in faults]

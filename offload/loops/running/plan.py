@@ -250,7 +250,8 @@ def _warn_of_lost(spec: Specialisation, plan: NestPlan, values: Mapping[str, Any
         if not (update.tables and all(_all_differ(program, table, values.get(table)) for table in update.tables))
     ]
     if lost:
-        place, module = lost[0].store.place, program.function.__globals__.get("__name__")
+        place = lost[0].store.place
+        module = program.function.__globals__.get("__name__") or place.file  # without one, Python gives no warning
         text = program.words.worded(f"{program.directive} {program.name!r}: {lost_text(lost)}")
         program.warned.add(subject)
         try:
