@@ -38,6 +38,7 @@ class Spec:
         self.function = ""  # the definition of its block, next to the function
         self.names: dict[str, Any] = {}  # of `BlockNames`
         self.nest: Any = None
+        self.lost: PragmaError | None = None  # of a nest that loops accept, although it loses a value
 
 
 class Reading:
@@ -97,10 +98,15 @@ class Emitter:
         self.specs: list[Spec] = []
         self.functions: list[ast.FunctionDef] = []
         self.names: dict[str, str] = {}
+        self._nests: dict[int, Any] = {}  # by the identities of directives
+        self._lost: dict[int, PragmaError] = {}
         self._is_async = isinstance(finding.definition, ast.AsyncFunctionDef)
 
     def emit(self) -> None:
         """Replace all directives, the last first; raise the first error in reading order."""
+        nests = [found for found in self.finding.directives if found.form is Form.NEST and found.inner is not None]
+        self._nests = {id(found): self.nest_for(found) for found in nests}
+        self._lost = self.meanings.lost_in([(found, nest) for found in nests if (nest := self._nests[id(found)])])
         for found in reversed(self.finding.directives):
             if found.inner is None and (found.is_team or found.form not in (Form.ALONE, Form.STAYS)):
                 continue  # an error has been noted
@@ -253,10 +259,10 @@ class Emitter:
     def _nest(self, found: Found) -> list[ast.stmt]:
         call = DirectiveCall(found.directive)
         spec = self._spec(call)
-        nest = self.nest_for(found)
+        nest = self._nests[id(found)]
         if nest is None:
             return []
-        spec.nest = nest
+        spec.nest, spec.lost = nest, self._lost.get(id(found))
         reading, values = self.clauses(found, call)
         arguments = trees.tuple_of([reading.read(name) for name in nest.parameters])
         meet = trees.member(trees.name(spec.cell), "meet")

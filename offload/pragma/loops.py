@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from offload.pragma.nest_clauses import check_defaults, kind_of, words_of
 from offload.pragma.nest_names import called_by_attribute, called_in, indexed_in, names_in, order_of, without_members
 from offload.pragma.nest_sections import shifted
-from offload.pragma.nest_statements import OFFLOAD, Inside, copied, loop_in
+from offload.pragma.nest_statements import OFFLOAD, Inside, loop_in
 from offload.pragma.syntax import Member
+from offload.texts import copied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -96,6 +97,9 @@ class DirectiveNest:
     # The arguments that are members of objects: ``self_x`` stands for ``self.x``.
     members: Mapping[str, tuple[str, ...]]
     may_have_modules: bool  # whether an argument may be a module, of which the text calls functions
+    # The function's variables in no clause that each iteration assigns, each with whether an iteration may read it
+    # first. The variables keep their values.
+    own: Mapping[str, bool]
     # The constructs of functions without variables of enclosing functions, by globals and case: a function that is
     # decorated at each call of another one shares them.
     made: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
@@ -148,6 +152,9 @@ def nest_of(
     _take_updates(words, inside, names, kind)
     arguments = _arguments(directive, loop, words, names, scope, declared)
     check_defaults(directive, where, words, names, arguments, declared | scope.free)
+    listed = {name for of in words["reduction"].values() for name in of} | names.counted | inside.private
+    listed |= {name for word in ("private", "firstprivate", "lastprivate") for name in words[word]}
+    own = {name: name in names.exposed for name in sorted(names.stored - listed)}
     results, words = _results(inside, words, names)
     indexed = indexed_in(loop)
     order = [*(name for name in order_of(loop) if name in arguments), *sorted(arguments.difference(order_of(loop)))]
@@ -168,6 +175,7 @@ def nest_of(
         where=where,
         members={name: path for name, path in members.items() if name in arguments},
         may_have_modules=not arguments.isdisjoint(called_by_attribute(loop) - indexed),
+        own=own,
         sectioned=frozenset(item.name for item in _mapped(directive) if item.steps and item.name in arguments),
     )
 

@@ -10,14 +10,17 @@ import ast
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from offload.pragma.blocks import TEAMS
+from offload.pragma.flow import FunctionFlow
 from offload.pragma.names import OF_A_BLOCK, BindingKind, Meaning, NameFacts, meaning_of
 from offload.pragma.placing import at_node
 from offload.pragma.tables import Form
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from offload.errors import PragmaError
     from offload.pragma.blocks import CodeRegion, Found, FoundDirectives
+    from offload.pragma.loops import DirectiveNest
     from offload.pragma.names import NameUse, Stored, Uses
 
 RECEIVING: Final = frozenset({"from", "tofrom", ""})
@@ -95,6 +98,7 @@ class Meanings:
         self.free = free | self.declared_nonlocal
         bound = {name for region in regions for name in region.uses.bound}
         self.locals = bound - self.declared_global - self.free
+        self._flow = FunctionFlow(finding)
         self._readers: dict[str, list[CodeRegion]] = {}
         self._binders: dict[str, list[CodeRegion]] = {}
         self.unsure: set[str] = set()  # names that some statement unbinds
@@ -127,6 +131,31 @@ class Meanings:
                 self._binders.setdefault(name, []).append(region)
                 if any(_unbinds(stored) for stored in use.stores):
                     self.unsure.add(name)
+
+    def lost_in(self, nests: Sequence[tuple[Found, DirectiveNest]]) -> dict[int, PragmaError]:
+        """Note an error for each nest that assigns a variable whose value the function reads afterwards.
+
+        Return the errors of nests that read the variable first, by the identity of the directive. Loops refuse most of
+        these, with a better message, but not a prefix sum.
+        """
+        carried: dict[int, PragmaError] = {}
+        own = {id(found.inner): nest.own for found, nest in nests}
+        for found, nest in nests:
+            for name, is_read_first in nest.own.items():
+                others = [
+                    region
+                    for region in self._readers.get(name, ())
+                    if region is not found.inner and own.get(id(region), {}).get(name, True)
+                ]
+                is_kept = any(region.uses[name].is_nested for region in others)
+                if not (is_kept or ((others or is_read_first) and name in self._flow.after(found))):
+                    continue
+                error = found.where.refusal(lost(found, name, is_read_first=is_read_first))
+                if is_read_first:
+                    carried.setdefault(id(found), error)
+                else:
+                    self.finding.refuse(error, found.node)
+        return carried
 
     def is_variable(self, name: str) -> bool:
         """Tell whether a name is a variable of the function or of one around it, not of the module."""
@@ -314,6 +343,21 @@ def question(found: Found, name: str, meaning: Meaning) -> str:
     return (
         f"{what}: the block assigns {name}, and the function reads it elsewhere; the block's assignment would be lost; "
         f"write {remedy}"
+    )
+
+
+def lost(found: Found, name: str, *, is_read_first: bool) -> str:
+    """Return the message of a nest that assigns a variable whose value the function reads afterwards."""
+    what = f"{found.directive.language} {found.directive.name}"
+    if is_read_first:
+        return (
+            f"{what}: {name} passes a value from one iteration to the next, and the function reads it afterwards; the "
+            f"value would be lost; read it from an array, or write reduction(+: {name}) if {name} is only a sum"
+        )
+    last = "" if found.directive.language == "acc" else f"lastprivate({name}), "
+    return (
+        f"{what}: each iteration assigns {name}, and the function reads it afterwards; the value would be lost; write "
+        f"{last}reduction(max: {name}) or private({name})"
     )
 
 

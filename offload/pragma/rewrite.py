@@ -201,10 +201,13 @@ class Template(NamedTuple):
             from offload.pragma.nests import NestEncounter
 
             try:
-                return encounter.NestBlock(NestEncounter(spec.nest, spec.call, self.text, names, cells), spec.call)
+                nest = NestEncounter(spec.nest, spec.call, self.text, names, cells)
             except OffloadError as error:
                 spec.call.reword(error)
                 raise
+            if spec.lost is not None:
+                raise spec.lost
+            return encounter.NestBlock(nest, spec.call)
         if not spec.function:
             return encounter.StayingBlock(spec.call)
         code = self.blocks[spec.function]
