@@ -35,6 +35,13 @@ WRONG = {
     "«target enter data» nowait": "map",
     "taskwait «nowait»": "depend",
     "«(»x)": "directive",
+    "task if(n > 10 &«&» m)": "`and`",
+    "task if(n «?» 1 : 2)": "`a if i else b`",
+    "task depend(in: p«->»x)": "`p.x`",
+    "target map(«to a»)": "map(to: …)",
+    "target map(«close», y)": "map(close: …)",
+    "task «wait»": "taskwait",
+    "taskgroup «reduction»(+: x)": "task_reduction",
     "task «final»": "",
     "barrier «nowait»": "",
 }
