@@ -10,7 +10,7 @@ import ast
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from offload.pragma.blocks import TEAMS
-from offload.pragma.flow import FunctionFlow
+from offload.pragma.flow import FunctionFlow, is_mentioned
 from offload.pragma.names import OF_A_BLOCK, BindingKind, Meaning, NameFacts, meaning_of
 from offload.pragma.placing import at_node
 from offload.pragma.tables import Form
@@ -104,6 +104,7 @@ class Meanings:
         self.unsure: set[str] = set()  # names that some statement unbinds
         for region in regions:
             self._index(region)
+        self._temporary = self._temporaries()
         # Names in `shared` of a block, with the blocks.
         self._shared: dict[str, list[Found]] = {}
         for found in finding.directives:
@@ -131,6 +132,27 @@ class Meanings:
                 self._binders.setdefault(name, []).append(region)
                 if any(_unbinds(stored) for stored in use.stores):
                     self.unsure.add(name)
+
+    def _temporaries(self) -> dict[str, set[CodeRegion]]:
+        """Return the names that blocks assign before they read them, in no clause, with these blocks.
+
+        Only names that several blocks assign are in question.
+        """
+        found: dict[str, set[CodeRegion]] = {}
+        for name, regions in self._binders.items():
+            blocks = [region.block for region in regions if region.block is not None and not region.block.is_team]
+            if len(blocks) < 2 or name not in self.locals or all(block.form is Form.NEST for block in blocks):
+                continue
+            own = [
+                block.inner
+                for block in blocks
+                if not is_mentioned(block, name)
+                and not (_takes_default(block) and block.defaults_from(self._default) == "shared")
+                and name not in self._flow.before(block)
+            ]
+            if own:
+                found[name] = {region for region in own if region is not None}
+        return found
 
     def lost_in(self, nests: Sequence[tuple[Found, DirectiveNest]]) -> dict[int, PragmaError]:
         """Note an error for each nest that assigns a variable whose value the function reads afterwards.
@@ -173,7 +195,7 @@ class Meanings:
         plan = BlockPlan()
         clauses = self._clauses(found)
         default = "shared" if found.is_team else ""
-        if found.form in (Form.LOOP, Form.SECTION) or found.row.stands_for == "task" or found.is_team:
+        if _takes_default(found) or found.is_team:
             default = found.defaults_from(self._default) or default
         order = list(dict.fromkeys([*region.uses, *named]))
         for name in order:
@@ -279,10 +301,18 @@ class Meanings:
             default=default,
         )
 
-    @staticmethod
-    def _is_elsewhere(regions: dict[str, list[CodeRegion]], name: str, region: CodeRegion) -> bool:
-        """Tell whether code outside of a block is among the regions of a name."""
-        return any(not other.is_in(region) for other in regions.get(name, ()))
+    def _is_elsewhere(self, regions: dict[str, list[CodeRegion]], name: str, region: CodeRegion) -> bool:
+        """Tell whether code outside of a block is among the regions of a name; other blocks' own variables aside."""
+        own = self._temporary.get(name, ())
+        for other in regions.get(name, ()):
+            if other.is_in(region):
+                continue
+            around: CodeRegion | None = other
+            while around is not None and not region.is_in(around) and around not in own:
+                around = around.outer
+            if around is None or region.is_in(around):
+                return True
+        return False
 
     def _first_parameter(self, plan: BlockPlan, region: CodeRegion) -> None:
         """Put the function's first parameter first if the block calls `super`, which looks there."""
@@ -376,6 +406,11 @@ def pass_store(uses: Uses, name: str, found: Found) -> None:
         uses.store(name, BindingKind.AUGMENTED, found.node, use.updates[0])
     else:
         uses.store(name, BindingKind.PLAIN, found.node)
+
+
+def _takes_default(found: Found) -> bool:
+    """Tell whether ``default`` concerns the names of a block: also that of a ``parallel`` around it."""
+    return found.form in (Form.LOOP, Form.SECTION) or (found.form is Form.TAKEN and found.row.stands_for == "task")
 
 
 def _is_device(found: Found) -> bool:
