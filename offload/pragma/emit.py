@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from offload.errors import PragmaError
 from offload.pragma import trees
 from offload.pragma.calls import DirectiveCall
-from offload.pragma.meanings import BlockPlan, Meanings, method_of, pass_store, question
+from offload.pragma.meanings import BlockPlan, Meanings, captured_early, method_of, pass_store, question
 from offload.pragma.names import BindingKind, Meaning
 from offload.pragma.placing import at_node
 from offload.pragma.sectioned import bare_uses, path_uses, renamed
@@ -339,7 +339,7 @@ class _Block:
         """Return the statements in place of the block."""
         emitter, found, plan = self._emitter, self._found, self._plan
         needs_state = bool(plan.results or self._elements)
-        needs_look = needs_state or bool(plan.in_place or plan.copied or plan.private) or self._is_loop
+        needs_look = needs_state or bool(plan.in_place or plan.copied or plan.private or plan.late) or self._is_loop
         reading, values = emitter.clauses(found, self._call)
         arguments = [reading.read(name) for name in plan.parameters]
         arguments += [ast.Constant(None) for _ in self._elements]
@@ -377,11 +377,16 @@ class _Block:
             update = region.uses[name].updates[0]
             message = question(self._found, name, Meaning.IN_PLACE)
             in_place[name] = method_of(update), at_node(update.target, message, self._emitter.finding.text)
+        late = {}
+        for name, later in plan.late.items():
+            message = captured_early(self._found, name, later)
+            late[name] = at_node(region.uses[name].loads[0], message, self._emitter.finding.text)
         passed = ("block",) if self._in_place else ()
         self._spec.names = {
             "parameters": (*passed, *plan.parameters, *self._elements),
             "results": tuple(plan.results),
             "in_place": in_place,
+            "late": late,
             "copied": tuple(plan.copied),
             "private": tuple(plan.private),
             "bare": self._bare,

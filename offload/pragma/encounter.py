@@ -102,6 +102,8 @@ class BlockNames(NamedTuple):
     results: tuple[str, ...] = ()
     in_place: Mapping[str, tuple[str, PragmaError]] = {}  # never changed, as the others
     """Names that ``+=`` alone changes, with the method that an object which changes in place has, and the error."""
+    late: Mapping[str, PragmaError] = {}
+    """Names to which a deferred construct may give values later, with the error unless they hold arrays."""
     copied: tuple[str, ...] = ()  # firstprivate of a task: arrays are copied
     private: tuple[str, ...] = ()  # of a target: unbound unless they are arrays
     bare: Mapping[str, PragmaError] = {}
@@ -175,6 +177,9 @@ class TakenBlock:
         for name, (method, error) in names.in_place.items():
             value = found[slots[name]]
             if value is not UNBOUND and not hasattr(type(value), method):
+                raise copy.copy(error)
+        for name, error in names.late.items():
+            if not is_mappable(found[slots[name]]):
                 raise copy.copy(error)
         for name in names.copied:
             found[slots[name]] = copied(found[slots[name]])

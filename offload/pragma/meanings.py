@@ -58,6 +58,7 @@ class BlockPlan:
         self.mapped: list[str] = []  # results in data clauses, which may be arrays
         self.read: list[str] = []  # results whose values the block may read
         self.in_place: list[str] = []
+        self.late: dict[str, Found] = {}  # parameters to which these deferred constructs may give values later
         self.copied: list[str] = []
         self.private: list[str] = []  # of a target
         self.own: list[str] = []
@@ -105,6 +106,12 @@ class Meanings:
         for region in regions:
             self._index(region)
         self._temporary = self._temporaries()
+        # Names to which deferred constructs give values, with the first of these.
+        self._late: dict[str, Found] = {}
+        for found in finding.directives:
+            if found.directive.clause("nowait") is not None or found.directive.clause("async") is not None:
+                for name in received(found):
+                    self._late.setdefault(name, found)
         # Names in `shared` of a block, with the blocks.
         self._shared: dict[str, list[Found]] = {}
         for found in finding.directives:
@@ -272,6 +279,8 @@ class Meanings:
                 plan.copied.append(name)
             elif meaning is Meaning.IN_PLACE:
                 plan.in_place.append(name)
+            elif meaning is Meaning.CAPTURED and name in self._late and _waits_for(found, name):
+                plan.late[name] = self._late[name]
             elif meaning is Meaning.RESULT:
                 plan.results.append(name)
                 if clause == "result":
@@ -373,6 +382,28 @@ def question(found: Found, name: str, meaning: Meaning) -> str:
     return (
         f"{what}: the block assigns {name}, and the function reads it elsewhere; the block's assignment would be lost; "
         f"write {remedy}"
+    )
+
+
+def received(found: Found) -> list[str]:
+    """Return the names to which a construct gives values when it has run."""
+    names = found.names_of("reduction", "lastprivate", "copy", "copyout")
+    return names + [item.name for clause in found.clauses("map") if clause.kind in RECEIVING for item in clause.items]
+
+
+def _waits_for(found: Found, name: str) -> bool:
+    """Tell whether a task has a variable in ``depend``."""
+    if not _takes_default(found):
+        return False
+    return any(item.is_name and item.name == name for clause in found.clauses("depend") for item in clause.items)
+
+
+def captured_early(found: Found, name: str, later: Found) -> str:
+    """Return the message of a task that reads a number before a deferred construct has given it a value."""
+    return (
+        f"{found.directive.language} {found.directive.name}: {name} is read when the block is met, before "
+        f"{later.directive.name} in line {later.where.line} has given it a value; write shared({name}) to read it when "
+        f"the task runs, or firstprivate({name})"
     )
 
 

@@ -79,3 +79,71 @@ def test_the_value_before_a_block_is_its_own(on_sim):
     x = np.zeros(2)
     on_sim.string(text)(x, 1)
     assert x.tolist() == [7, 8]
+
+
+# -- variables that deferred constructs give values to -----------------------------------------------------
+WRITERS = {
+    "map tofrom": "with omp('target map(tofrom: s) nowait depend(out: s)'):\n    s = a.sum()",
+    "map": "with omp('target map(s) nowait depend(out: s)'):\n    s = a.sum()",
+    "map from": "with omp('target map(from: s) nowait depend(out: s)'):\n    s = a.sum()",
+    "copy": "with acc('parallel copy(s) async(1)'):\n    s = a.sum()",
+    "copyout": "with acc('parallel copyout(s) async'):\n    s = a.sum()",
+    "acc reduction": "with acc('parallel copy(a) reduction(+: s) async'):\n    s += a.sum()",
+    "reduction": "with omp('target parallel for reduction(+: s) nowait depend(out: s)'):\n"
+    "    for i in range(n):\n        s += a[i]",
+    "lastprivate": "with omp('target parallel for lastprivate(s) nowait depend(out: s)'):\n"
+    "    for i in range(n):\n        s = a[i]",
+    "acc loop": "with acc('parallel loop reduction(+: s) async(1)'):\n    for i in range(n):\n        s += a[i]",
+}
+READER = "with omp('task depend({}: s){}'):\n    x[0] = s"
+
+
+@pytest.mark.parametrize("type_", ["in", "inout", "out"])
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_task_that_depends_on_a_number_must_say_which(on_sim, name, type_):
+    """A task that only reads a number that a deferred construct gives a value to, and names it in `depend`, is an
+    error of the encounter: it would read the value from before."""
+    text = program_of("a = np.ones(4)", "s = 0", WRITERS[name], READER.format(type_, ""))
+    x = np.zeros(2)
+    program = on_sim.string(text)
+    with pytest.raises(offload.errors.PragmaError, match=r"shared\(s\)") as caught:
+        program(x, 4)
+    offload.taskwait()
+    error = caught.value
+    assert (error.text.strip(), error.text[error.offset - 1 : error.end_offset - 1]) == ("x[0] = s", "s")
+    assert x[0] == 0
+    right = text.replace(f"depend({type_}: s)'):\n        x[0]", f"depend({type_}: s) shared(s)'):\n        x[0]")
+    if "async" not in WRITERS[name]:
+        on_sim.string(right)(x, 4)
+        assert x[0] == {"lastprivate": 1}.get(name, 4)
+    on_sim.string(right.replace("shared(s)", "firstprivate(s)"))(x, 4)
+
+
+def test_a_task_that_depends_on_an_array_reads_it(on_sim):
+    """An array is captured by reference, so the task reads the result."""
+    text = program_of(
+        "s = np.zeros(3)",
+        "with omp('target map(tofrom: s) nowait depend(out: s)'):\n    s += 5",
+        "with omp('task depend(in: s)'):\n    x[0] = s[1]",
+    )
+    x = np.zeros(1)
+    on_sim.string(text)(x, 1)
+    assert x[0] == 5
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader"),
+    [
+        ("map from", "with omp('task'):\n    x[0] = 7"),
+        ("map from", "with omp('task depend(in: x)'):\n    x[0] = s if n < 0 else 7"),
+        ("map from", "with omp('task depend(in: s)'):\n    x[0] = 7"),
+        ("map from", "omp('taskwait')\nx[0] = 7 + 0 * s"),
+        ("not deferred", READER.format("in", "").replace("= s", "= s + 3")),
+    ],
+)
+def test_other_tasks_need_not_say_which(on_sim, writer, reader):
+    """There is no error if the construct is not deferred, or the task does not both read and name the variable."""
+    texts = {**WRITERS, "not deferred": WRITERS["map tofrom"].replace(" nowait depend(out: s)", "")}
+    x = np.zeros(1)
+    on_sim.string(program_of("a = np.ones(4)", "s = 0", texts[writer], reader))(x, 4)
+    assert x[0] == 7
