@@ -16,6 +16,7 @@ from offload.pragma import placing
 from offload.pragma.names import BindingKind, Scanner, Uses, arguments_of
 from offload.pragma.placing import at_node
 from offload.pragma.tables import Form, row_of
+from offload.pragma.waits import may_wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,15 +148,9 @@ _LEAVING: Final[dict[type[ast.AST], str]] = {
     ast.AsyncWith: "`async with` leaves",
 }
 
-_SECTIONS: Final = frozenset({"sections", "parallel sections"})
+_SUSPENDING: Final = frozenset({ast.Await, ast.AsyncFor, ast.AsyncWith})
 
-_WAITING: Final = frozenset(
-    {
-        "taskwait", "taskyield", "barrier", "taskgroup", "taskgraph", "taskloop", "parallel", "parallel masked",
-        "single", "sections", "parallel sections",
-    }
-)  # fmt: skip
-"""The directives that wait for tasks, or let other tasks run."""
+_SECTIONS: Final = frozenset({"sections", "parallel sections"})
 
 _LEAVING_LOOPS: Final[dict[type[ast.AST], str]] = {ast.Break: "`break` leaves", ast.Continue: "`continue` leaves"}
 
@@ -234,10 +229,10 @@ class BlockScanner(Scanner):
     def _leaving(self, node: Any) -> None:
         """Note an error if a node takes control out of the block that is taken, and look at its parts."""
         block: Any = self._region.block
-        what = _LEAVING.get(node.__class__)
-        if what is None and self._n_loops == 0:
-            what = _LEAVING_LOOPS.get(node.__class__)
-        if block is not None and what is not None:
+        what = _LEAVING.get(node.__class__, "")
+        if not what and self._n_loops == 0:
+            what = _LEAVING_LOOPS.get(node.__class__, "")
+        if block is not None and what:
             self._refuse(
                 at_node(
                     node,
@@ -246,6 +241,13 @@ class BlockScanner(Scanner):
                 ),
                 node,
             )
+        lock = self._lock_here(self._around) if node.__class__ in _SUSPENDING else None
+        if lock is not None and block is None:
+            message = (
+                f"{what.removesuffix(' leaves')} waits, and is inside of {lock.directive.name}: other tasks could run "
+                "there and need the lock; move it out of the block"
+            )
+            self._refuse(at_node(node, message, self.found.text), node)
         if isinstance(node, ast.AsyncFor):
             self._for(node)
         elif isinstance(node, ast.AsyncWith):
@@ -425,11 +427,12 @@ class BlockScanner(Scanner):
             self.uses.store(name, BindingKind.PLAIN, found.node)
 
     def _lock_around(self, found: Found) -> Found | None:
-        """Return the block around a directive that waits whose lock it would hold; None if there is none."""
-        if found.row.name not in _WAITING or found.directive.clause("nowait") or found.directive.clause("nogroup"):
-            return None
-        around = found.around
-        while around is not None and around.inner is None:
+        """Return the block around a directive that may wait whose lock it would hold; None if there is none."""
+        return self._lock_here(found.around) if may_wait(found.directive) else None
+
+    def _lock_here(self, around: Found | None) -> Found | None:
+        """Return the innermost of some blocks whose lock the thread holds; None if there is none."""
+        while around is not None and (around.inner is None or around.is_team):
             if around.row.name in ("critical", "atomic") and around.directive.language == "omp":
                 return around
             around = around.around

@@ -10,6 +10,7 @@ import pytest
 
 import offload as omp
 from tests.pragma.directive_calls import manage
+from tests.pragma.programs import made_of
 
 WAITING = ["parallel", "parallel masked", "single", "sections", "parallel sections"]
 
@@ -201,3 +202,54 @@ def test_an_exception_leaves_the_block():
     for _ in range(2):
         with pytest.raises(KeyError), manage("critical(raises)"):
             raise KeyError
+
+
+WAITS = [
+    "omp('taskwait')", "omp('barrier')", "omp('taskyield')", "with omp('taskgroup'): pass", "with omp('parallel'): pass",
+    "with omp('single'): pass", "with omp('target data map(to: x)'): pass", "omp('taskwait depend(in: x)')",
+    "with omp('target data map(to: x) nowait'): pass", "with omp('task if(0) depend(in: x)'): pass",
+    "with omp('task if(n) depend(in: x)'): pass", "with omp('target depend(in: x)'): x += 1", "acc('wait')",
+    "acc('wait(1)')", "with acc('parallel wait(1)'): x += 1", "omp('target update to(x) depend(in: x)')",
+    "omp('target enter data map(to: x) depend(in: x)')", "with omp('target depend(in: x) nowait(n)'): x += 1",
+    "with omp('parallel for depend(in: x)'):\n            for i in range(n): x[i] += 1",
+    "with omp('taskloop'):\n            for i in range(n): x[i] += 1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("statement", WAITS)
+@pytest.mark.parametrize("lock", ["critical", "critical(a)", "atomic"])
+def test_no_waits_under_a_lock(lock, statement):
+    """A directive that may wait for other tasks is an error at its line under a lock."""
+    around = f"with omp('{lock}'):\n        {statement}"
+    with pytest.raises(omp.PragmaError, match="waits, and is inside of") as caught:
+        made_of(f"@directives\ndef f(x, n):\n    {around}\n")
+    assert caught.value.lineno == 4
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "with omp('task depend(in: x)'): pass",
+        "with omp('task if(0)'): pass",
+        "with omp('task if(1) depend(in: x)'): pass",
+        "with omp('target map(tofrom: x)'): x += 1",
+        "with omp('target nowait depend(inout: x)'): x += 1",
+        "with omp('target data map(to: x) nogroup'): pass",
+        "omp('target update to(x)')",
+        "omp('taskwait depend(in: x) nowait')",
+        "acc('wait async(1)')",
+        "with acc('parallel copy(x) wait(1) async(2)'): x += 1",
+        "with omp('taskloop nogroup'):\n            for i in range(n): x[i] += 1",
+    ],
+)
+def test_what_a_lock_allows(statement):
+    """Directives that wait for no other task are allowed under a lock."""
+    made_of(f"@directives\ndef f(x, n):\n    with omp('critical'):\n        {statement}\n")
+
+
+@pytest.mark.parametrize("text", ["await x", "async for i in x: pass", "async with x: pass", "y = [await x]"])
+def test_no_await_under_a_lock(text):
+    """A coroutine that awaits under a lock is an error at the await."""
+    with pytest.raises(omp.PragmaError, match="waits, and is inside of critical") as caught:
+        made_of(f"@directives\nasync def f(x):\n    with omp('critical'):\n        {text}\n")
+    assert caught.value.lineno == 4
