@@ -37,6 +37,9 @@ _METHODS: Final = {
     ast.RShift: "__irshift__", ast.BitAnd: "__iand__", ast.BitXor: "__ixor__", ast.BitOr: "__ior__",
 }  # fmt: skip
 
+_OPERATORS: Final = {ast.Add: "+", ast.Sub: "+", ast.Mult: "*", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^"}
+"""The operators of reductions by those of ``+=``."""
+
 
 class SeenNames(Protocol):
     """The facts about names when a function is decorated."""
@@ -357,20 +360,26 @@ class Meanings:
         node: Any = found.node if use is None else use.first()
         if meaning is Meaning.SAYS_BOTH and use is not None:
             node = use.loads[0] if use.loads else use.first()
-        error = at_node(node, question(found, name, meaning), self.finding.text)
+        is_temporary = meaning is Meaning.ASKS and name not in self._flow.before(found)
+        message = question(found, name, meaning, is_temporary=is_temporary)
+        error = at_node(node, message, self.finding.text)
         self.finding.refuse(error, node)
 
 
-def question(found: Found, name: str, meaning: Meaning) -> str:
-    """Return the message that asks for a clause for a name."""
+def question(found: Found, name: str, meaning: Meaning, *, is_temporary: bool = False) -> str:
+    """Return the message that asks for a clause for a name; a temporary is one that the block assigns first."""
     what = f"{found.directive.language} {found.directive.name}"
     if _is_device(found):
         receiving = f"copy({name})" if found.directive.language == "acc" else f"map(from: {name})"
         remedy = f"{receiving} if the function needs the value, or private({name})"
     elif found.form is Form.SECTION:
         remedy = f"shared({name}) at the `parallel` around it, or use a task"
+    elif is_temporary:
+        remedy = f"private({name}), shared({name}) or firstprivate({name})"
     else:
-        remedy = f"shared({name}), private({name}) or firstprivate({name})"
+        operator = _reduced_by(found, name, meaning)
+        reduction = f"reduction({operator}: {name}), " if operator else ""
+        remedy = f"{reduction}shared({name}), private({name}) or firstprivate({name})"
     if meaning is Meaning.UNLISTED:
         return f"{what}: {name} is in no clause, and default(none) needs one for each name; write {remedy}"
     if meaning is Meaning.IN_PLACE:
@@ -383,6 +392,21 @@ def question(found: Found, name: str, meaning: Meaning) -> str:
         f"{what}: the block assigns {name}, and the function reads it elsewhere; the block's assignment would be lost; "
         f"write {remedy}"
     )
+
+
+def _reduced_by(found: Found, name: str, meaning: Meaning) -> str:
+    """Return the operator if the iterations of a taskloop only update a number by one; else an empty string."""
+    if found.form is not Form.LOOP or meaning not in (Meaning.IN_PLACE, Meaning.ASKS):
+        return ""
+    region: Any = found.inner
+    use = region.uses[name]
+    if meaning is Meaning.IN_PLACE:
+        kinds = {type(update.op) for update in use.updates}
+        return _OPERATORS.get(kinds.pop(), "") if len(kinds) == 1 and not use.loads else ""
+    from offload.loops.tree.updates import updated_only  # an error is raised, so time does not matter
+
+    updates = updated_only(found.node.body, lambda node: node.id if isinstance(node, ast.Name) else None)
+    return updates.get(name, "")
 
 
 def received(found: Found) -> list[str]:

@@ -147,3 +147,40 @@ def test_other_tasks_need_not_say_which(on_sim, writer, reader):
     x = np.zeros(1)
     on_sim.string(program_of("a = np.ones(4)", "s = 0", texts[writer], reader))(x, 4)
     assert x[0] == 7
+
+
+# -- the clauses that messages suggest ---------------------------------------------------------------------
+SUGGESTED = {
+    # lines in a taskloop, and the clause that the message names first
+    "s += x[i]": "reduction(+: s)",
+    "s -= x[i]": "reduction(+: s)",
+    "s *= 2": "reduction(*: s)",
+    "s += 1\ns += 2": "reduction(+: s)",
+    "s += 1\ns *= 2": "shared(s)",
+    "s += 1\nx[i] = s": "shared(s)",
+    "s //= 2": "shared(s)",
+    "s = s + x[i]": "reduction(+: s)",
+    "s = max(s, x[i])": "reduction(max: s)",
+    "if x[i] < s: s = x[i]": "reduction(min: s)",
+    "s = x[i]": "private(s)",
+    "s = x[i]\nx[i] = s + 1": "private(s)",
+    "if n: s = 1\nelse: s = 2\nx[i] = s": "private(s)",
+    "if n: s = 1\nx[i] = s": "shared(s)",
+}
+
+
+@pytest.mark.parametrize("lines", SUGGESTED)
+def test_the_first_clause_that_a_message_suggests(on_sim, lines):
+    """The message suggests a reduction for updates by one operator, and private for a name that is assigned first."""
+    body = "".join(f"\n        {line}" for line in lines.split("\n"))
+    text = program_of("s = 5", f"with omp('taskloop'):\n    for i in range(n):{body}", last="return s")
+    with pytest.raises(offload.errors.PragmaError) as caught:
+        on_sim.string(text)(np.zeros(3), 3)
+    assert f"write {SUGGESTED[lines]}" in str(caught.value)
+    on_sim.string(text.replace("'taskloop'", f"'taskloop {SUGGESTED[lines]}'"))(np.zeros(3), 3)
+
+
+def test_a_task_suggests_private_for_a_temporary(on_sim):
+    """In a task, private comes first if each read in the block comes after an assignment."""
+    error = error_of(on_sim.folder, program_of(BLOCKS["task"].format(1, 0), last="return t"))
+    assert "write private(t)" in str(error)
