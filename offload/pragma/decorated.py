@@ -131,17 +131,32 @@ class EvaluatedFunction:
 
     def _with_copies(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments with copies of the arrays that ``firstprivate`` of a task names."""
-        names = self._evaluator.visible.names
+        positions = self._evaluator.visible.names.positions
         first = len(self._instance)
+        if any(
+            name not in kwargs and positions.get(name, first + len(args)) - first >= len(args) for name in self._copied
+        ):
+            args, kwargs = self._with_defaults(args, kwargs)
         given: list[Any] = [*args]
         named = {**kwargs}
         for name in self._copied:
-            at = names.positions.get(name, -1) - first
+            at = positions.get(name, -1) - first
             if name in named:
                 named[name] = copied(named[name])
             elif 0 <= at < len(given):
                 given[at] = copied(given[at])
         return tuple(given), named
+
+    def _with_defaults(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments with the defaults of the parameters that the call does not give."""
+        import inspect  # few calls need it
+
+        try:
+            bound = inspect.signature(self._function).bind(*self._instance, *args, **kwargs)
+        except TypeError:
+            return args, kwargs  # the construct raises its own error
+        bound.apply_defaults()
+        return bound.args[len(self._instance) :], bound.kwargs
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """Bind like a function: under a method, ``self`` is the first argument."""

@@ -246,6 +246,29 @@ def test_options_replace_clauses(runtime):
         add.options(wrong=3)
 
 
+def test_a_task_copies_firstprivate_defaults(runtime):
+    """``firstprivate`` of a task's parameter copies the array that is its default."""
+    zeros = np.zeros(2)
+
+    @under("task firstprivate(a, b, c)")
+    def function(a=zeros, /, b=zeros, *, c=zeros):
+        a += 1
+        b += 1
+        c += 1
+        return [*a, *b, *c]
+
+    class Holder:
+        @under("task firstprivate(b)")
+        def method(self, a, b=zeros):
+            b += a
+            return b[0]
+
+    assert function().result() == [1] * 6
+    assert function(zeros).result() == function(b=zeros).result() == [1] * 6
+    assert Holder().method(3).result() == Holder().method(3).result() == 3
+    assert zeros.tolist() == [0, 0]
+
+
 def test_a_task_copies_firstprivate_arrays(runtime):
     """``firstprivate`` of a task's parameter copies an array at the call."""
     release = omp.Event()

@@ -205,8 +205,8 @@ def test_an_exception_leaves_the_block():
 
 
 WAITS = [
-    "omp('taskwait')", "omp('barrier')", "omp('taskyield')", "with omp('taskgroup'): pass", "with omp('parallel'): pass",
-    "with omp('single'): pass", "with omp('target data map(to: x)'): pass", "omp('taskwait depend(in: x)')",
+    "omp('taskwait')", "omp('barrier')", "omp('taskyield')", "with omp('taskgroup'): pass",
+    "with omp('parallel'): pass", "with omp('single'): pass", "with omp('target data map(to: x)'): pass", "omp('taskwait depend(in: x)')",
     "with omp('target data map(to: x) nowait'): pass", "with omp('task if(0) depend(in: x)'): pass",
     "with omp('task if(n) depend(in: x)'): pass", "with omp('target depend(in: x)'): x += 1", "acc('wait')",
     "acc('wait(1)')", "with acc('parallel wait(1)'): x += 1", "omp('target update to(x) depend(in: x)')",
