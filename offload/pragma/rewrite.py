@@ -26,9 +26,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import ref
 
 from offload.errors import DirectiveWarning, OffloadError, UsageError
-from offload.pragma import trees
-from offload.pragma.blocks import BlockScanner, names_in_string
-from offload.pragma.comments import insert_comments, near_misses
+from offload.pragma import encounter, items, trees
+from offload.pragma.blocks import BlockScanner
 from offload.pragma.emit import Emitter, Spec
 from offload.pragma.marks import SpellingMark
 from offload.pragma.meanings import Meanings
@@ -42,6 +41,7 @@ from offload.texts import (
     copied,
     decorators_around,
     first_line,
+    framed,
     functions_of,
     text_of,
     tree_of,
@@ -179,8 +179,6 @@ class Template(NamedTuple):
         """Return the function with the globals, cells and defaults of another one."""
         names = function.__globals__
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-        from offload.pragma import encounter, items
-
         cells[trees.LIBRARY] = CellType(items)
         cells[trees.RUNTIME] = CellType(encounter)
         cells[trees.MODULE] = CellType(encounter.ModuleScope.of(function.__module__ or ""))
@@ -195,8 +193,6 @@ class Template(NamedTuple):
         return made
 
     def _object(self, spec: Spec, function: FunctionType, names: dict[str, Any], cells: dict[str, CellType]) -> Any:
-        from offload.pragma import encounter
-
         if spec.nest is not None:
             from offload.pragma.nests import NestEncounter
 
@@ -257,14 +253,7 @@ def _template_of(function: FunctionType, default: str, place: tuple[str, int] | 
 def _compiled(function: FunctionType, text: FunctionText, default: str) -> Template | None:
     """Return the template of a function; None if it has no directives."""
     faults: list[PragmaError] = []
-    definition: Any = insert_comments(text, faults)
-    for one in near_misses(text):
-        message = (
-            f"`{one.written}` is not a directive, because of the blank after `#`; write `{one.meant}`, with "
-            "`# fmt: off` above it if a formatter adds the blank"
-        )
-        # Python gives no warning for a module without a name.
-        warnings.warn_explicit(message, DirectiveWarning, text.file, one.line, function.__module__ or text.file)
+    definition: Any = _with_comments(text, function.__module__, faults)
     seen = _Seen(function)
     finding = BlockScanner(text, definition, seen.spelling_of).scan()
     finding.errors += [((error.lineno or 0, 0), error) for error in faults]
@@ -278,6 +267,36 @@ def _compiled(function: FunctionType, text: FunctionText, default: str) -> Templ
     emitter.emit()
     code, blocks = _Compilation(function, text, emitter).codes()
     return Template(code, blocks, emitter.specs, text)
+
+
+def _with_comments(text: FunctionText, module: str | None, faults: list[PragmaError]) -> Any:
+    """Return a copy of a function's definition in which its directive comments are statements."""
+    if not _may_have_directives(text):
+        return framed(text.definition)
+    from offload.pragma.comments import insert_comments, near_misses  # which need a tokenizer
+
+    definition = insert_comments(text, faults)
+    for one in near_misses(text):
+        message = (
+            f"`{one.written}` is not a directive, because of the blank after `#`; write `{one.meant}`, with "
+            "`# fmt: off` above it if a formatter adds the blank"
+        )
+        # Python gives no warning for a module without a name.
+        warnings.warn_explicit(message, DirectiveWarning, text.file, one.line, module or text.file)
+    return definition
+
+
+def _may_have_directives(text: FunctionText) -> bool:
+    """Tell whether some comment of a function, or right after it, has the word of a sentinel."""
+    lines, end = text.lines, text.definition.end_lineno or 0
+    for row in range(text.definition.lineno, len(lines) + 1):
+        line = lines[row - 1]
+        if "#" in line:
+            if "omp" in line or "acc" in line:
+                return True
+        elif row > end and line.strip():
+            break
+    return False
 
 
 class _Seen:
@@ -347,8 +366,7 @@ def _check_names(function: FunctionType, finding: FoundDirectives, meanings: Mea
     known = {*code.co_names, *code.co_freevars, *code.co_varnames, *code.co_cellvars}
     outer: set[str] | None = None
     for found in finding.directives:
-        reads, binds = names_in_string(found)
-        for name in (*reads, *binds):
+        for name in (*found.reads, *found.binds):
             if name in known or meanings.is_variable(name):
                 continue
             if outer is None:
