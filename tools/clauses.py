@@ -45,7 +45,7 @@ ARGUMENTS = {
     Takes.DATA: "names, attributes, sections",
     Takes.LOCATIONS: "any expressions, or `omp_all_memory`",
     Takes.WORD: "a word",
-    Takes.OPERATOR: "an operator, `:`, names or sections",
+    Takes.OPERATOR: "an operator, `:`, names; sections too, but not on compiled loops",
     Takes.DEVICE_TYPE: "a type of device",
 }
 
@@ -89,13 +89,23 @@ def _clauses(rows: Mapping[str, ClauseRow], aliases: Mapping[str, str]) -> str:
     alike: dict[tuple[str, str, str], list[str]] = {}
     for row in rows.values():
         spellings = [row.name, *(other for other, name in aliases.items() if name == row.name)]
-        kinds = code([*row.kinds, *row.aliases])
+        kinds = code([*row.kinds, *row.aliases]) + _other_kinds(row)
         modifiers = [*row.modifiers, *(["iterator"] if row.takes_iterator else [])]
         alike.setdefault((ARGUMENTS[row.takes], kinds, code(modifiers)), []).extend(spellings)
     lines = ["| clause | argument | word before `:`, or alone | modifiers |", "|---|---|---|---|"]
     for (argument, words, modified), names in alike.items():
         lines.append(f"| {code(names)} | {argument} | {words} | {modified} |")
     return "\n".join(lines) + "\n"
+
+
+def _other_kinds(row: ClauseRow) -> str:
+    """Return the words that a clause takes on some directives alone."""
+    own: dict[str, tuple[str, ...]] = {}
+    for directive in DIRECTIVES.values():
+        found = directive.clauses.get(row.name)
+        if found is not None and found.kinds != row.kinds and directive.language == "omp":
+            own[directive.name] = found.kinds
+    return "".join(f"; on `{name}`: {code(kinds)}" for name, kinds in own.items())
 
 
 def main(argv: list[str] | None = None) -> int:
