@@ -340,7 +340,7 @@ def _pieces(item: Item) -> tuple[str, ...] | None:
         if isinstance(step, Member):
             pieces.append(f".{step.name}")
             continue
-        if any(isinstance(entry, PythonText) and _is_ellipsis(entry) for entry in step.dimensions):
+        if any(entry.is_slice if isinstance(entry, Triple) else _is_ellipsis(entry) for entry in step.dimensions):
             return None
         separator = "["
         for entry in step.dimensions:

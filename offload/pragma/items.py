@@ -9,6 +9,7 @@ what stands there) is one constant of the code, a *form*; the values follow as a
 
 A form is ``(text, steps)``. A step is a string for ``.name``, or a tuple of entries for a subscript. An entry is
 `INDEX`, which takes one value, or `TRIPLE`, which takes lower, length and stride (None for a part that is left out).
+`SLICE` is a `TRIPLE` of start, stop and step, as in PyOMP's programs.
 
 In ``depend``, a bare name that holds a number, a string, None or nothing stands for the variable, as in C.
 `IS_VARIABLE` decides by the class of the value, and `variable` makes the location.
@@ -75,6 +76,7 @@ ndarray = np.ndarray
 span = range  # under a name that no program hides
 INDEX: Final = 0
 TRIPLE: Final = 1
+SLICE: Final = 2
 
 
 class Unbound:
@@ -191,7 +193,7 @@ def _walk(value: Any, form: Form, values: tuple[Any, ...], path: str = "") -> Ma
         entries = _entries(step, given)
         array = _array(value)
         if array is None:
-            keys = tuple([slice(*entry) if kind == TRIPLE else entry for kind, entry in entries])
+            keys = tuple([entry if kind == INDEX else slice(*entry) for kind, entry in entries])
             place = Place(value, keys[0] if len(keys) == 1 else keys, is_member=False)
             value = whole = value[place.key]
             path, index = f"{path}[…]", ()
@@ -206,7 +208,7 @@ def _walk(value: Any, form: Form, values: tuple[Any, ...], path: str = "") -> Ma
 
 def _entries(step: tuple[int, ...], given: Any) -> list[tuple[int, Any]]:
     """Return the entries of a subscript, each with its kind."""
-    return [(kind, (next(given), next(given), next(given)) if kind == TRIPLE else next(given)) for kind in step]
+    return [(kind, next(given) if kind == INDEX else (next(given), next(given), next(given))) for kind in step]
 
 
 def _array(value: Any) -> Any:
@@ -238,10 +240,26 @@ def _index(array: Any, entries: list[tuple[int, Any]], text: str) -> tuple[int |
         )
     index: list[int | slice] = []
     for axis, ((kind, entry), size) in enumerate(zip(entries, shape, strict=False)):
-        index.append(_slice_of(entry, size, axis, what) if kind == TRIPLE else _position(entry, size, axis, what))
+        if kind == INDEX:
+            index.append(_position(entry, size, axis, what))
+        else:
+            index.append(_slice_of(_triple_of(entry, size) if kind == SLICE else entry, size, axis, what))
     while index and index[-1] == slice(0, shape[len(index) - 1], 1):
         index.pop()  # a whole dimension at the end
     return tuple(index)
+
+
+def _triple_of(bounds: tuple[Any, Any, Any], size: int) -> tuple[Any, Any, Any]:
+    """Return lower, length and stride of a slice; negative bounds count from the end."""
+    try:
+        start, stop, step = [None if one is None else operator.index(one) for one in bounds]
+    except TypeError:
+        return bounds  # `_slice_of` says that it is wrong
+    lower = 0 if start is None else start + size if start < 0 else start
+    if stop is None or (step is not None and step < 1):
+        return lower, None, step
+    length = (stop + size if stop < 0 else stop) - lower
+    return lower, -(-length // (step or 1)), step
 
 
 def _position(value: Any, size: int, axis: int, what: str) -> int:

@@ -1,25 +1,24 @@
-"""Sections of PyOMP's programs: start : stop as Python's slices have them, turned into OpenMP's lower : length.
+"""Sections of PyOMP's programs: start : stop as Python's slices have them.
 
-The parser reads ``a[b:e]`` in the same way for every language. `sliced` replaces the second part of each section by
-``e - b``, so nothing that comes after the parser knows of slices. PyOMP has no negative bounds; a stop before the start
-gives a negative length, which the clause refuses when it is evaluated.
+The parser reads ``a[b:e]`` in the same way for every language. `sliced` marks each section as a slice. Where a
+directive is encountered, `offload.pragma.items` turns the slice into lower : length, with the array's size for negative
+bounds.
 """
 
 from __future__ import annotations
 
-import ast
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from offload.pragma.syntax import PythonText, Subscript, Triple
+from offload.pragma.syntax import Subscript, Triple
 
 if TYPE_CHECKING:
-    from offload.pragma.syntax import Clause, Directive, Item, Step
+    from offload.pragma.syntax import Clause, Directive, Item, PythonText, Step
 
 
 @lru_cache(maxsize=1024)
 def sliced(directive: Directive) -> Directive:
-    """Return a directive whose sections are lower : length : stride, from one whose sections are Python's slices."""
+    """Return a directive whose sections are Python's slices."""
     return directive._replace(clauses=tuple([_clause(clause) for clause in directive.clauses]))
 
 
@@ -38,17 +37,4 @@ def _step(step: Step) -> Step:
 
 
 def _dimension(entry: PythonText | Triple) -> PythonText | Triple:
-    if not isinstance(entry, Triple) or entry.length is None:
-        return entry
-    return entry._replace(length=_length(entry.lower, entry.length, entry.stride))
-
-
-def _length(lower: PythonText | None, stop: PythonText, stride: PythonText | None) -> PythonText:
-    """Return the number of elements from a start to a stop, as an expression at the place of the stop."""
-    text = stop.text if lower is None else f"({stop.text}) - ({lower.text})"
-    if stride is not None:
-        text = f"-(-({text}) // ({stride.text}))"  # rounds up
-    node = ast.parse(text, mode="eval").body
-    for part in ast.walk(node):
-        ast.copy_location(part, stop.node)
-    return PythonText(text, stop.span, node)
+    return entry._replace(is_slice=True) if isinstance(entry, Triple) else entry

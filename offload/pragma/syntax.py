@@ -43,9 +43,10 @@ class Triple(NamedTuple):
     """One dimension of a section, lower : length : stride; None stands for a part that is left out."""
 
     lower: PythonText | None
-    length: PythonText | None
+    length: PythonText | None  # of a slice: the stop
     stride: PythonText | None
     span: Span
+    is_slice: bool = False  # start : stop : step, as in PyOMP's programs
 
 
 class Member(NamedTuple):

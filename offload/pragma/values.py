@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 INDEX: Final = 0
 TRIPLE: Final = 1
+SLICE: Final = 2
 
 
 class Naming(Protocol):
@@ -79,7 +80,13 @@ def form_of(item: Item) -> tuple[str, tuple[str | tuple[int, ...], ...]]:
 def _form_of_step(step: Step) -> str | tuple[int, ...]:
     if isinstance(step, Member):
         return step.name
-    return tuple([TRIPLE if isinstance(entry, Triple) else INDEX for entry in step.dimensions])
+    return tuple([_kind_of(entry) for entry in step.dimensions])
+
+
+def _kind_of(entry: PythonText | Triple) -> int:
+    if not isinstance(entry, Triple):
+        return INDEX
+    return SLICE if entry.is_slice else TRIPLE
 
 
 def steps_of(item: Item) -> list[ast.expr]:
@@ -128,7 +135,7 @@ def location_of(item: Item, naming: Naming, iterators: frozenset[str] = frozense
         entry = step.dimensions[0]
         if not isinstance(entry, Triple):
             return _starred(called(naming, "element", root, own_copy(entry), ast.Constant(item.text)))
-        if entry.lower is not None and entry.length is not None and entry.stride is None:
+        if not (entry.is_slice or entry.lower is None or entry.length is None or entry.stride is not None):
             bounds = own_copy(entry.lower), own_copy(entry.length)
             return called(naming, "section", root, *bounds, ast.Constant(item.text))
     return _starred(called(naming, "location", root, constant(form_of(item)), *steps_of(item)))

@@ -249,3 +249,30 @@ def test_thread_number_in_a_loop():
     assert isinstance(error, offload.PragmaError)
     assert error.lineno == numbered.__code__.co_firstlineno + 3
     assert error.text[error.offset - 1 : error.end_offset - 1] == "pyomp.omp_get_thread_num()"
+
+
+@pyomp.njit
+def _ends(x, y, names, n):
+    with pyomp.openmp_context("target map(tofrom: x[-2:]) map(tofrom: y[:-n])"):
+        x[-1] += 1
+        y[0] += 1
+    with pyomp.openmp_context("target teams loop map(tofrom: x[-2:])"):
+        for i in range(2, 4):
+            x[i] += 1
+    with pyomp.openmp_context("target data map(to: x[-3:-1:2])"):
+        pass
+    with pyomp.openmp_context("task depend(inout: x[-2:]) depend(in: names[1:-1])"):
+        x[-2:] *= 10
+    with pyomp.openmp_context("task depend(inout: x[2:3])"):
+        x[2] += n
+    pyomp.openmp_context("taskwait")
+
+
+def test_pyomp_negative_bounds(runtime):
+    """Negative bounds of slices in clauses count from the end of the array."""
+    x, y = np.zeros(4), np.zeros(3)
+    _ends(x, y, "abcd", 2)
+    assert x.tolist() == [0, 0, 12, 20]
+    assert y.tolist() == [1, 0, 0]
+    with pytest.raises(offload.ClauseError, match="reaches outside"):
+        _ends(x, y, "abcd", 5)

@@ -205,15 +205,27 @@ def test_an_exception_leaves_the_block():
 
 
 WAITS = [
-    "omp('taskwait')", "omp('barrier')", "omp('taskyield')", "with omp('taskgroup'): pass",
-    "with omp('parallel'): pass", "with omp('single'): pass", "with omp('target data map(to: x)'): pass", "omp('taskwait depend(in: x)')",
-    "with omp('target data map(to: x) nowait'): pass", "with omp('task if(0) depend(in: x)'): pass",
-    "with omp('task if(n) depend(in: x)'): pass", "with omp('target depend(in: x)'): x += 1", "acc('wait')",
-    "acc('wait(1)')", "with acc('parallel wait(1)'): x += 1", "omp('target update to(x) depend(in: x)')",
-    "omp('target enter data map(to: x) depend(in: x)')", "with omp('target depend(in: x) nowait(n)'): x += 1",
+    "omp('taskwait')",
+    "omp('barrier')",
+    "omp('taskyield')",
+    "with omp('taskgroup'): pass",
+    "with omp('parallel'): pass",
+    "with omp('single'): pass",
+    "with omp('target data map(to: x)'): pass",
+    "omp('taskwait depend(in: x)')",
+    "with omp('target data map(to: x) nowait'): pass",
+    "with omp('task if(0) depend(in: x)'): pass",
+    "with omp('task if(n) depend(in: x)'): pass",
+    "with omp('target depend(in: x)'): x += 1",
+    "acc('wait')",
+    "acc('wait(1)')",
+    "with acc('parallel wait(1)'): x += 1",
+    "omp('target update to(x) depend(in: x)')",
+    "omp('target enter data map(to: x) depend(in: x)')",
+    "with omp('target depend(in: x) nowait(n)'): x += 1",
     "with omp('parallel for depend(in: x)'):\n            for i in range(n): x[i] += 1",
     "with omp('taskloop'):\n            for i in range(n): x[i] += 1",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("statement", WAITS)
