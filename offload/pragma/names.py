@@ -258,11 +258,13 @@ class Scanner:
         self._take(free_names(node), node)
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
+        self.visit(node.generators[0].iter)  # which Python evaluates in the scope around
         inner = _ComprehensionScanner(self)
         for generator in node.generators:
             inner.bind(generator.target, BindingKind.LOOP)
-        for generator in node.generators:
-            inner.visit(generator.iter)
+        for at, generator in enumerate(node.generators):
+            if at > 0:
+                inner.visit(generator.iter)
             for condition in generator.ifs:
                 inner.visit(condition)
         for part in (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,):

@@ -237,7 +237,8 @@ def _templates_of(code: CodeType) -> dict[str, Template | None]:
     """Return the templates of this code object. An equal one may have other directives, since code has no comments."""
     key = id(code)
     if key not in _TEMPLATES:
-        _TEMPLATES[key] = ref(code, lambda _: _TEMPLATES.pop(key, None)), {}
+        # At exit, the module's names may be gone before the code is.
+        _TEMPLATES[key] = ref(code, lambda _, forget=_TEMPLATES.pop: forget(key, None)), {}
     return _TEMPLATES[key][1]
 
 

@@ -1,6 +1,7 @@
 """Blocks that become functions: what they capture, whose variables they use, and the results that they give."""
 
 import linecache
+import threading
 from itertools import count
 
 import numpy as np
@@ -56,6 +57,62 @@ def of_module():
 def test_arrays_of_the_module():
     """A module-level array is a device array in a target block, and in the block of `use_device_addr`."""
     assert of_module() == (12.0, 6.0, "SimArray", "ndarray")
+
+
+def test_the_first_iterable_of_a_comprehension():
+    """It belongs to the code around the comprehension: its name is captured, kept, and mapped like any other."""
+    with pytest.raises(PragmaError, match="assigns xs"):
+        made(
+            """
+@directives
+def f():
+    xs = [0]
+    with omp("task"):
+        xs = [1, 2]
+    omp("taskwait")
+    return [xs for xs in xs]
+"""
+        )
+    early = made(
+        """
+def f(gate):
+    x, found = [0], []
+    @directives
+    def inner():
+        with omp("task"):
+            gate.wait()
+            found.append([x for x in x])
+    inner()
+    x = [1]
+    gate.set()
+    omp("taskwait")
+    return found
+"""
+    )
+    assert early(threading.Event()) == [[0]]
+    local = made(
+        """
+@directives
+def f(found):
+    x = [1, 2]
+    with omp("task"):
+        found.append([x for x in x])
+    omp("taskwait")
+"""
+    )
+    local(found := [])
+    assert found == [[1, 2]]
+    kinds = made(
+        """
+@directives
+def f(found):
+    with omp("target"):
+        found.extend([type(x) for x in [x] for x in [x]])
+    return found
+""",
+        x=np.ones(2),
+    )
+    assert kinds([]) != [np.ndarray]
 
 
 def test_arrays_of_enclosing_functions():

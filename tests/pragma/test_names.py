@@ -102,6 +102,11 @@ LOADS = [
     "raise x",
     "print(*x, **y)",
     "y = (yield x)",
+    "[x for x in x]",
+    "{x for x in x if x}",
+    "{x: x for x in x}",
+    "f(x for x in x)",
+    "[y for y in [x for x in x]]",
 ]
 
 
@@ -116,6 +121,7 @@ def test_loads(text):
 OWN = [
     "[x for x in y]",
     "[x for a, x in y]",
+    "[x for x in y for x in x]",
     "{x: x for x in y}",
     "[x for z in y for x in z if x]",
     "lambda x: x",
