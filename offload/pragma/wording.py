@@ -37,6 +37,7 @@ _PHRASES: Final = (
         r", reduction= if it is one element, check=True .*, or independent=True if there are none",
         ", or reduction if it is one element",
     ),
+    (r"(place_\d+) if \1 >= 0 else \1 - \d+", "…"),  # an index into a section, as `nest_sections` guards it
     (r"to the construct\b", "to the directive"),
     (r"use seq=True, or private= for", "use seq=True, or use private for"),
     (r", or use `assert` with check=True", ""),

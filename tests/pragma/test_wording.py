@@ -112,6 +112,19 @@ def test_a_warning():
         f(np.arange(10_000) % 7, np.zeros(7))
 
 
+def test_a_warning_about_a_section():
+    """The warning has no names of generated code, also where indices of a section are guarded."""
+    f = made_of("""
+        @directives
+        def f(x, h):
+            with omp("target loop map(tofrom: h[1:6])"):
+                for i in range(x.size):
+                    h[x[i]] += 1
+    """)
+    with pytest.warns(offload.DirectiveWarning, match=r"may update h\[…\] \(line 5\)"):
+        f(np.arange(100) % 6 + 1, np.zeros(8))
+
+
 def test_calls_keep_their_spelling():
     """The same error of a decorated function names keyword arguments."""
     with pytest.raises(offload.LoopError, match=r'add reduction=\{"\+": \["s"\]\} to the construct'):
