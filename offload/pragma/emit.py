@@ -419,7 +419,9 @@ class _Block:
         last: list[ast.stmt] = []
         if plan.results:
             last = self._leaving()
-        if plan.results and not self._is_loop:
+        if plan.results and self._is_loop:
+            added.append(trees.assign(".first", trees.tuple_of([trees.name(name) for name in plan.results])))
+        elif plan.results:
             added += self._entering()
         like = found.node
         whole = [
@@ -457,7 +459,7 @@ class _Block:
             statements.append(trees.guarded(f".last {at}", name))
             values.append(trees.name(f".last {at}"))
         leave = trees.member(trees.name(self._state), "leave")
-        first = [trees.name(self._part)] if self._is_loop else []
+        first = [trees.name(self._part), trees.name(".first")] if self._is_loop else []
         return [*statements, ast.Return(trees.call(leave, *first, *values))]
 
     def _passing(self, definition: ast.FunctionDef) -> ast.FunctionDef:

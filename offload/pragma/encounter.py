@@ -260,7 +260,7 @@ class LoopBlock(TakenBlock):
             at = self._slots[name]
             if found[at] is UNBOUND:
                 raise UnboundLocalError(f"taskloop: {name!r} has no value, and reduction needs one to begin with")
-            if taskloops.is_number(found[at]):
+            if taskloops.is_number(name, found[at]):
                 reduced[name] = operator
                 found[at] = taskloops.identity(operator, found[at])
         combination = taskloops.Combination(reduced, names.results)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
+from numbers import Number
 from typing import TYPE_CHECKING, Any, Final
 
-from offload.arrays.items import SCALARS, is_device_array
 from offload.errors import ClauseError
-from offload.pragma.items import UNBOUND
+from offload.pragma.items import UNBOUND, is_mappable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -68,9 +68,18 @@ class Combination:
         self._parts: list[tuple[int, dict[str, Any]]] = []
         self._lock = threading.Lock()
 
-    def leave(self, part: Any, *values: Any) -> None:
-        """Take the private copies of a task at its end."""
+    def leave(self, part: Any, first: tuple[Any, ...], *values: Any) -> None:
+        """Take the private copies of a task at its end; it began with the ``first`` values.
+
+        Raise `ClauseError` if the task has bound the name of an array to another object.
+        """
         found = dict(zip(self._every, values, strict=True))
+        for name, private in zip(self._every, first, strict=True):
+            if name not in self._reduced and found[name] is not private:
+                raise ClauseError(
+                    f"reduction: {name} is an array, but the loop binds the name to another object, so the result "
+                    f"would be lost; write `{name} += …` or `{name}[...] = …`"
+                )
         with self._lock:
             self._parts.append((getattr(part, "begin", 0), found))
 
@@ -88,13 +97,18 @@ class Combination:
         return [total.get(name, UNBOUND) for name in self._every]
 
 
-def is_number(value: Any) -> bool:
-    """Tell whether a reduction variable holds a number, not an array."""
-    return (
-        value.__class__ in SCALARS
-        and not isinstance(value, (str, bytes))
-        and value is not None
-        and not is_device_array(value)
+def is_number(name: str, value: Any) -> bool:
+    """Tell whether a reduction variable holds a number, not an array.
+
+    Raise `ClauseError` for any other value: it has no identity with which private copies could begin.
+    """
+    if is_mappable(value):
+        return False
+    if isinstance(value, Number):
+        return True
+    raise ClauseError(
+        f"taskloop: reduction: {name} holds {type(value).__name__} {value!r:.40}, but a reduction combines numbers and "
+        "arrays; use one of these, or shared with a critical"
     )
 
 

@@ -2,6 +2,9 @@
 
 import linecache
 import threading
+from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
 from itertools import count
 
 import numpy as np
@@ -309,6 +312,57 @@ def test_numbers_combine_in_the_order_of_the_parts():
     assert total == 13
     assert f(iter([2.5]), total) == (12.5, 2.5)
     assert f([], total) == (10, 9.5)
+
+
+@pytest.mark.parametrize("form", ["s += i", "s = s + i"])
+@pytest.mark.parametrize("start", [Fraction(1, 2), Decimal("0.5"), 1, 1.5, 2j, np.int8(3), np.float32(0.5)])
+def test_numbers_of_all_types_are_reduced(start, form):
+    """A reduction of a taskloop sums numbers of all types, and keeps the type."""
+    f = made(
+        f"""@directives
+def f(s):
+    with omp("taskloop num_tasks(3) reduction(+: s)"):
+        for i in range(6):
+            {form}
+    return s
+"""
+    )
+    assert f(start) == start + 15
+    assert type(f(start)) is type(start)
+
+
+@pytest.mark.parametrize("value", ["ab", b"a", (1,), [1], None, timedelta(1), {1}])
+def test_what_a_reduction_cannot_combine(value):
+    """A reduction of a value that is neither a number nor an array is an error, and the loop does not run."""
+    ran = []
+
+    @directives
+    def f(s):
+        with omp("taskloop reduction(+: s)"):
+            for i in range(2):
+                ran.append(i)
+                s += value
+
+    with pytest.raises(ClauseError, match="a reduction combines numbers and arrays"):
+        f(value)
+    assert not ran
+
+
+@pytest.mark.parametrize("shape", [(2,), ()])
+def test_a_reduced_array_that_is_bound_to_another_object(shape):
+    """A loop that binds the name of a reduced array to a new object is an error that names it."""
+
+    @directives
+    def f(s):
+        with omp("taskloop num_tasks(2) reduction(+: s)"):
+            for i in range(2):
+                s = s + i
+
+    with pytest.raises(ExceptionGroup) as caught:
+        f(np.zeros(shape))
+    assert all(isinstance(error, ClauseError) for error in caught.value.exceptions)
+    assert caught.match("sub-exception")
+    assert "reduction: s is an array, but the loop binds" in str(caught.value.exceptions[0])
 
 
 def test_each_task_of_a_loop_has_its_copy():
