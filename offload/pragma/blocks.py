@@ -16,6 +16,7 @@ from offload.pragma import placing
 from offload.pragma.names import BindingKind, Scanner, Uses, arguments_of
 from offload.pragma.placing import at_node
 from offload.pragma.tables import Form, row_of
+from offload.pragma.trees import declaring, located
 from offload.pragma.waits import may_wait
 
 if TYPE_CHECKING:
@@ -197,7 +198,16 @@ class BlockScanner(Scanner):
             if spelling is not None:
                 self._alone(node, value, holder, spelling)
                 return True
+        elif kind is ast.AnnAssign and self._region.block is not None:
+            self._drop_annotation(node, holder)
         return False
+
+    def _drop_annotation(self, node: Any, holder: list[ast.stmt]) -> None:
+        """Make a plain assignment of one to a name: Python allows no annotation for a variable of another function."""
+        if isinstance(node.target, ast.Name):
+            plain = declaring([node.target.id]) if node.value is None else ast.Assign([node.target], node.value)
+            at = next(at for at, one in enumerate(holder) if one is node)
+            holder[at] = located(plain, node, [node.target, node.value])
 
     def statements(self, nodes: list[ast.stmt]) -> None:
         outer = self._bound

@@ -17,7 +17,7 @@ from offload.pragma.calls import DirectiveCall
 from offload.pragma.meanings import BlockPlan, Meanings, captured_early, method_of, pass_store, question
 from offload.pragma.names import BindingKind, Meaning
 from offload.pragma.placing import at_node
-from offload.pragma.sectioned import bare_uses, path_uses, renamed
+from offload.pragma.sectioned import bare_uses, path_uses, renamed, with_super
 from offload.pragma.tables import Form
 from offload.texts import copied
 
@@ -225,6 +225,7 @@ class Emitter:
         reading = Reading(self, found)
         given = [trees.call(trees.member(trees.name(trees.RUNTIME), "copied"), reading.read(name)) for name in copies]
         plan.parameters = copies
+        self.name_object(found)
         body = self.prologue(found, plan) + found.node.body
         identifier = f".team {len(self.names)}"
         self.name_block(identifier, found)
@@ -233,6 +234,13 @@ class Emitter:
         trees.located(definition, found.node, found.node.body)
         found.node.body = [definition, *(trees.located(one, found.node) for one in (*reading.before, called))]
         return self._staying(found)
+
+    def name_object(self, found: Found) -> None:
+        """Have each ``super()`` of a block that is taken name its class and its object."""
+        region: Any = found.inner
+        first = self.meanings.object_for_super(region)
+        if first:
+            found.node.body = with_super([copied(one) for one in found.node.body], first)
 
     def name_block(self, identifier: str, found: Found) -> None:
         """Give the definition of a block its name."""
@@ -405,6 +413,7 @@ class _Block:
     def _definition(self, needs_state: bool) -> ast.FunctionDef:
         """Return the definition of the block's function."""
         emitter, found, plan = self._emitter, self._found, self._plan
+        emitter.name_object(found)
         body: list[ast.stmt] = found.node.body
         first = emitter.prologue(found, plan)
         added = list(self._prologue)
@@ -533,11 +542,13 @@ def _part_items(found: Found) -> list[Any]:
     ]
 
 
+_ELSEWHERE: Final = (ast.With, ast.AsyncWith, ast.Expr, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+"""The nodes of blocks that have been taken, and of nested functions and classes, which bind names by ``nonlocal``."""
+
+
 def _is_bound_here(use: Any) -> bool:
     """Tell whether the remaining text of a function binds a name, and not only a block that has been taken."""
-    return any(
-        not isinstance(stored.node, (ast.With, ast.AsyncWith, ast.Expr)) or _binds(stored) for stored in use.stores
-    )
+    return any(not isinstance(stored.node, _ELSEWHERE) or _binds(stored) for stored in use.stores)
 
 
 def _binds(stored: Any) -> bool:

@@ -203,6 +203,7 @@ class Meanings:
         """Return what the names in a block are; ``named`` are the names that need parameters in any case."""
         region: Any = found.inner
         plan = BlockPlan()
+        self._note_object(region)
         clauses = self._clauses(found)
         default = "shared" if found.is_team else ""
         if _takes_default(found) or found.is_team:
@@ -210,7 +211,6 @@ class Meanings:
         order = list(dict.fromkeys([*region.uses, *named]))
         for name in order:
             self._place(plan, found, name, region.uses.get(name), clauses.get(name, ""), default, name in named)
-        self._first_parameter(plan, region)
         plan.unsure = {name for name in plan.parameters if not self.is_sure(name, found)} | set(plan.private)
         self._pass_on(plan, found)
         return plan
@@ -326,13 +326,17 @@ class Meanings:
                 return True
         return False
 
-    def _first_parameter(self, plan: BlockPlan, region: CodeRegion) -> None:
-        """Put the function's first parameter first if the block calls `super`, which looks there."""
+    def object_for_super(self, region: CodeRegion) -> str:
+        """Return the first parameter of the function if a block calls `super`, which reads it; else nothing."""
+        if "super" not in region.uses or self.is_variable("super"):
+            return ""
         arguments = self.finding.definition.args
-        every = [*arguments.posonlyargs, *arguments.args]
-        if "super" in region.uses and every and self.is_variable(every[0].arg):
-            first = every[0].arg
-            plan.parameters = [first, *(name for name in plan.parameters if name != first)]
+        return next((one.arg for one in (*arguments.posonlyargs, *arguments.args)), "")
+
+    def _note_object(self, region: CodeRegion) -> None:
+        first = self.object_for_super(region)
+        if first:
+            region.uses.load(first, region.uses["super"].loads[0])
 
     def _pass_on(self, plan: BlockPlan, found: Found) -> None:
         """Note the uses of a block in the code around it."""

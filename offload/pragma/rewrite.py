@@ -43,6 +43,7 @@ from offload.texts import (
     first_line,
     framed,
     functions_of,
+    text_in,
     text_of,
     tree_of,
 )
@@ -75,6 +76,8 @@ def decorated(thing: Any, *, default: str = "") -> Any:
     place = frame.f_code.co_filename, frame.f_lineno
     if isinstance(thing, type):
         for name, function, wrap in functions_of(thing):
+            if _is_generated(function, place[0]):
+                continue
             made = rewritten(function, default, None)
             if made is not function:
                 setattr(thing, name, wrap(made))
@@ -103,8 +106,22 @@ def rewritten(function: Any, default: str, place: tuple[str, int] | None) -> Any
     """
     if not isinstance(function, FunctionType):
         _refuse_object(function, place)
+    made = vars(function).get(PLAIN_TEXT)
+    if made is not None and made.args[-1] is function.__code__:
+        return function  # rewritten already; a decorator above it may have copied the attribute
     template = _template_of(function, default, place)
     return function if template is None else template.made(function)
+
+
+def _is_generated(function: FunctionType, file: str) -> bool:
+    """Tell whether a function of a class has no directive because of its kind: a lambda, or one that a decorator made.
+
+    `dataclass` makes functions from texts of its own, which belong to no file.
+    """
+    code = function.__code__
+    if code.co_name == "<lambda>":
+        return True
+    return code.co_filename != file and code.co_filename.startswith("<") and not text_in(code.co_filename, function)
 
 
 def _refuse_object(thing: Any, place: tuple[str, int] | None) -> None:
@@ -425,11 +442,27 @@ class _Compilation:
         """Return the function's code, and the codes of the definitions next to it by their identifiers."""
         old = self._function.__code__
         flags = old.co_flags & _FUTURE
-        code = compile(self._module(), self._text.file or old.co_filename, "exec", flags, dont_inherit=True)
+        try:
+            code = compile(self._module(), self._text.file or old.co_filename, "exec", flags, dont_inherit=True)
+        except SyntaxError as error:
+            raise self._refusal(error) from None
         found = {one.co_name: one for one in _codes_in(code)}
         renamed = {name: self._renamed(one, "") for name, one in found.items() if name.startswith(".")}
         made = renamed.pop(_FUNCTION)
         return made.replace(co_filename=old.co_filename), renamed
+
+    def _refusal(self, error: SyntaxError) -> PragmaError:
+        """Return the error of something that Python allows in the function, but not in the function of a block."""
+        at = ast.Pass(
+            lineno=error.lineno or first_line(self._text.definition),
+            col_offset=(error.offset or 1) - 1,
+            end_lineno=error.end_lineno,
+            end_col_offset=(error.end_offset or 1) - 1,
+        )
+        message = (
+            f"{error.msg}: the block becomes a function, where Python does not allow this; move it out of the block"
+        )
+        return at_node(at, message, self._text)
 
     def _module(self) -> ast.Module:
         definition: Any = self._emitter.finding.definition

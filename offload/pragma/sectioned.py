@@ -74,6 +74,29 @@ def path_uses(item: Item) -> Path | None:
     return Path(item.name, tuple(members)) if members else None
 
 
+def with_super(body: list[ast.stmt], first: str) -> list[ast.stmt]:
+    """Return statements in which ``super()`` names the class and the object: the function may have other parameters."""
+    replacer = _Supers(first)
+    return [replacer.visit(statement) for statement in body]
+
+
+class _Supers(ast.NodeTransformer):
+    def __init__(self, first: str) -> None:
+        self._first = first
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:  # the names that NodeTransformer calls
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id == "super" and not (node.args or node.keywords):
+            given = [ast.Name(name, ast.Load()) for name in ("__class__", self._first)]
+            node.args = [ast.copy_location(one, node) for one in given]
+        return node
+
+    def visit_FunctionDef(self, node: Any) -> Any:
+        return node  # it has a first parameter of its own
+
+    visit_AsyncFunctionDef = visit_Lambda = visit_ClassDef = visit_FunctionDef
+
+
 def renamed(body: list[ast.stmt], old: str, new: str) -> list[ast.stmt]:
     """Return statements in which a name of the function has another name, also where nested functions use it."""
     renamer = _Renamer(old, new)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import offload
+from offload.errors import PragmaError
 from offload.pragma import acc, directives, omp
 from offload.pragma.rewrite import _TEMPLATES
 
@@ -327,3 +328,186 @@ def test_the_tree_of_the_file_is_not_changed():
     first, again = directives(names["f"]), directives(names["f"])
     assert ast.dump(tree_of(text)) == before
     assert first(np.zeros(1)).tolist() == again(np.zeros(1)).tolist() == [1]
+
+
+# -- rewritten already, and generated -----------------------------------------------------------------------
+
+
+def test_a_function_that_is_rewritten_stays_as_it_is():
+    """A decorated class may have decorated methods, and `directives` may be applied twice."""
+    names = made(
+        """
+def f(x):
+    with omp("task"):
+        x.append(1)
+    omp("taskwait")
+    return x
+
+@directives
+class Twice:
+    @directives
+    def method(self, x):
+        with omp("task"):
+            x.append(2)
+        omp("taskwait")
+        return x
+"""
+    )
+    once = directives(names["f"])
+    assert directives(once) is once
+    assert names["Twice"]().method([]) == [2]
+
+
+def test_functions_of_a_class_that_have_no_text():
+    """`dataclass` makes methods from texts of its own, and a lambda has no statements: both are left alone."""
+    names = made(
+        """
+import dataclasses
+
+@directives
+@dataclasses.dataclass
+class Point:
+    x: int = 1
+    double = lambda self: 2 * self.x
+
+    def method(self, found):
+        with omp("task"):
+            found.append(self.x)
+        omp("taskwait")
+        return found
+"""
+    )
+    assert names["Point"](3).method([]) == [3]
+    assert names["Point"](3).double() == 6
+    assert names["Point"](3) == names["Point"](3)
+
+
+# -- Python that a function of its own does not allow -------------------------------------------------------
+
+
+def test_super_in_every_kind_of_block():
+    """`super()` has the same meaning in a loop's body, in a team and in a nested block as around the block."""
+    names = made(
+        """
+class Base:
+    def name(self):
+        return "base"
+
+class Derived(Base):
+    def name(self):
+        return "derived"
+
+    @directives
+    def loop(self, found):
+        with omp("taskloop"):
+            for _ in range(2):
+                found.append(super().name())
+        return found
+
+    @directives
+    def team(self, found):
+        with omp("parallel private(q)"):
+            q = super().name()
+            found.append(q)
+        return found
+
+    @directives
+    def nested(self, found):
+        with omp("task"):
+            with omp("task"):
+                found.append(super().name())
+            omp("taskwait")
+        omp("taskwait")
+        return found
+
+    @directives
+    def shared(self, found):
+        with omp("task default(shared)"):
+            found.append(super().name())
+        omp("taskwait")
+        return found
+
+    @directives
+    def result(self, n):
+        with omp("target map(from: n)"):
+            n = super().name()
+        return n
+
+    @directives(default="shared")
+    def with_a_function(self, found):
+        with omp("task"):
+            class Other(Base):
+                def name(self):
+                    return "other " + super().name()
+            found.append(Other().name())
+        omp("taskwait")
+        return found
+"""
+    )
+    derived = names["Derived"]()
+    assert derived.loop([]) == ["base", "base"]
+    assert derived.team([]) == derived.nested([]) == derived.shared([]) == ["base"]
+    assert derived.result(0) == "base"
+    assert derived.with_a_function([]) == ["other base"]
+
+
+def test_annotations_of_shared_variables():
+    """A block may annotate a name that is the enclosing function's variable; the annotation has no effect."""
+    names = made(
+        """
+@directives
+def f():
+    x: float = 0.0
+    with omp("task shared(x)"):
+        x: float = 2.0
+    omp("taskwait")
+    return x
+
+@directives
+def g(found):
+    with omp("task private(y)"):
+        y: float
+        z: int = 4
+        y = z
+        found.append(y)
+    omp("taskwait")
+    return found
+"""
+    )
+    assert names["f"]() == 2.0
+    assert names["g"]([]) == [4]
+
+
+def test_nonlocal_of_a_private_variable():
+    """`nonlocal` in a function of the block is the block's variable."""
+    names = made(
+        """
+@directives
+def f(found):
+    x = 1
+    with omp("task private(x)"):
+        def g():
+            nonlocal x
+            x = 9
+        g()
+        found.append(x)
+    omp("taskwait")
+    return x, found
+"""
+    )
+    assert names["f"]([]) == (1, [9])
+
+
+def test_what_a_function_does_not_allow():
+    """A comprehension that awaits cannot be in the function of a block: the error is at it."""
+    text = """
+@directives
+async def f(co):
+    with omp("task"):
+        z = [await co(a) for a in (1, 2)]
+"""
+    with pytest.raises(PragmaError, match="asynchronous comprehension") as caught:
+        made(text)
+    error = caught.value
+    assert error.lineno == 5
+    assert error.text[error.offset - 1 : error.end_offset - 1] == "[await co(a) for a in (1, 2)]"
