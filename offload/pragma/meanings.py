@@ -300,7 +300,10 @@ class Meanings:
     def _facts(self, found: Found, name: str, use: NameUse | None, clause: str, default: str) -> NameFacts:
         region: Any = found.inner
         bindings = frozenset() if use is None else use.bindings
-        others = [other for other in self._shared.get(name, ()) if other is not found]
+        # A block inside shares this block's variable.
+        others = [
+            other for other in self._shared.get(name, ()) if other is not found and not other.region.is_in(region)
+        ]
         return NameFacts(
             bindings=bindings,
             is_loaded=use is not None and (bool(use.loads) or BindingKind.AUGMENTED in bindings),
@@ -376,6 +379,8 @@ def question(found: Found, name: str, meaning: Meaning, *, is_temporary: bool = 
     if _is_device(found):
         receiving = f"copy({name})" if found.directive.language == "acc" else f"map(from: {name})"
         remedy = f"{receiving} if the function needs the value, or private({name})"
+    elif found.form is Form.CALLED:
+        remedy = f"an array of one element, `{name}[0] = …`, or assign it after the block"
     elif found.form is Form.SECTION:
         remedy = f"shared({name}) at the `parallel` around it, or use a task"
     elif is_temporary:

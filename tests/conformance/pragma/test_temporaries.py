@@ -184,3 +184,33 @@ def test_a_task_suggests_private_for_a_temporary(on_sim):
     """In a task, private comes first if each read in the block comes after an assignment."""
     error = error_of(on_sim.folder, program_of(BLOCKS["task"].format(1, 0), last="return t"))
     assert "write private(t)" in str(error)
+
+
+def test_a_taskgraph_suggests_an_array(on_sim):
+    """A taskgraph has no clause for names, so its message says what to write instead."""
+    error = error_of(on_sim.folder, program_of("with omp('taskgraph'):\n    t = 1", last="return t"))
+    assert "write an array of one element, `t[0] = …`" in str(error)
+
+
+# -- variables of blocks that blocks inside of them share --------------------------------------------------
+def test_a_block_inside_shares_the_variable_of_a_block(on_sim):
+    """`shared(t)` of a task in a task is the outer task's own variable."""
+    inner = "    with omp('task shared(t)'):\n        t += 3\n    omp('taskwait')\n    x[0] = t"
+    x = np.zeros(1)
+    on_sim.string(program_of(f"with omp('task'):\n    t = 1\n{inner}"))(x, 1)
+    assert x[0] == 4
+    on_sim.string(program_of(f"with omp('task firstprivate(t)'):\n{inner}").replace("(x, n)", "(x, n, t=5)"))(x, 1)
+    assert x[0] == 8
+
+
+@pytest.mark.parametrize("inner", ["t = 3", "t += 3"])
+def test_a_block_inside_shares_a_variable_of_the_function(on_sim, inner):
+    """If the function's variable would not change, the outer task asks; with `shared` in both, it changes."""
+    text = program_of(
+        "t = 1",
+        f"with omp('task'):\n    with omp('task shared(t)'):\n        {inner}\n    omp('taskwait')",
+        last="return t",
+    )
+    with pytest.raises(offload.errors.PragmaError):
+        on_sim.string(text)(None, 1)
+    assert on_sim.string(text.replace("'task'", "'task shared(t)'"))(None, 1) in (3, 4)
