@@ -16,7 +16,7 @@ from offload.pragma import placing
 from offload.pragma.names import BindingKind, Scanner, Uses, arguments_of
 from offload.pragma.placing import at_node
 from offload.pragma.tables import Form, row_of
-from offload.pragma.trees import declaring, located
+from offload.pragma.trees import RUNTIME, declaring, located, member, name
 from offload.pragma.waits import may_wait
 
 if TYPE_CHECKING:
@@ -126,6 +126,7 @@ class FoundDirectives:
         self.region = region
         self.met = met
         self.directives: list[Found] = []  # in the order of the text
+        self.n_decorators = 0  # directive comments above nested functions
         self.regions = [region]
         self.errors: list[tuple[tuple[int, int], PragmaError]] = []
 
@@ -228,6 +229,19 @@ class BlockScanner(Scanner):
         self._n_loops -= 1
         self._bound = outer
         self.statements(node.orelse)
+
+    def _definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        """Note a nested function; comments above it call what `omp` and `acc` are, since no name need stand for these."""
+        written = node.decorator_list
+        node.decorator_list = [one for one in written if not hasattr(one, "directive_text")]
+        super()._definition(node)
+        node.decorator_list = written
+        for one in written:
+            where: DirectiveText | None = getattr(one, "directive_text", None)
+            if where is not None and isinstance(one, ast.Call):
+                self.found.n_decorators += 1
+                one.func = located(member(name(RUNTIME), "over_a_function"), one)
+                one.args = [located(ast.Constant(text), one) for text in (where.language, where.text)]
 
     def _while(self, node: ast.While) -> None:
         self.visit(node.test)
@@ -455,6 +469,8 @@ class BlockScanner(Scanner):
         **Scanner.visitors,
         ast.For: _for,
         ast.While: _while,
+        ast.FunctionDef: _definition,
+        ast.AsyncFunctionDef: _definition,
         **dict.fromkeys((*_LEAVING, *_LEAVING_LOOPS), _leaving),
     }
 

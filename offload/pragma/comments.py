@@ -43,7 +43,9 @@ _Decorated: TypeAlias = "Definition | ast.ClassDef"
 _DECORATED: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def insert_comments(text: FunctionText, faults: list[PragmaError] | None = None) -> Definition:
+def insert_comments(
+    text: FunctionText, faults: list[PragmaError] | None = None, unread: list[UnreadComment] | None = None
+) -> Definition:
     """Return a definition in which the directive comments of a function are statements.
 
     Parameters
@@ -52,6 +54,8 @@ def insert_comments(text: FunctionText, faults: list[PragmaError] | None = None)
         The text of the function.
     faults
         Receives the errors, in reading order. Without it, the first one is raised.
+    unread
+        Receives the directive comments that are left alone.
 
     Returns
     -------
@@ -79,7 +83,18 @@ def insert_comments(text: FunctionText, faults: list[PragmaError] | None = None)
             raise found[0].with_traceback(None)
         if faults is not None:
             faults += found
+        if unread is not None:
+            unread += inserter.unread
     return definition
+
+
+class UnreadComment(NamedTuple):
+    """A directive comment in a nested function, which only a decorator of that function reads."""
+
+    line: int
+    written: str
+    around: tuple[_Decorated, ...]
+    """The nested functions and classes around it, the outermost first."""
 
 
 class NearMiss(NamedTuple):
@@ -234,6 +249,7 @@ class _Inserter:
         self.first = first
         self.last = last
         self.faults: list[PragmaError] = []
+        self.unread: list[UnreadComment] = []
         self.starts: list[int] = []
 
     def insert_in(self, definition: Definition) -> None:
@@ -266,8 +282,11 @@ class _Inserter:
     def _in_statement(self, node: ast.stmt, comments: list[_Comment]) -> None:
         """Insert comments in the blocks of a statement."""
         if isinstance(node, _DECORATED):
-            for comment in [one for one in comments if one.row < node.lineno]:
-                self._between_decorators(node, comment)
+            for comment in comments:
+                if comment.row < node.lineno:
+                    self._between_decorators(node, comment)
+                else:
+                    self._leave(node, comment)
             return
         blocks = _blocks_of(node)
         heads = [self._head_of(getattr(owner, name)[0]) for owner, name in blocks]
@@ -281,6 +300,17 @@ class _Inserter:
         for (owner, name), part in zip(blocks, parts, strict=True):
             if part:
                 setattr(owner, name, self._in_block(getattr(owner, name), part))
+
+    def _leave(self, node: _Decorated, comment: _Comment) -> None:
+        """Note a comment that only a nested function can read, if it is a directive at all."""
+        try:
+            comment.where.parsed()
+        except PragmaError:
+            return
+        inner = [one for one in ast.walk(node) if isinstance(one, _DECORATED) and one is not node]
+        around = [one for one in inner if one.lineno <= comment.row <= (one.end_lineno or 0)]
+        written = self.text.lines[comment.row - 1].strip()
+        self.unread.append(UnreadComment(comment.row, written, (node, *around)))
 
     def _between_decorators(self, node: _Decorated, comment: _Comment) -> None:
         if comment.is_inside or comment.indent != _indent_of(self.text.lines[node.lineno - 1]):

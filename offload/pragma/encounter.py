@@ -49,6 +49,13 @@ class ModuleScope:
         return ModuleScope.of, (self.name,)
 
 
+def over_a_function(language: str, text: str) -> Any:
+    """Return a decorator: the directive of a comment above a nested function."""
+    from offload import pragma
+
+    return getattr(pragma, language)(text)
+
+
 class StayingBlock:
     """A directive whose block stays, or that stands alone."""
 

@@ -51,6 +51,7 @@ from offload.texts import (
 if TYPE_CHECKING:
     from offload.errors import PragmaError
     from offload.pragma.blocks import FoundDirectives
+    from offload.pragma.comments import UnreadComment
     from offload.pragma.syntax import Directive
 
 _FUTURE: Final = functools.reduce(
@@ -271,11 +272,11 @@ def _template_of(function: FunctionType, default: str, place: tuple[str, int] | 
 def _compiled(function: FunctionType, text: FunctionText, default: str) -> Template | None:
     """Return the template of a function; None if it has no directives."""
     faults: list[PragmaError] = []
-    definition: Any = _with_comments(text, function.__module__, faults)
     seen = _Seen(function)
+    definition: Any = _with_comments(text, function.__module__, seen, faults)
     finding = BlockScanner(text, definition, seen.spelling_of).scan()
     finding.errors += [((error.lineno or 0, 0), error) for error in faults]
-    if not finding.directives:
+    if not (finding.directives or finding.n_decorators):
         finding.check()
         return None
     free = frozenset(function.__code__.co_freevars) - {"__class__"}
@@ -287,13 +288,23 @@ def _compiled(function: FunctionType, text: FunctionText, default: str) -> Templ
     return Template(code, blocks, emitter.specs, text)
 
 
-def _with_comments(text: FunctionText, module: str | None, faults: list[PragmaError]) -> Any:
+def _with_comments(text: FunctionText, module: str | None, seen: _Seen, faults: list[PragmaError]) -> Any:
     """Return a copy of a function's definition in which its directive comments are statements."""
     if not _may_have_directives(text):
         return framed(text.definition)
     from offload.pragma.comments import insert_comments, near_misses  # which need a tokenizer
 
-    definition = insert_comments(text, faults)
+    unread: list[UnreadComment] = []
+    definition = insert_comments(text, faults, unread)
+    for comment in unread:
+        if any(seen.may_rewrite(one) for node in comment.around for one in node.decorator_list):
+            continue
+        name = comment.around[-1].name
+        message = (
+            f"`{comment.written}` is in the nested {name}, which has no @directives, so it is an ordinary comment; "
+            f"write @directives above {name}"
+        )
+        warnings.warn_explicit(message, DirectiveWarning, text.file, comment.line, module or text.file)
     for one in near_misses(text):
         message = (
             f"`{one.written}` is not a directive, because of the blank after `#`; write `{one.meant}`, with "
@@ -355,6 +366,18 @@ class _Seen:
         for word in words:
             value = getattr(value, word, None) if isinstance(value, (ModuleType, type)) else None
         return value if isinstance(value, SpellingMark) else None
+
+    def may_rewrite(self, decorator: ast.expr) -> bool:
+        """Tell whether a decorator is `directives`, `omp` or the like, or may be: the value of a local name is unknown."""
+        node = decorator.func if isinstance(decorator, ast.Call) else decorator
+        words: list[str] = []
+        while isinstance(node, ast.Attribute):
+            words.insert(0, node.attr)
+            node = node.value
+        value = self.value_of(node.id) if isinstance(node, ast.Name) else None
+        for word in words:
+            value = getattr(value, word, None)
+        return value is None or getattr(value, "__module__", "").startswith("offload.pragma")
 
     def is_of_module(self, name: str) -> bool:
         """Tell whether a name is a variable of the module that has a value."""

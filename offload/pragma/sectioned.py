@@ -84,17 +84,17 @@ class _Supers(ast.NodeTransformer):
     def __init__(self, first: str) -> None:
         self._first = first
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:  # the names that NodeTransformer calls
+    def visit_Call(self, node: ast.Call) -> ast.AST:  # the name that NodeTransformer calls
         self.generic_visit(node)
         if isinstance(node.func, ast.Name) and node.func.id == "super" and not (node.args or node.keywords):
             given = [ast.Name(name, ast.Load()) for name in ("__class__", self._first)]
             node.args = [ast.copy_location(one, node) for one in given]
         return node
 
-    def visit_FunctionDef(self, node: Any) -> Any:
-        return node  # it has a first parameter of its own
-
-    visit_AsyncFunctionDef = visit_Lambda = visit_ClassDef = visit_FunctionDef
+    def visit(self, node: Any) -> Any:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            return node  # it has a first parameter of its own
+        return super().visit(node)
 
 
 def renamed(body: list[ast.stmt], old: str, new: str) -> list[ast.stmt]:

@@ -7,6 +7,7 @@ import linecache
 import pickle
 import sys
 import traceback
+import warnings
 from itertools import count
 
 import cloudpickle
@@ -511,3 +512,83 @@ async def f(co):
     error = caught.value
     assert error.lineno == 5
     assert error.text[error.offset - 1 : error.end_offset - 1] == "[await co(a) for a in (1, 2)]"
+
+
+# -- comments at nested functions ---------------------------------------------------------------------------
+
+
+def test_a_comment_above_a_nested_function():
+    """It decorates the function, also if it is the only directive and no name stands for `omp`."""
+    names = made(
+        """
+import offload
+
+@directives
+def f():
+    #omp task
+    def g(n):
+        return n, offload.in_explicit_task()
+    return g(1)
+
+@directives
+def in_a_block(found):
+    with openmp("task"):
+        #omp task
+        def g(n):
+            found.append((n, offload.in_explicit_task()))
+        g(1)
+        openmp("taskwait")
+    openmp("taskwait")
+    return found
+""",
+        openmp=omp,
+        omp=None,
+    )
+    assert names["f"]().result() == (1, True)
+    assert names["in_a_block"]([]) == [(1, True)]
+
+
+def test_comments_in_a_nested_function():
+    """A directive comment in a nested function that is not decorated is ordinary, and a warning says so."""
+    text = """
+import functools
+
+@directives
+def f(x):
+    def g():
+        #omp task
+        x.append(1)
+    class C:
+        @functools.cache
+        def m(self):
+            if x:
+                #omp words
+                #$omp taskwait
+                pass
+    @directives
+    def k():
+        def inner():
+            #omp task
+            x.append(1)
+        #omp task
+        x.append(2)
+    def late(directives):
+        @directives
+        def h():
+            #omp task
+            x.append(3)
+    @omp
+    class D:
+        def m(self):
+            #omp task
+            pass
+"""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        made(text)
+    assert [(one.category, one.lineno) for one in caught] == [
+        (offload.DirectiveWarning, 7),
+        (offload.DirectiveWarning, 14),
+    ]
+    assert "`#omp task` is in the nested g" in str(caught[0].message)
+    assert "@directives above m" in str(caught[1].message)
