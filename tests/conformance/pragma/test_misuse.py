@@ -340,7 +340,7 @@ def test_where_comments_are_directives(on_sim):
             #pragma omp nonsense
             """
             x = 1  #pragma omp nonsense
-            # pragma omp nonsense
+            # omp nonsense, and #omp nonsense
             text = """
         #omp nonsense
         """
