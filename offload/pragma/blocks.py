@@ -12,11 +12,10 @@ import ast
 from typing import TYPE_CHECKING, Any, Final
 
 from offload.errors import PragmaError
-from offload.pragma import placing
+from offload.pragma import placing, trees
 from offload.pragma.names import BindingKind, Scanner, Uses, arguments_of
 from offload.pragma.placing import at_node
 from offload.pragma.tables import Form, row_of
-from offload.pragma.trees import RUNTIME, declaring, located, member, name
 from offload.pragma.waits import may_wait
 
 if TYPE_CHECKING:
@@ -206,9 +205,9 @@ class BlockScanner(Scanner):
     def _drop_annotation(self, node: Any, holder: list[ast.stmt]) -> None:
         """Make a plain assignment of one to a name: Python allows no annotation for a variable of another function."""
         if isinstance(node.target, ast.Name):
-            plain = declaring([node.target.id]) if node.value is None else ast.Assign([node.target], node.value)
+            plain = trees.declaring([node.target.id]) if node.value is None else ast.Assign([node.target], node.value)
             at = next(at for at, one in enumerate(holder) if one is node)
-            holder[at] = located(plain, node, [node.target, node.value])
+            holder[at] = trees.located(plain, node, [node.target, node.value])
 
     def statements(self, nodes: list[ast.stmt]) -> None:
         outer = self._bound
@@ -231,7 +230,7 @@ class BlockScanner(Scanner):
         self.statements(node.orelse)
 
     def _definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        """Note a nested function; comments above it call what `omp` and `acc` are, since no name need stand for these."""
+        """Note a nested function; comments above it call `omp` itself, for which no name need stand."""
         written = node.decorator_list
         node.decorator_list = [one for one in written if not hasattr(one, "directive_text")]
         super()._definition(node)
@@ -240,8 +239,8 @@ class BlockScanner(Scanner):
             where: DirectiveText | None = getattr(one, "directive_text", None)
             if where is not None and isinstance(one, ast.Call):
                 self.found.n_decorators += 1
-                one.func = located(member(name(RUNTIME), "over_a_function"), one)
-                one.args = [located(ast.Constant(text), one) for text in (where.language, where.text)]
+                one.func = trees.located(trees.member(trees.name(trees.RUNTIME), "over_a_function"), one)
+                one.args = [trees.located(ast.Constant(text), one) for text in (where.language, where.text)]
 
     def _while(self, node: ast.While) -> None:
         self.visit(node.test)

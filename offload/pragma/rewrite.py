@@ -255,8 +255,8 @@ def _templates_of(code: CodeType) -> dict[str, Template | None]:
     """Return the templates of this code object. An equal one may have other directives, since code has no comments."""
     key = id(code)
     if key not in _TEMPLATES:
-        # At exit, the module's names may be gone before the code is.
-        _TEMPLATES[key] = ref(code, lambda _, forget=_TEMPLATES.pop: forget(key, None)), {}
+        forget = _TEMPLATES.pop  # at exit, the module's names may be gone before the code is
+        _TEMPLATES[key] = ref(code, lambda _: forget(key, None)), {}
     return _TEMPLATES[key][1]
 
 
@@ -368,7 +368,7 @@ class _Seen:
         return value if isinstance(value, SpellingMark) else None
 
     def may_rewrite(self, decorator: ast.expr) -> bool:
-        """Tell whether a decorator is `directives`, `omp` or the like, or may be: the value of a local name is unknown."""
+        """Tell whether a decorator is `directives`, `omp` or the like, or may be: local names have no value yet."""
         node = decorator.func if isinstance(decorator, ast.Call) else decorator
         words: list[str] = []
         while isinstance(node, ast.Attribute):
