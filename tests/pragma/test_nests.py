@@ -409,23 +409,26 @@ def test_inner_loops():
 
 def test_comments_inside_of_a_nest():
     """Comments inside of a nest are directives as strings are."""
-
-    @directives
-    def count(x, h):
-        # $ omp target teams distribute parallel for
-        for i in range(x.size):
-            # omp atomic
-            h[x[i]] += 1
-            s = 0
-            # $ omp loop reduction(+: s)
-            for j in range(3):
-                s += j
-            # pragma omp atomic update
-            h[0] += s
-
+    # A formatter would put blanks into comments.
+    count = made_of("""
+        @directives
+        def count(x, h):
+            #$ omp target teams distribute parallel for
+            for i in range(x.size):
+                #omp atomic
+                h[x[i]] += 1
+                s = 0
+                #$ omp loop reduction(+: s)
+                for j in range(3):
+                    s += j
+                #pragma omp atomic update
+                h[0] += s
+    """)
     h = np.zeros(3, int)
-    count(np.array([1, 2, 1]), h)
+    with offload.record() as graph:
+        count(np.array([1, 2, 1]), h)
     assert h.tolist() == [9, 2, 1]
+    assert [task.directive for task in graph.tasks] == ["target_loop"]
 
 
 UPDATES = {
