@@ -192,11 +192,15 @@ class Template(NamedTuple):
     blocks: dict[str, CodeType]  # by the identifiers of definitions
     specs: list[Spec]
     text: FunctionText
+    kind: str  # the class around the function; empty if there is none
 
     def made(self, function: FunctionType) -> FunctionType:
         """Return the function with the globals, cells and defaults of another one."""
         names = function.__globals__
-        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+        code = function.__code__
+        cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+        if self.kind:  # nests ask for names as they are written
+            cells |= {_as_written(name, self.kind): cell for name, cell in cells.items()}
         cells[trees.LIBRARY] = CellType(items)
         cells[trees.RUNTIME] = CellType(encounter)
         cells[trees.MODULE] = CellType(encounter.ModuleScope.of(function.__module__ or ""))
@@ -279,13 +283,14 @@ def _compiled(function: FunctionType, text: FunctionText, default: str) -> Templ
     if not (finding.directives or finding.n_decorators):
         finding.check()
         return None
-    free = frozenset(function.__code__.co_freevars) - {"__class__"}
+    kind = _class_of(function.__code__.co_qualname)
+    free = frozenset([_as_written(name, kind) for name in function.__code__.co_freevars]) - {"__class__"}
     meanings = Meanings(finding, free, default, seen)
     _check_names(function, finding, meanings)
-    emitter = Emitter(finding, meanings, _class_of(function.__code__.co_qualname), seen.is_fixed)
+    emitter = Emitter(finding, meanings, kind, seen.is_fixed)
     emitter.emit()
     code, blocks = _Compilation(function, text, emitter).codes()
-    return Template(code, blocks, emitter.specs, text)
+    return Template(code, blocks, emitter.specs, text, kind)
 
 
 def _with_comments(text: FunctionText, module: str | None, seen: _Seen, faults: list[PragmaError]) -> Any:
@@ -534,6 +539,12 @@ class _Compilation:
         elif name in self._emitter.names:
             shown = self._emitter.names[name]
             name, qualified = f"{old.co_name}.{shown}", f"{old.co_qualname}.{shown}"
+            # A clause names a parameter as the text has it, without the class of a private name.
+            kind = _class_of(old.co_qualname)
+            code = code.replace(
+                co_varnames=tuple([_as_written(one, kind) for one in code.co_varnames]),
+                co_cellvars=tuple([_as_written(one, kind) for one in code.co_cellvars]),
+            )
         constants = [self._renamed(one, qualified) if isinstance(one, CodeType) else one for one in code.co_consts]
         return code.replace(
             co_name=name, co_qualname=qualified, co_consts=tuple(constants), co_filename=old.co_filename
@@ -556,6 +567,12 @@ def _class_of(qualified: str) -> str:
         if words[at] != "<locals>" and (at + 1 == len(words) or words[at + 1] != "<locals>"):
             return words[at]
     return ""
+
+
+def _as_written(name: str, kind: str) -> str:
+    """Return a name without the class that Python's compiler puts in front of a private one (`__x`)."""
+    prefix = f"_{kind.lstrip('_')}"
+    return name[len(prefix) :] if len(prefix) > 1 and name.startswith(f"{prefix}__") else name
 
 
 def _class(name: str, body: list[ast.stmt]) -> ast.ClassDef:

@@ -592,3 +592,75 @@ def f(x):
     ]
     assert "`#omp task` is in the nested g" in str(caught[0].message)
     assert "@directives above m" in str(caught[1].message)
+
+
+# -- private names of a class -------------------------------------------------------------------------------
+
+PRIVATE = {
+    "map": ('with omp("target map(tofrom: __y)"):', "__y += 1", [1.0, 1.0]),
+    "a number": ('with omp("target map(tofrom: __s)"):', "__s = __s + 1; __y[...] = __s", [3.0, 3.0]),
+    "a section": ('with omp("target map(tofrom: __y[1:1])"):', "__y[1] = 1", [0.0, 1.0]),
+    "firstprivate": ('with omp("target firstprivate(__s) map(from: __y)"):', "__y[...] = __s", [2.0, 2.0]),
+    "private": ('with omp("target private(__z) map(from: __y)"):', "__z[...] = 4; __y[...] = __z", [4.0, 4.0]),
+    "copy": ('with acc("parallel copy(__y) copyin(__z)"):', "__y += __z", [1.0, 1.0]),
+    "reduction": ('with omp("taskloop reduction(+: __y)"):', "for __i in range(3): __y += __i", [3.0, 3.0]),
+    "shared": ('with omp("task shared(__y) depend(out: __y)"):', "__y = __y + 1", [1.0, 1.0]),
+    "a nest": ('with omp("parallel for"):', "for __i in range(__s): __y[__i] = __s", [2.0, 2.0]),
+}
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_private_names(name):
+    """A clause names a variable as the text of the method does, although Python puts the class in front of it."""
+    head, body, expected = PRIVATE[name]
+    names = made(
+        f"""
+class _Kind:
+    @directives
+    def method(self):
+        __y, __z, __s = np.zeros(2), np.ones(2), 2
+        {head}
+            {body}
+        omp("taskwait")
+        return __y
+
+    def around(self):
+        __y, __z, __s = np.zeros(2), np.ones(2), 2
+        @directives
+        def inner():
+            nonlocal __y, __z, __s
+            {head}
+                {body}
+            omp("taskwait")
+        inner()
+        return __y
+"""
+    )
+    assert names["_Kind"]().method().tolist() == expected
+    assert names["_Kind"]().around().tolist() == expected
+
+
+def test_private_names_of_devices_and_groups():
+    """`is_device_ptr` and `in_reduction` take the text's names, too."""
+    names = made(
+        """
+class Kind:
+    @directives
+    def on_device(self):
+        __y = np.zeros(2)
+        with omp("target data map(tofrom: __y) use_device_ptr(__y)"):
+            with omp("target is_device_ptr(__y)"):
+                __y += 1
+        return __y
+
+    @directives
+    def in_group(self):
+        __y = np.zeros(2)
+        with omp("taskgroup task_reduction(+: __y)"):
+            with omp("task in_reduction(+: __y)"):
+                __y += 1
+        return __y
+"""
+    )
+    assert names["Kind"]().on_device().tolist() == [1.0, 1.0]
+    assert names["Kind"]().in_group().tolist() == [1.0, 1.0]
