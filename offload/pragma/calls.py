@@ -171,7 +171,7 @@ class DirectiveCall:
     # -- calls -------------------------------------------------------------------------------------------
     def decorate(self, function: Callable[..., Any]) -> Any:
         """Return a function under the construct, with the clauses that the string alone decides."""
-        make, fixed = runs.DECORATORS[self.key], self.fixed()
+        make, fixed = runs_of(self.key).DECORATORS[self.key], self.fixed()
         try:
             return make(**fixed)(function)
         except ClauseError:
@@ -210,13 +210,13 @@ class DirectiveCall:
         """Carry out the clauses that no keyword of the construct stands for; return the others."""
         waits = given.pop("wait_on", None)
         if waits is not None:
-            runs.wait_on(waits, given.get("async_"))
+            runs_of(self.key).wait_on(waits, given.get("async_"))
         return given
 
     def manage(self, values: Sequence[Any]) -> Any:
         """Return the context manager of a directive whose block stays."""
         try:
-            return runs.MANAGERS[self.key](**self.replaced(self.keywords(values)))
+            return runs_of(self.key).MANAGERS[self.key](**self.replaced(self.keywords(values)))
         except OffloadError as error:
             self.reword(error)
             raise
@@ -224,13 +224,22 @@ class DirectiveCall:
     def run(self, values: Sequence[Any]) -> Any:
         """Carry out a directive that stands alone; return the object that a name is to be bound to, or the task."""
         try:
-            return runs.RUNS[self.key](**self.replaced(self.keywords(values)))
+            return runs_of(self.key).RUNS[self.key](**self.replaced(self.keywords(values)))
         except OffloadError as error:
             self.reword(error)
             raise
 
 
 _NONE: frozenset[str] = frozenset()
+
+
+def runs_of(key: str) -> Any:
+    """Return the module that has the calls of a construct, by its key."""
+    if not key.startswith("acc."):
+        return runs
+    from offload.pragma import acc_runs  # only programs of OpenACC import `offload.acc`
+
+    return acc_runs
 
 
 def _key_of(directive: Directive) -> str:

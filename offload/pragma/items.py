@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from offload.acc.clauses import zero
 from offload.arrays.items import MAPPERS, SCALARS, PlaceToken, Token, _slice_of, all_memory, as_host, is_device_array
 from offload.constructs.clauses.dependences import in_, inout, inoutset, mutexinoutset, out
 from offload.constructs.clauses.maps import alloc, delete, from_, release, to, tofrom
@@ -69,7 +68,6 @@ __all__ = [
     "tofrom",
     "variable",
     "written",
-    "zero",
 ]
 
 ndarray = np.ndarray

@@ -1,13 +1,14 @@
-"""The calls of the API that carry out directives: decorators, context managers, and directives that stand alone."""
+"""The calls of the API that carry out directives: decorators, context managers, and directives that stand alone.
+
+OpenACC's are in `acc_runs`, so programs without OpenACC do not import `offload.acc`.
+"""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import offload
-from offload import acc
 from offload.constructs.clauses.dependences import DepObj
 from offload.errors import DependError, UsageError
 from offload.pragma import teams
@@ -16,7 +17,6 @@ from offload.pragma.items import UNBOUND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from contextlib import AbstractContextManager
 
     from offload.pragma.syntax import Directive
 
@@ -27,11 +27,6 @@ DECORATORS: Mapping[str, Callable[..., Any]] = {
     "taskgraph": offload.taskgraph,
     "target_loop": offload.target_loop,
     "parallel_loop": offload.parallel_loop,
-    "acc.parallel": acc.parallel,
-    "acc.kernels": acc.kernels,
-    "acc.serial": acc.serial,
-    "acc.parallel_loop": acc.parallel_loop,
-    "acc.kernels_loop": acc.kernels_loop,
 }
 """The decorators of constructs that have a body."""
 
@@ -114,52 +109,6 @@ def _interop(
     return held
 
 
-# -- OpenACC's ---------------------------------------------------------------------------------------
-
-
-def wait_on(waits: list[tuple[Any, ...]], queue: Any) -> None:
-    """Wait for queues of other devices, as ``wait(devnum: d: queues: 1, 2)`` says, on the host or in a queue."""
-    for device, *queues in waits:
-        acc.wait(*queues, device=device, async_=queue)
-
-
-def _enter_data(**given: Any) -> Any:
-    has_items = given.keys() & {"copyin", "create"}  # ``attach`` has no effect: objects here have no pointers
-    return acc.enter_data(**given) if has_items else None
-
-
-def _exit_data(**given: Any) -> Any:
-    has_items = given.keys() & {"copyout", "delete"}
-    return acc.exit_data(**given) if has_items else None
-
-
-def _wait(queues: Any = (), **given: Any) -> None:
-    acc.wait(*queues, **given)
-
-
-def _init(if_: Any = True, device_type: Any = acc.device_default, device_num: Any = None) -> None:
-    if if_:
-        acc.init(device_type)
-        if device_num is not None:
-            acc.set_device_num(device_num, acc.get_device_type())
-
-
-def _shutdown(if_: Any = True, device_type: Any = acc.device_default, **_device_num: Any) -> None:
-    if if_:  # the routine waits for all devices of the type
-        acc.shutdown(device_type)
-
-
-def _set(if_: Any = True, device_type: Any = None, device_num: Any = None, default_async: Any = None) -> None:
-    if not if_:
-        return
-    if device_num is not None:
-        acc.set_device_num(device_num, acc.get_device_type() if device_type is None else device_type)
-    elif device_type is not None:
-        acc.set_device_type(device_type)
-    if default_async is not None:
-        acc.set_default_async(default_async)
-
-
 RUNS: Mapping[str, Callable[..., Any]] = {
     "target_enter_data": offload.target_enter_data,
     "target_exit_data": offload.target_exit_data,
@@ -172,13 +121,6 @@ RUNS: Mapping[str, Callable[..., Any]] = {
     "cancellation_point_taskgroup": partial(offload.cancellation_point, "taskgroup"),
     "depobj": _depobj,
     "interop": _interop,
-    "acc.enter_data": _enter_data,
-    "acc.exit_data": _exit_data,
-    "acc.update": acc.update,
-    "acc.wait": _wait,
-    "acc.init": _init,
-    "acc.shutdown": _shutdown,
-    "acc.set": _set,
 }
 """The call that carries out a directive that stands alone."""
 
@@ -186,16 +128,9 @@ RUNS: Mapping[str, Callable[..., Any]] = {
 # -- blocks that stay --------------------------------------------------------------------------------
 
 
-def _data(**given: Any) -> AbstractContextManager[Any]:
-    has_items = given.keys() - {"async_", "wait", "if_"}
-    return acc.data(**given) if has_items else nullcontext()
-
-
 MANAGERS: Mapping[str, Callable[..., Any]] = {
     "target_data": offload.target_data,
     "taskgroup": offload.taskgroup,
-    "acc.data": _data,
-    "acc.host_data": acc.host_data,
     "parallel": teams.parallel,
     "parallel_masked": teams.parallel_masked,
     "masked": teams.masked,

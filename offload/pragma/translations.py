@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import offload
-from offload import acc
 from offload.pragma.call_arguments import (
     CallArgument,
     DependArgument,
@@ -145,7 +144,9 @@ def _data(keyword: str) -> Translation:
 
 
 def _zeroed(items: list[Any]) -> list[Any]:
-    return [acc.zero(*items)]
+    from offload.pragma.acc_runs import zeroed  # only OpenACC has it
+
+    return zeroed(items)
 
 
 def _moved(keyword: str) -> Translation:
