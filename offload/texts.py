@@ -322,7 +322,6 @@ def copied(node: _Node) -> _Node:
 
 
 _BLOCKS: Final = ("body", "orelse", "finalbody", "handlers", "cases")
-_SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def framed(node: _Node) -> _Node:
@@ -334,23 +333,32 @@ def framed(node: _Node) -> _Node:
     new = _shallow(node)
     names = vars(new)
     for name in _BLOCKS:
-        if name in names:
-            names[name] = [_framed_part(one) for one in names[name]]
+        if parts := names.get(name):
+            names[name] = [_FRAMED[kind](one) if (kind := type(one)) in _FRAMED else one for one in parts]
     if "items" in names:
         names["items"] = [_shallow(item) for item in names["items"]]
     return new
 
 
-def _framed_part(node: Any) -> Any:
-    """Return a statement, a handler or a case as `framed` does."""
-    if isinstance(node, _SCOPES):
-        new = _shallow(node)
-        new.decorator_list = [*node.decorator_list]
-        return new
-    return framed(node) if hasattr(node, "body") else node
+def _framed_scope(node: Any) -> Any:
+    """Return a copy of a nested function or class whose decorators may be changed."""
+    new = _shallow(node)
+    new.decorator_list = [*node.decorator_list]
+    return new
 
 
 def _shallow(node: _Node) -> _Node:
     new = type(node).__new__(type(node))
     vars(new).update(vars(node))
     return new
+
+
+_WITH_BLOCKS: Final = (
+    ast.For, ast.AsyncFor, ast.While, ast.If, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match,
+    ast.ExceptHandler, ast.match_case,
+)  # fmt: skip
+_FRAMED: Final[dict[type, Callable[[Any], Any]]] = {
+    **dict.fromkeys(_WITH_BLOCKS, framed),
+    **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef), _framed_scope),
+}
+"""How parts of a block are copied; others are shared."""

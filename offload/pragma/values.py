@@ -184,6 +184,8 @@ def elements_of(clause: Clause, items: Sequence[ast.expr], naming: Naming) -> li
 
 def constant_of(expression: PythonText) -> tuple[bool, Any]:
     """Return whether an expression is a constant of Python, and its value."""
+    if isinstance(expression.node, ast.Name):
+        return False, None
     try:
         return True, ast.literal_eval(expression.node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):

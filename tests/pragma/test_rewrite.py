@@ -18,6 +18,7 @@ import offload
 from offload.errors import PragmaError
 from offload.pragma import acc, directives, omp
 from offload.pragma.rewrite import _TEMPLATES
+from offload.texts import tree_of
 
 pytestmark = pytest.mark.usefixtures("on_sim_1")
 
@@ -46,6 +47,47 @@ def add(a, b: int = 2, *rest, c=3, **more) -> list:
         with omp("task"):
             rest[0].append((a, b, c, more))
     return rest[0]
+
+
+BLOCKS = """
+def f(x):
+    for _ in x:
+        omp("taskwait")
+    else:
+        omp("taskwait")
+    while x:
+        omp("taskwait")
+        break
+    if x:
+        omp("taskwait")
+    else:
+        omp("taskwait")
+    with x:
+        omp("taskwait")
+    try:
+        omp("taskwait")
+    except ValueError:
+        omp("taskwait")
+    else:
+        omp("taskwait")
+    finally:
+        omp("taskwait")
+    match x:
+        case 1:
+            omp("taskwait")
+    try:
+        omp("taskwait")
+    except* ValueError:
+        with omp("task"):
+            pass
+"""
+
+
+def test_the_tree_of_the_file_stays_as_it_is():
+    """Rewriting changes a copy, in each kind of block: other functions of the file are found in the same tree."""
+    before = ast.dump(ast.parse(BLOCKS), include_attributes=True)
+    directives(made(BLOCKS)["f"])
+    assert ast.dump(tree_of(BLOCKS), include_attributes=True) == before
 
 
 def test_it_keeps_what_a_function_has():
