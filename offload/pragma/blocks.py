@@ -173,6 +173,7 @@ class BlockScanner(Scanner):
         self._region = region
         self._around: Found | None = None
         self._bound: set[str] = set()
+        self._imported: dict[str, int] = {}  # names from `offload.pragma` that the function imports, and the lines
         self._n_loops = 0  # loops inside of the innermost block that is taken
 
     def scan(self) -> FoundDirectives:
@@ -284,7 +285,26 @@ class BlockScanner(Scanner):
         if node.__class__ is not ast.Call:
             return None
         known = getattr(node, "directive_text", None)  # `comments` sets it
+        if self._imported and known is None:
+            self._refuse_import(node)
         return self._spelling_of(node.func) if known is None else known
+
+    def _import_from(self, node: ast.ImportFrom) -> None:
+        self._import(node)
+        if node.module is not None and node.module.startswith("offload.pragma"):
+            found = [alias for alias in node.names if alias.name in ("omp", "acc", "openmp_context")]
+            self._imported |= {alias.asname or alias.name: node.lineno for alias in found}
+
+    def _refuse_import(self, node: Any) -> None:
+        """Note an error for a directive whose object the function itself imports."""
+        name = getattr(node.func, "id", "")
+        line = self._imported.get(name)
+        if line is not None and len(node.args) == 1 and isinstance(getattr(node.args[0], "value", None), str):
+            message = (
+                f"{name} is imported in line {line}, inside of the function, so it is not known when the function "
+                "is decorated; import it outside of the function"
+            )
+            self._refuse(at_node(node, message, self.found.text), node)
 
     def _met(self, call: ast.Call) -> DirectiveText | None:
         """Return the directive that a call is; None for another call."""
@@ -467,6 +487,7 @@ class BlockScanner(Scanner):
     visitors = {  # noqa: RUF012  # a table, never changed
         **Scanner.visitors,
         ast.For: _for,
+        ast.ImportFrom: _import_from,
         ast.While: _while,
         ast.FunctionDef: _definition,
         ast.AsyncFunctionDef: _definition,

@@ -366,7 +366,9 @@ class Meanings:
     def _ask(self, found: Found, name: str, use: NameUse | None, meaning: Meaning) -> None:
         node: Any = found.node if use is None else use.first()
         if meaning is Meaning.SAYS_BOTH and use is not None:
-            node = use.loads[0] if use.loads else use.first()
+            places = [*use.loads, *(stored.node for stored in use.stores)]
+            # A block inside of this one may be what reads the name.
+            node = next((place for place in places if isinstance(place, ast.Name)), places[0])
         is_temporary = meaning is Meaning.ASKS and name not in self._flow.before(found)
         message = question(found, name, meaning, is_temporary=is_temporary)
         error = at_node(node, message, self.finding.text)
@@ -377,8 +379,7 @@ def question(found: Found, name: str, meaning: Meaning, *, is_temporary: bool = 
     """Return the message that asks for a clause for a name; a temporary is one that the block assigns first."""
     what = f"{found.directive.language} {found.directive.name}"
     if _is_device(found):
-        receiving = f"copy({name})" if found.directive.language == "acc" else f"map(from: {name})"
-        remedy = f"{receiving} if the function needs the value, or private({name})"
+        remedy = _device_remedy(found, name, is_temporary=is_temporary)
     elif found.form is Form.CALLED:
         remedy = f"an array of one element, `{name}[0] = …`, or assign it after the block"
     elif found.form is Form.SECTION:
@@ -401,6 +402,18 @@ def question(found: Found, name: str, meaning: Meaning, *, is_temporary: bool = 
         f"{what}: the block assigns {name}, and the function reads it elsewhere; the block's assignment would be lost; "
         f"write {remedy}"
     )
+
+
+def _device_remedy(found: Found, name: str, *, is_temporary: bool) -> str:
+    """Return the clauses to choose from for a name in a device region."""
+    region: Any = found.inner
+    use = region.uses[name]
+    is_acc = found.directive.language == "acc"
+    if not use.stores:
+        return f"firstprivate({name}) or {'copyin' if is_acc else 'map'}({'' if is_acc else 'to: '}{name})"
+    is_read = not is_temporary and (bool(use.loads) or bool(use.updates))
+    receiving = f"copy({name})" if is_acc else f"map({'tofrom' if is_read else 'from'}: {name})"
+    return f"{receiving} if the function needs the value, or private({name})"
 
 
 def _reduced_by(found: Found, name: str, meaning: Meaning) -> str:

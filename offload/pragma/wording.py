@@ -46,6 +46,10 @@ _PHRASES: Final = (
     (_NUMBER, rf"\1; map the number on the target construct itself, or {_ONE_ELEMENT}"),
     (r"is a (\w+), not an array; update arrays, views or section\(…\)", rf"is a \1, not an array; {_ONE_ELEMENT}"),
     (
+        r"interop: .* outside the block; write `with offload\.interop\(…\) as …:`",
+        "interop: the object has been destroyed; make another with init(targetsync: o)",
+    ),
+    (
         r"so create another event",
         "so write `event = None` before the block, and detach makes a new one",
     ),

@@ -114,6 +114,47 @@ def test_wrong_blocks(name):
     assert isinstance(error, UnsupportedError) == (name == "an unsupported directive")
 
 
+ADVICE = {
+    "+= on a number of a target": (
+        ["with omp('target'):", "    n += 1", "return n"], "omp target: n holds", "map(tofrom: n)",
+    ),
+    "a target that only assigns": (["with omp('target'):", "    n = 1", "return n"], "assigns n", "map(from: n)"),
+    "a target that reads what it assigns": (
+        ["with omp('target'):", "    n = n + 1", "return n"], "assigns n", "map(tofrom: n)",
+    ),
+    "an acc region": (["with acc('parallel'):", "    n += 1", "return n"], "acc parallel: n holds", "copy(n)"),
+    "a target that reads what a task shares": (
+        ["with omp('task shared(n)'):", "    n = 2", "with omp('target'):", "    print(n)"], "shared",
+        "write firstprivate(n) or map(to: n)",
+    ),
+    "an acc region that reads what a task shares": (
+        ["with omp('task shared(n)'):", "    n = 2", "with acc('parallel'):", "    print(n)"], "shared",
+        "write firstprivate(n) or copyin(n)",
+    ),
+    "an import in the function": (
+        ["from offload.pragma import omp as o", "with o('task'):", "    pass"], "o is imported in line 3", "outside",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ADVICE)
+def test_advice(name):
+    """The message says what is wrong, and clauses that make the program right."""
+    lines, problem, remedy = ADVICE[name]
+    with pytest.raises(PragmaError) as caught:
+        made(indented(*lines))["f"](np.zeros(3), 1)
+    assert problem in str(caught.value)
+    assert remedy in str(caught.value)
+
+
+def test_an_interop_object_that_is_destroyed():
+    """Its use, and its end, are errors that speak of directives."""
+    for last in ("destroy(o)", "use(o)"):
+        lines = [f"omp('interop {what}')" for what in ("init(targetsync: o)", "destroy(o)", last)]
+        with pytest.raises(UsageError, match=r"has been destroyed; make another with init\(targetsync: o\)"):
+            made(indented(*lines))["f"](0, 0)
+
+
 def test_coroutines():
     """`await` and its like leave a block that is taken."""
     for line in ("await x", "async for i in x: pass", "async with x: pass"):

@@ -36,7 +36,7 @@ def test_assigned_names_ask(on_sim, spelling, kind, name):
     if kind in ("task", "taskloop"):
         assert all(word in str(error) for word in ("shared", "private", "firstprivate"))
     elif kind == "target":
-        assert "map(from: s)" in str(error)
+        assert "map(from: s)" in str(error) or "map(tofrom: s)" in str(error)
     assert error.filename.endswith(".py")
 
 
