@@ -32,10 +32,13 @@ class LoopFunction(DirectiveFunction):
     # The clauses that speak of the loop.
     _words_of: frozenset[str] = frozenset(COMMON_CHECKS)
 
-    __slots__ = ("_take",)
+    __slots__ = ("_begin", "_take")
 
     _take: Callable[[Any], Any]
     """What the calls of a copy give their result to (`giving`); other objects have none."""
+
+    _begin: Callable[[], Mapping[str, Any]] | None
+    """What gives scalars when the calls of a copy begin (`giving`); other objects have none."""
 
     @property
     def _program(self) -> LoopProgram:
@@ -54,14 +57,16 @@ class LoopFunction(DirectiveFunction):
         """Return the values of the clauses of the loop."""
         return LoopWords.of(self._directive, clauses, names_of(self._function))
 
-    def giving(self, take: Callable[[Any], Any]) -> Self:
+    def giving(self, take: Callable[[Any], Any], begin: Callable[[], Mapping[str, Any]] | None = None) -> Self:
         """Return a copy whose calls give their result to a function before the task is complete.
 
-        The function returns the task's value. A copy that `options` makes of the copy gives it to nobody.
+        The function returns the task's value. ``begin`` is called when the loop begins, after the tasks that it depends
+        on, and returns scalars by name, which replace arguments of the call. A copy that `options` makes of the copy
+        has neither.
         """
         made: Self = _new(type(self))
         made.__dict__ = self.__dict__
-        made._clauses, made._depend, made._take = self._clauses, self._depend, take  # its own kind
+        made._clauses, made._depend, made._take, made._begin = self._clauses, self._depend, take, begin  # its own kind
         return made
 
     def _texts(self) -> tuple[dict[str, Any], tuple[Any, ...]]:

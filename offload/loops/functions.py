@@ -136,7 +136,7 @@ class DeviceLoop(LoopFunction, TargetFunction):
             shared: Launcher = launching().launcher_for(self._program, args, kind)
             return shared
         launcher: Launcher = kind(self._program)
-        launcher.take = take
+        launcher.take, launcher.begin = take, getattr(self, "_begin", None)
         return launcher
 
     def _deciding(self, args: tuple[Any, ...]) -> tuple[Any, ...]:

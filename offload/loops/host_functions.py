@@ -74,7 +74,7 @@ class HostLoop(LoopFunction):
     def _launcher(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, are_known: bool = True) -> Launcher:
         """Return the body of a call; errors in arguments that are known are raised here."""
         body: Launcher = launching().Launcher(self._program, is_alone=not self._clauses.get("if_", True))
-        body.take = getattr(self, "_take", None)
+        body.take, body.begin = getattr(self, "_take", None), getattr(self, "_begin", None)
         if are_known:
             body.look(args, kwargs)
         return body

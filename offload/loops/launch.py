@@ -51,6 +51,7 @@ class Launcher:
     __slots__ = (
         "__wrapped__",
         "_is_alone",
+        "begin",
         "is_mapped",
         "program",
         "settled",
@@ -76,6 +77,8 @@ class Launcher:
         self.starts: Callable[[], None] | None = None
         # called with the result before the task is complete; it returns the task's value
         self.take: Callable[[Any], Any] | None = None
+        # called when the body begins; it returns scalars by name, which replace arguments of the call
+        self.begin: Callable[[], Mapping[str, Any]] | None = None
 
     @property
     def sent_as(self) -> Any:
@@ -88,8 +91,21 @@ class Launcher:
         self.specialisation = self.program.specialise(values)
         check_writeable(self.specialisation, values)
 
+    def begun(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the arguments of a call with the scalars that replace some when the body begins."""
+        if self.begin is None:
+            return args
+        now = self.begin()
+        pairs = list(zip(self.program.parameters, args, strict=False))
+        found = tuple([now.get(name, value) for name, value in pairs])
+        if any(new.__class__ is not old.__class__ for new, old in zip(found, args, strict=True)):
+            self.specialisation = None  # it holds for other types
+        return found
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         task: Any = here().task
+        if self.begin is not None:
+            args = self.begun(args)
         is_on_device = task is not None and task.place is not None
         if is_on_device and not kwargs and self.values is None:
             settled = self.settled or self.program.settled(args)

@@ -288,7 +288,7 @@ class NestBlock:
         """Encounter the nest; ``variables`` store results in the enclosing function's variables."""
         take = None if variables is None else lambda found: variables[0](*found)
         try:
-            return self._nest.meet(values, arguments, take)
+            return self._nest.meet(values, arguments, take, None if variables is None else variables[1])
         except OffloadError as error:
             self._call.reword(error)
             raise

@@ -22,7 +22,7 @@ from offload.constructs.call import decorate
 from offload.constructs.clauses.maps import MapClause
 from offload.loops.common import LoopFunction, launching
 from offload.loops.front.source import KnownName, Plain, Unfit, keep_text, meaning_of
-from offload.loops.functions import TargetLoop
+from offload.loops.functions import DeviceLoop, TargetLoop
 from offload.loops.host_functions import HostLoop
 from offload.loops.running.plan import numbers_of, plans_of
 from offload.loops.running.preparation import view_at
@@ -35,6 +35,7 @@ from offload.pragma.nest_sections import WITHIN, Shift, WholeUseError, within
 from offload.pragma.nest_statements import OFFLOAD
 from offload.pragma.routines import refuse_thread_numbers
 from offload.runtime.current import here
+from offload.runtime.recipe import DeviceRecipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +44,9 @@ if TYPE_CHECKING:
     from offload.loops.running.specialise import LoopProgram
     from offload.pragma.items import MappedPart
     from offload.pragma.loops import DirectiveNest
+    from offload.runtime.launch import DeviceTask
     from offload.tasks.region import Region
+    from offload.tasks.task import Task
     from offload.texts import FunctionText
 
 # The places of a function's arguments among the values of an encounter.
@@ -71,7 +74,36 @@ class NestLoop(LoopFunction):
         return super()._words(clauses)._replace(by_name=True, worded=_wording(self._directive))
 
 
-class TargetNest(NestLoop, TargetLoop):
+class _LateRecipe(DeviceRecipe):
+    """The recipe of a nest that reads variables when it begins: all that it depends on is complete then."""
+
+    __slots__ = ()
+
+    def make(self, frame: Region, sources: Sequence[Task | None] = ()) -> DeviceTask:
+        task = super().make(frame, sources)
+        task.waits_in_stream_order = False
+        return task
+
+
+class DeviceNest(NestLoop, DeviceLoop):
+    """A nest for a device."""
+
+    __slots__ = ()
+
+    def _short_recipe(self, *args: Any, **kwargs: Any) -> Any:
+        return self._late(super()._short_recipe(*args, **kwargs))
+
+    def _named_recipe(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        recipe, depend = super()._named_recipe(*args, **kwargs)
+        return self._late(recipe), depend
+
+    def _late(self, recipe: Any) -> Any:
+        if recipe.__class__ is DeviceRecipe and getattr(self, "_begin", None) is not None:
+            recipe.__class__ = _LateRecipe
+        return recipe
+
+
+class TargetNest(DeviceNest, TargetLoop):
     """A nest under ``target`` with other words."""
 
     __slots__ = ()
@@ -83,13 +115,13 @@ class HostNest(NestLoop, HostLoop):
     __slots__ = ()
 
 
-class ParallelNest(NestLoop, ParallelLoop):
+class ParallelNest(DeviceNest, ParallelLoop):
     """A nest under OpenACC's ``parallel loop`` or ``serial loop``."""
 
     __slots__ = ()
 
 
-class KernelsNest(NestLoop, KernelsLoop):
+class KernelsNest(DeviceNest, KernelsLoop):
     """A nest under OpenACC's ``kernels loop``."""
 
     __slots__ = ()
@@ -168,7 +200,11 @@ class NestEncounter:
         self.__init__(nest, DirectiveCall(directive), text, function.__globals__, cells)  # type: ignore[misc]  # of an object that has been made only
 
     def meet(
-        self, values: Sequence[Any], arguments: tuple[Any, ...], store: Callable[[list[Any]], Any] | None = None
+        self,
+        values: Sequence[Any],
+        arguments: tuple[Any, ...],
+        store: Callable[[list[Any]], Any] | None = None,
+        read: Callable[[], tuple[Any, ...]] | None = None,
     ) -> None:
         """Encounter the nest.
 
@@ -181,6 +217,8 @@ class NestEncounter:
         store : callable, optional
             Called with the list of values of `DirectiveNest.results`, before the task of a deferred nest is complete.
             The value is `UNBOUND` of a variable that no iteration assigns, or of an array: it keeps its value.
+        read : callable, optional
+            Returns the values of `DirectiveNest.results` of now. The nest begins with those that are numbers.
         """
         taken: Any = [_member(arguments[place], words) for place, words in self._paths] if self._paths else arguments
         construct, places = self._made.get(tuple(map(type, taken))) or self._found(taken)
@@ -196,7 +234,7 @@ class NestEncounter:
             if self._is_shared and (num_threads := _threads_around(scope.region)) is not None:
                 construct = construct.options(num_threads=num_threads)
         if store is not None:
-            construct = construct.giving(partial(self._give, store))
+            construct = construct.giving(partial(self._give, store), None if read is None else partial(self._now, read))
         found = construct(*given)
         if found.__class__ is dict:  # in the body of a target region
             self._give(store, found)
@@ -217,6 +255,11 @@ class NestEncounter:
         """Give the variables of the enclosing function the values that have come out."""
         if store is not None and found is not None:
             store([found.get(name, UNBOUND) for name in self._nest.returned])
+
+    def _now(self, read: Callable[[], tuple[Any, ...]]) -> dict[str, Any]:
+        """Return the numbers with which reductions begin, under the names that the nest has for them."""
+        pairs = zip(self._nest.returned, read(), strict=True)
+        return {name: value for name, value in pairs if value.__class__ in SCALARS and value is not None}
 
     def _value_of(self, name: str) -> Any:
         """Return the value of a name of the module or of a closure; None for other names."""

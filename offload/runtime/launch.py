@@ -231,7 +231,9 @@ class DeviceTask(Task):
     def _append_body(self) -> BaseException | None:
         """Have the device call the body when the plan gets there; return the error of a body that it cannot take."""
         try:
-            self.place.device.append(self.lane.stream, self.body, self.args, self.kwargs)  # type: ignore[attr-defined, union-attr]  # it plans
+            begun = getattr(self.body, "begun", None)
+            args = self.args if begun is None else begun(self.args)
+            self.place.device.append(self.lane.stream, self.body, args, self.kwargs)  # type: ignore[attr-defined, union-attr]  # it plans
             if (take := getattr(self.body, "take", None)) is not None:  # of this process: the body runs in another one
                 self.leave(take)
         except Exception as error:  # noqa: BLE001  # kept for whoever waits

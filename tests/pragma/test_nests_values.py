@@ -135,3 +135,62 @@ def test_profiles_of_functions_with_nonlocal_variables():
     assert [loop.verdict for loop in report.loops] == ["parallel", "sequential"]
     assert (weights == 1).all()
     assert n_calls == 0
+
+
+CHAINS = {
+    "parallel for": ("parallel for reduction(+: s) nowait depend(inout: s)", "taskwait"),
+    "target": ("target teams loop map(tofrom: s) reduction(+: s) nowait depend(inout: s)", "taskwait"),
+    "target of arrays": ("target parallel for map(to: y) reduction(+: s) nowait depend(inout: s)", "taskwait"),
+    "acc": ("parallel loop copyin(y) reduction(+: s) async(1)", "wait(1)"),
+    "acc kernels": ("kernels loop copyin(y) reduction(+: s) async", "wait"),
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("first", [0, 0.5])
+def test_deferred_reductions_begin_with_the_values_of_their_turn(name, first):
+    """Nests in a row add to one variable; a number that a task gives it in between counts, also of another type."""
+    directive, wait = CHAINS[name]
+    spelling = "acc" if name.startswith("acc") else "omp"
+    total = made_of(
+        f"""
+        @directives
+        def total(y, s):
+            for k in range(3):
+                with {spelling}("{directive}"):
+                    for i in range(4):
+                        s += y[i]
+            {spelling}("{wait}")
+            return s
+        """
+    )
+    assert total(np.ones(4), first) == 12 + first
+    assert total(np.ones(4, int), first) == 12 + first
+
+
+@pytest.mark.parametrize("directive", ["target teams loop", "parallel for"])
+def test_a_reduction_after_tasks(directive):
+    """A deferred reduction, and one that waits itself, begin with the number that the task before has stored."""
+    add = made_of(
+        f"""
+        @directives
+        def add(y, gate, value):
+            s = 1
+            with omp("task shared(s) depend(inout: s)"):
+                gate.wait()
+                s = value
+            with omp("{directive} reduction(+: s) nowait depend(inout: s)"):
+                for i in range(4):
+                    s += y[i]
+            with omp("{directive} reduction(max: s) nowait depend(inout: s)"):
+                for i in range(4):
+                    s = max(s, y[i])
+            gate.set()
+            with omp("{directive} reduction(+: s) depend(inout: s)"):
+                for i in range(4):
+                    s += y[i]
+            return s
+        """
+    )
+    assert add(np.ones(4, int), threading.Event(), 5) == 13
+    assert add(np.ones(4), threading.Event(), 0.25) == 8.25
