@@ -112,7 +112,11 @@ def element(value: Any, index: Any, text: str) -> tuple[Any, ...]:
             return (value[index, ...],)
     elif kind is list or kind is tuple or kind is dict:
         found = value[index]
-        return _located(found, Place(value, index, is_member=False), text) if IS_VARIABLE[found.__class__] else (found,)
+        return (
+            _located(found, ItemPlace(value, index, is_member=False), text)
+            if IS_VARIABLE[found.__class__]
+            else (found,)
+        )
     return location(value, (text, ((INDEX,),)), index)
 
 
@@ -145,14 +149,14 @@ def own(value: Any) -> Any:
     return value if value.__class__ is not str else Token(value)
 
 
-def _located(value: Any, place: Place, text: str) -> tuple[Any, ...]:
+def _located(value: Any, place: ItemPlace, text: str) -> tuple[Any, ...]:
     """Return the list items for a number, a string or None in another object: itself if not None, and its place."""
     if value is None:
         return (Token(PlaceKey(place, text)),)
     return own(value), PlaceToken(PlaceKey(place, text))
 
 
-class Place(NamedTuple):
+class ItemPlace(NamedTuple):
     """An element of an object, or an attribute of it."""
 
     holder: Any
@@ -167,7 +171,7 @@ class MappedPart(NamedTuple):
     whole: Any  # that array; the object itself if it is no array
     view: Any  # the list item
     where: tuple[int | slice, ...]  # the item is ``whole[where]``; empty if it has no section
-    place: Place | None = None  # where it stands, if it is no part of an array
+    place: ItemPlace | None = None  # where it stands, if it is no part of an array
 
 
 def mapped_part(value: Any, path: str, form: Form, *values: Any) -> MappedPart:
@@ -178,13 +182,13 @@ def mapped_part(value: Any, path: str, form: Form, *values: Any) -> MappedPart:
 def _walk(value: Any, form: Form, values: tuple[Any, ...], path: str = "") -> MappedPart:
     text, steps = form
     whole, index = value, ()  # type: tuple[Any, tuple[int | slice, ...]]
-    place: Place | None = None
+    place: ItemPlace | None = None
     given, at = iter(values), 0
     while at < len(steps):
         step = steps[at]
         at += 1
         if isinstance(step, str):
-            place = Place(value, step, is_member=True)
+            place = ItemPlace(value, step, is_member=True)
             value = whole = getattr(value, step)
             path, index = f"{path}.{step}", ()
             continue
@@ -192,7 +196,7 @@ def _walk(value: Any, form: Form, values: tuple[Any, ...], path: str = "") -> Ma
         array = _array(value)
         if array is None:
             keys = tuple([entry if kind == INDEX else slice(*entry) for kind, entry in entries])
-            place = Place(value, keys[0] if len(keys) == 1 else keys, is_member=False)
+            place = ItemPlace(value, keys[0] if len(keys) == 1 else keys, is_member=False)
             value = whole = value[place.key]
             path, index = f"{path}[…]", ()
             continue
@@ -311,7 +315,7 @@ class PlaceKey:
 
     __slots__ = ("_is_member", "_key", "_object", "_text")
 
-    def __init__(self, place: Place, text: str) -> None:
+    def __init__(self, place: ItemPlace, text: str) -> None:
         holder, key, self._is_member = place
         if isinstance(holder, (list, tuple)) and not self._is_member and isinstance(key, int) and key < 0:
             key += len(holder)

@@ -575,9 +575,9 @@ def print_quietly(shown: object) -> None:
     """Print on the standard output, whatever it is; if nobody reads it any longer, print nothing."""
     # A closed stream is a ValueError, a pipe that nobody reads an OSError; Rich ends the program for the latter.
     with suppress(OSError, ValueError):
-        _Console().print(shown)
+        _SafeConsole().print(shown)
 
 
-class _Console(Console):
+class _SafeConsole(Console):
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError

@@ -85,7 +85,7 @@ def index_error(access: Located, index: int, dimension: int, extent: int, where:
 
     Its attribute ``array`` is the name of the array, by which a construct says which section that is.
     """
-    index += FAR if -FAR - FAR // 2 < index < -FAR // 2 else 0  # in front of a section
+    index += FAR if -FAR - FAR // 4 < index < -FAR else 0  # in front of a section, thus negative there
     error = IndexError(
         f"index {index} is out of bounds for axis {dimension} of {access.array!r} with size {extent}, at iteration "
         f"{where}, {access.place.file}:{access.place.line}"
