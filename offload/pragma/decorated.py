@@ -329,6 +329,12 @@ class _Evaluator:
                 return cell.cell_contents
         except ValueError:
             pass
+        if name in self._needed and name in self.visible.names.parameters:
+            import inspect
+
+            function = self.visible.function
+            shown = f"{getattr(function, '__name__', 'function')}{inspect.signature(function)}"
+            raise TypeError(f"{shown}: missing a required argument: {name!r}")
         if name in self._needed:
             raise NameError(f"name {name!r} in a directive string has no value at this call", name=name)
         return items.UNBOUND

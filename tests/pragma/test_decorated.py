@@ -495,3 +495,18 @@ def test_an_object_that_cannot_be_called():
     """A string decorates callables only."""
     with pytest.raises(omp.ClauseError):
         under("task")(3)
+
+
+def test_a_call_without_an_argument():
+    """A clause that uses a missing argument raises the API's `TypeError`, which names the argument."""
+
+    def f(p, q=2):
+        return p
+
+    with pytest.raises(TypeError) as said:
+        omp.task(depend=[omp.in_("p")])(f)()
+    for string in ("task priority(p)", "task depend(in: p + q)"):
+        for arguments in ({}, {"q": 3}):
+            with pytest.raises(TypeError) as caught:
+                under(string)(f)(**arguments)
+            assert str(caught.value) == str(said.value) == "f(p, q=2): missing a required argument: 'p'"
