@@ -6,10 +6,14 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from offload import acc
+from offload.acc.compute import KernelsFunction, ParallelFunction, SerialFunction
+from offload.pragma.states import ResultFunction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
+
+    from offload.constructs.target import TargetFunction
 
 DECORATORS: Mapping[str, Callable[..., Any]] = {
     "acc.parallel": acc.parallel,
@@ -19,6 +23,32 @@ DECORATORS: Mapping[str, Callable[..., Any]] = {
     "acc.kernels_loop": acc.kernels_loop,
 }
 """The decorators of constructs that have a body."""
+
+
+class ResultParallel(ResultFunction, ParallelFunction):
+    """A block of ``parallel`` with results."""
+
+    __slots__ = ()
+
+
+class ResultKernels(ResultFunction, KernelsFunction):
+    """A block of ``kernels`` with results."""
+
+    __slots__ = ()
+
+
+class ResultSerial(ResultFunction, SerialFunction):
+    """A block of ``serial`` with results."""
+
+    __slots__ = ()
+
+
+RESULTS: Mapping[str, type[TargetFunction]] = {
+    "acc.parallel": ResultParallel,
+    "acc.kernels": ResultKernels,
+    "acc.serial": ResultSerial,
+}
+"""The construct of a block with results."""
 
 
 def zeroed(items: list[Any]) -> list[Any]:

@@ -20,9 +20,9 @@ from offload.arrays.items import SCALARS, is_device_array
 from offload.constructs.call import decorate
 from offload.errors import ClauseError, EventError, LoopError, OffloadError
 from offload.pragma import taskloops
-from offload.pragma.calls import DirectiveCall
+from offload.pragma.calls import DirectiveCall, runs_of
 from offload.pragma.items import UNBOUND, is_mappable
-from offload.pragma.states import KINDS, BlockState
+from offload.pragma.states import BlockState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -156,8 +156,9 @@ class TakenBlock:
 
     def _construct(self) -> Any:
         """Return the construct with the clauses that the string alone decides."""
-        if self.names.results and self.call.key in KINDS:
-            return decorate(KINDS[self.call.key], self.function, self.call.fixed())
+        kinds = runs_of(self.call.key).RESULTS
+        if self.names.results and self.call.key in kinds:
+            return decorate(kinds[self.call.key], self.function, self.call.fixed())
         return self.call.decorate(self.function)
 
     def _speaking(self, construct: Any, values: Sequence[Any]) -> Callable[..., Any]:

@@ -14,10 +14,12 @@ from offload.errors import DependError, UsageError
 from offload.pragma import teams
 from offload.pragma.call_arguments import CallArgument, FixedArgument, valued, valued_all
 from offload.pragma.items import UNBOUND
+from offload.pragma.states import ResultTarget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from offload.constructs.target import TargetFunction
     from offload.pragma.syntax import Directive
 
 DECORATORS: Mapping[str, Callable[..., Any]] = {
@@ -29,6 +31,9 @@ DECORATORS: Mapping[str, Callable[..., Any]] = {
     "parallel_loop": offload.parallel_loop,
 }
 """The decorators of constructs that have a body."""
+
+RESULTS: Mapping[str, type[TargetFunction]] = {"target": ResultTarget}
+"""The construct of a block with results."""
 
 
 # -- arguments in brackets after the words, and names that directives bind ---------------------------

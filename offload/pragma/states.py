@@ -14,11 +14,10 @@ stores. There the block returns its results, and the task of this process stores
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from offload.acc.compute import KernelsFunction, ParallelFunction, SerialFunction
 from offload.arrays.items import SCALARS, is_device_array
 from offload.constructs.target import TargetFunction
 from offload.errors import ClauseError
@@ -28,7 +27,7 @@ from offload.runtime.current import here
 from offload.runtime.recipe import DeviceRecipe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from offload.pragma.items import MappedPart
     from offload.runtime.launch import DeviceTask
@@ -170,7 +169,7 @@ def _with_results(recipe: Any) -> Any:
     return recipe
 
 
-class _ResultFunction(TargetFunction):
+class ResultFunction(TargetFunction):
     """A target block with results."""
 
     __slots__ = ()
@@ -183,34 +182,7 @@ class _ResultFunction(TargetFunction):
         return _with_results(recipe), depend
 
 
-class ResultTarget(_ResultFunction):
+class ResultTarget(ResultFunction):
     """A block of ``target`` with results."""
 
     __slots__ = ()
-
-
-class ResultParallel(_ResultFunction, ParallelFunction):
-    """A block of OpenACC's ``parallel`` with results."""
-
-    __slots__ = ()
-
-
-class ResultKernels(_ResultFunction, KernelsFunction):
-    """A block of OpenACC's ``kernels`` with results."""
-
-    __slots__ = ()
-
-
-class ResultSerial(_ResultFunction, SerialFunction):
-    """A block of OpenACC's ``serial`` with results."""
-
-    __slots__ = ()
-
-
-KINDS: Final[Mapping[str, type[TargetFunction]]] = {
-    "target": ResultTarget,
-    "acc.parallel": ResultParallel,
-    "acc.kernels": ResultKernels,
-    "acc.serial": ResultSerial,
-}
-"""The construct of a block with results, by the key of its directive."""
