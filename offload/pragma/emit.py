@@ -425,9 +425,7 @@ class _Block:
             )
             body = [own]
             added += [trees.assign(name, trees.call(copy, trees.name(name))) for name in plan.copied]
-        last: list[ast.stmt] = []
-        if plan.results:
-            last = self._leaving()
+        last = self._leaving() if needs_state else []
         if plan.results and self._is_loop:
             added.append(trees.assign(".first", trees.tuple_of([trees.name(name) for name in plan.results])))
         elif plan.results:
@@ -510,6 +508,13 @@ class _Block:
                     self._bare[name] = at_node(node, message, text)
                 target: ast.expr = ast.Name(name, ast.Store())
             else:
+                bound = path.first_binding(found.node.body)
+                if bound is not None:
+                    words = ".".join((path.name, *path.members))
+                    message = (
+                        f"{words} is mapped, so the block cannot bind it to another object; write {words}[...] = …"
+                    )
+                    self._emitter.finding.refuse(at_node(bound, message, text), bound)
                 found.node.body = path.replaced([copied(one) for one in found.node.body], element)
                 target = ast.Name(element, ast.Store())
             part = trees.member(trees.name(self._state), "part")

@@ -44,6 +44,13 @@ class Path(NamedTuple):
         replacer = _Replacer(self, name)
         return [replacer.visit(statement) for statement in body]
 
+    def first_binding(self, body: list[ast.stmt]) -> ast.Attribute | None:
+        """Return the first place that binds the path to another object; ``+=`` changes an array in place."""
+        nodes = [node for statement in body for node in ast.walk(statement)]
+        in_place = {id(node.target) for node in nodes if isinstance(node, ast.AugAssign)}
+        bound = [node for node in nodes if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)]
+        return next((node for node in bound if id(node) not in in_place and _path_of(node) == self), None)
+
 
 class _Replacer(ast.NodeTransformer):
     def __init__(self, path: Path, name: str) -> None:

@@ -22,7 +22,7 @@ from offload.arrays.items import SCALARS, is_device_array
 from offload.constructs.target import TargetFunction
 from offload.errors import ClauseError
 from offload.pragma.items import UNBOUND
-from offload.pragma.views import SectionView, SectionViews, with_element
+from offload.pragma.views import SectionView, SectionViews, contents, with_element
 from offload.runtime.current import here
 from offload.runtime.recipe import DeviceRecipe
 
@@ -65,12 +65,15 @@ class BlockState:
         self._parts: dict[str, tuple[str, tuple[int, ...], tuple[int | slice, ...], Any]] = {}
         self._known: tuple[Any, ...] = ()  # in another process, the variables' values
         self._arrays: dict[str, Any] = {}
-        self._views: dict[str, Any] = {}  # of arrays with sections, while the body runs
+        # While the body runs: the copies of `around`, with their contents, and the views of arrays with sections.
+        self._copies: dict[str, tuple[Any, tuple[Any, ...]]] = {}
+        self._views: dict[str, Any] = {}
         self._kept: list[Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         known = self._known if self._variables is None else self._variables[1]()
-        return {**vars(self), "_variables": None, "_known": known, "_kept": None, "_arrays": {}, "_views": {}}
+        own: dict[str, Any] = {"_kept": None, "_arrays": {}, "_views": {}, "_copies": {}}
+        return {**vars(self), "_variables": None, "_known": known, **own}
 
     def note(self, element: str, part: MappedPart) -> None:
         """Note that an argument is a part of another object."""
@@ -80,6 +83,9 @@ class BlockState:
     # -- in the body ---------------------------------------------------------------------------------
     def part(self, element: str, array: Any) -> Any:
         """Return the object that a name in the block stands for; ``array`` is its section or element on the device."""
+        if element == next(iter(self._parts)):  # the body begins: a taskgraph runs it several times
+            self._views.clear()
+            self._copies.clear()
         path, shape, where, whole = self._parts[element]
         view = SectionView(array, path, shape, where) if where else array
         holder, _, inner = path.partition("[")
@@ -89,8 +95,10 @@ class BlockState:
                 view = known.and_also(view) if isinstance(known, SectionViews) else SectionViews(known, view)
             self._views[path] = view
             return view
-        self.around[holder] = with_element(self.around[holder], whole, view)
-        return self.around[holder]
+        known, _ = self._copies.get(holder, (self.around[holder], ()))
+        made = with_element(known, whole, view)
+        self._copies[holder] = made, contents(made)
+        return made
 
     def first(self, *values: Any) -> tuple[Any, ...]:
         """Return the values with which results begin; the arguments are the values at the encounter."""
@@ -108,6 +116,9 @@ class BlockState:
     def leave(self, *values: Any) -> tuple[Any, ...] | None:
         """Take the values of results at the end of the body; return them in another process."""
         self._views.clear()
+        self._check_copies()
+        if not self.results:
+            return None
         kept = list(values)
         for at, (name, value) in enumerate(zip(self.results, values, strict=True)):
             if name not in self.mapped:
@@ -126,6 +137,17 @@ class BlockState:
         else:
             self._variables[0](*map(number_of, kept))
         return None
+
+    def _check_copies(self) -> None:
+        """Raise `ClauseError` if the body has changed a list or the like, of which it has a copy."""
+        for holder, (made, before) in self._copies.items():
+            now = contents(made)
+            if len(now) != len(before) or any(one is not other for one, other in zip(now, before, strict=True)):
+                raise ClauseError(
+                    f"map: an element of {holder} is mapped, so the block has a copy of {holder}, and the change of it "
+                    f"would be lost; to change an array, write `{holder}[…][...] = …`"
+                )
+        self._copies.clear()
 
     # -- afterwards ----------------------------------------------------------------------------------
     def finish(self, value: Any) -> Any:

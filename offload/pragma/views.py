@@ -162,3 +162,8 @@ def with_element(container: Any, old: Any, new: Any) -> Any:
         if value is old:
             found[key] = new
     return found
+
+
+def contents(container: Any) -> tuple[Any, ...]:
+    """Return the objects in a list, tuple, dict or object, and the keys of a dict."""
+    return (*container, *container.values()) if isinstance(container, dict) else tuple(container)
