@@ -516,6 +516,8 @@ class _Compilation:
         kind = _class_of(self._function.__code__.co_qualname)
         if kind or "__class__" in self._function.__code__.co_freevars:
             body = [_class(kind or "_", body)]
+            if kind not in self._free:  # the class's name is the module's
+                body.insert(0, trees.located(ast.Global([kind or "_"]), definition))
         parameters = [
             *self._free,
             trees.LIBRARY,

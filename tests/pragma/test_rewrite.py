@@ -636,6 +636,24 @@ def f(x):
     assert "@directives above m" in str(caught[1].message)
 
 
+def test_a_method_that_names_its_class():
+    """The class's name is a variable of the module, or of the function around the class, as for any method."""
+    text = """
+class Named:
+    values = [1]
+
+    @directives
+    def method(self):
+        with omp("task"):
+            Named.values.append(len(Named.values) + 1)
+        omp("taskwait")
+        return Named.values
+"""
+    assert made(text)["Named"]().method() == [1, 2]
+    lines = "".join(f"    {line}\n" for line in text.splitlines())
+    assert made(f"def around():\n{lines}    return Named\n")["around"]()().method() == [1, 2]
+
+
 # -- private names of a class -------------------------------------------------------------------------------
 
 PRIVATE = {
