@@ -19,7 +19,7 @@ IN_SEVERAL_FILES = {"Box", "Plan", "_Job"}
 
 
 def test_the_top_has_few_folders_and_no_modules_of_its_own():
-    """At the top of the package stand its face, its command, its errors, ``omp.atomic``, the texts of functions, and the rooms."""
+    """At the top of the package stand its face, its command, its errors, ``omp.atomic``, `texts` and the rooms."""
     folders = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
     assert len(folders) <= MOST_FOLDERS
     modules = {path.stem for path in PACKAGE.glob("*.py")} - {"interrupts"}

@@ -8,11 +8,12 @@ under ``atomic`` becomes a call of `offload.atomic`, or a reduction if it update
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from offload.loops.tree.updates import update_of, updated_only
 from offload.pragma.nest_clauses import constant_of, inner_words_of
 from offload.pragma.tables import Form, row_of
+from offload.texts import copied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -49,18 +50,9 @@ _REMEDIES: Final[Mapping[str, str]] = {
     "masked": "do it before or after the loop",
     "barrier": "end the nest, and begin another one",
 }
+_Node = TypeVar("_Node", bound=ast.AST)
+
 _OWN_SCALARS: Final = "a scalar that an iteration assigns is the iteration's own"
-
-
-def copied(node: Any) -> Any:
-    """Return a copy of a tree; attributes that are no fields, such as a directive's text, are shared."""
-    if isinstance(node, list):
-        return [copied(one) for one in node]
-    if not isinstance(node, ast.AST):
-        return node
-    made = type(node)()
-    vars(made).update({name: copied(value) if name in node._fields else value for name, value in vars(node).items()})
-    return made
 
 
 def loop_in(block: ast.With | ast.AsyncWith, where: DirectiveText) -> ast.For:
@@ -259,8 +251,7 @@ class Inside:
         """Return the assignment of the element before or after the update."""
         match body:
             case [ast.Assign(targets=[ast.Tuple(elts=[ast.Name() as name, target])], value=ast.Tuple(elts=[old, new]))]:
-                first, second = ast.Assign([name], old), ast.Assign([target], new)
-                body = [ast.copy_location(first, node), ast.copy_location(second, node)]
+                body = [_at(ast.Assign([name], old), node), _at(ast.Assign([target], new), node)]
         match body:
             case [ast.Assign(targets=[ast.Name() as name], value=ast.Subscript() as element), second]:
                 text = ast.unparse(element)
@@ -301,7 +292,7 @@ def _atomically(function: str, target: ast.Subscript, value: ast.expr) -> ast.ex
     return ast.Call(called, [array, copied(target.slice), value], [])
 
 
-def _at(node: Any, like: ast.AST) -> Any:
+def _at(node: _Node, like: ast.AST) -> _Node:
     return ast.fix_missing_locations(ast.copy_location(node, like))
 
 

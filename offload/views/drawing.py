@@ -47,7 +47,7 @@ _MAX_LINES = 700  # more cannot be told apart
 _MAX_NAME_CELLS = 36
 
 
-class Spot(NamedTuple):
+class Pixel(NamedTuple):
     """A place in the drawing."""
 
     x: float  # pixels from the left
@@ -193,11 +193,11 @@ class _Raster:
         """Tell whether the next row stands in the next column."""
         return (row + 1) % self.rows == 0
 
-    def turn(self, row: int, lane: int) -> tuple[Spot, float]:
+    def turn(self, row: int, lane: int) -> tuple[Pixel, float]:
         """Return where a line turns upwards behind a column's last row, and the height at which it turns back."""
         x = self.ends[row // self.rows] + _TURN_PX + _LANE_PX * lane
         # The outermost below is the outermost above, so that lines of one column do not cross between the columns.
-        return Spot(x, self.top(row) + BOX_PX + _TURN_PX + _LANE_PX * lane), (self.head - _TURN_PX - _LANE_PX * lane)
+        return Pixel(x, self.top(row) + BOX_PX + _TURN_PX + _LANE_PX * lane), (self.head - _TURN_PX - _LANE_PX * lane)
 
 
 def _raster(layout: Layout) -> _Raster:
@@ -241,25 +241,25 @@ def _paths(layout: Layout, raster: _Raster) -> tuple[dict[int, list[str]], dict[
     stems: dict[int, list[str]] = defaultdict(list)
     arrows: dict[int, dict[int, str]] = defaultdict(dict)
     # The line of each net so far, and where it leaves the last row.
-    way: dict[int, tuple[str, Spot]] = {}
+    way: dict[int, tuple[str, Pixel]] = {}
     for row, hops in enumerate(layout.hops):
         below = row + 1
         for lane, hop in enumerate(hops):
             shift, top = raster.shift(below), raster.top(below)
             ends = {
-                lower: Spot(enters.get((hop.net, lower), layout.centre(lower)) + shift, top) for lower in hop.lowers
+                lower: Pixel(enters.get((hop.net, lower), layout.centre(lower)) + shift, top) for lower in hop.lowers
             }
             starts = []
             for vertex in hop.uppers:
                 if vertex >= layout.node_count:
                     starts.append(way[hop.net])
                     continue
-                point = Spot(leaves[hop.net, vertex] + raster.shift(row), raster.top(row) + BOX_PX)
+                point = Pixel(leaves[hop.net, vertex] + raster.shift(row), raster.top(row) + BOX_PX)
                 starts.append((f"M{point.x:g},{point.y:g}", point))
             turn, over = raster.turn(row, lane) if raster.breaks_after(row) else (None, 0.0)
             if len(starts) > 1:
                 middle = sum(end.x for end in ends.values()) / len(ends)
-                meeting = turn or Spot(middle, raster.top(row) + BOX_PX + _GAP_PX // 2)
+                meeting = turn or Pixel(middle, raster.top(row) + BOX_PX + _GAP_PX // 2)
                 stems[hop.net] += [line + (_corner(turn) if turn else _bend(at, meeting)) for line, at in starts]
                 line, start = f"M{meeting.x:g},{meeting.y:g}", meeting
             else:
@@ -267,20 +267,20 @@ def _paths(layout: Layout, raster: _Raster) -> tuple[dict[int, list[str]], dict[
                 line += _corner(turn) if turn else ""
             for vertex, end in ends.items():
                 passes = vertex >= layout.node_count
-                tip = end if passes else Spot(end.x, end.y - 1)
+                tip = end if passes else Pixel(end.x, end.y - 1)
                 path = line + (f"V{over:g}H{tip.x:g}V{tip.y:g}" if turn else _bend(start, tip))
                 if passes:
-                    way[hop.net] = f"{path}V{end.y + BOX_PX:g}", Spot(end.x, end.y + BOX_PX)
+                    way[hop.net] = f"{path}V{end.y + BOX_PX:g}", Pixel(end.x, end.y + BOX_PX)
                 else:
                     arrows[hop.net][vertex] = path
     return stems, arrows
 
 
-def _corner(turn: Spot) -> str:
+def _corner(turn: Pixel) -> str:
     return f"V{turn.y:g}H{turn.x:g}"
 
 
-def _bend(upper: Spot, lower: Spot) -> str:
+def _bend(upper: Pixel, lower: Pixel) -> str:
     """Return a curve that leaves and arrives vertically."""
     if upper.x == lower.x:
         return f"V{lower.y:g}"

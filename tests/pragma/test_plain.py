@@ -87,6 +87,7 @@ def test_a_single_loop_with_a_sum():
 
 def test_a_function_around_is_another_function():
     """The text of a function under directives is not taken for that of a function that wraps it."""
+
     @directives
     def inner(x):
         with omp("parallel for"):
