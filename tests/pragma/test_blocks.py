@@ -389,3 +389,42 @@ def test_graphs_are_not_recorded_again():
     blocks = [cell.cell_contents for cell in f.__closure__]
     (graph,) = [block.construct for block in blocks if hasattr(getattr(block, "construct", None), "records")]
     assert [record.n_tasks for record in graph.records] == [2]
+
+
+def test_a_block_in_a_block_shares_its_variable():
+    """A variable of a block that a block inside of it shares is the outer block's own."""
+    f = made(
+        """
+@directives
+def f(found):
+    with omp("task"):
+        t = 0
+        with omp("task shared(t)"):
+            t += 1
+        omp("taskwait")
+        found.append(t)
+    omp("taskwait")
+    return found
+"""
+    )
+    assert f([]) == [1]
+
+
+def test_where_a_variable_is_that_another_block_shares():
+    """The error is at the name in the block that has it in no clause, not at a block inside."""
+    error, token = refused(
+        """
+@directives
+def f(found):
+    t = 1
+    with omp("task shared(t)"):
+        t += 1
+    with omp("task"):
+        with omp("task shared(t)"):
+            found.append(t)
+        found.append(t)
+    omp("taskwait")
+    return t
+"""
+    )
+    assert (token, error.lineno) == ("t", 10)
