@@ -113,6 +113,7 @@ class ArgumentReader:
             return
         pieces = self._after_head(self._read_modifier)
         if pieces is self._pieces:
+            pieces = self._pieces = self._after_modifiers()
             self._check_colon()
         if row.needs_kind and not self._content.kind:
             first = pieces[0]
@@ -187,8 +188,20 @@ class ArgumentReader:
                 return _joined(self._pieces[index + 1 :])
         return self._pieces
 
+    def _after_modifiers(self) -> Sequence[ArgumentPiece]:
+        """Read the modifiers in front of the items of a ``map`` without a type: ``map(always, x)``."""
+        pieces = self._pieces
+        while self._row.name == "map" and len(pieces) > 1 and self._is_modifier(pieces[0]):
+            self._read_modifier(pieces[0])
+            pieces = pieces[1:]
+        return pieces
+
+    def _is_modifier(self, piece: ArgumentPiece) -> bool:
+        text = "" if piece.fault else self._text[piece.begin : piece.end]
+        return text not in self._row.kinds and text not in MAP_KINDS and self._is_head(text)
+
     def _check_colon(self) -> None:
-        """Refuse words that belong before a colon, in an argument without one: ``map(to a)``, ``map(close, y)``."""
+        """Refuse words that belong before a colon, in an argument without one: ``map(to a)``, ``map(to, y)``."""
         row, first = self._row, self._pieces[0]
         found = WORD.match(self._text, first.begin, first.end)
         word = found.group() if found else ""
@@ -210,10 +223,13 @@ class ArgumentReader:
         is_list = row.needs_kind or (row.name != "map" and len(heads) == len(self._pieces))
         if not heads or (is_list and not operand):
             return
-        hint = f"write {row.name}({', '.join(heads)}: …)"
+        hint = f"write {row.name}({', '.join([*self._modifiers_as_written(), *heads])}: …)"
         if row.name == "map" and heads[-1].isidentifier() and not operand:
             hint += f", or map({row.kinds[0]}: {heads[-1]}) for a variable of this name"
         raise Mistake(f"{row.name}: a `:` is missing after `{heads[-1]}`; {hint}", place.begin, place.end)
+
+    def _modifiers_as_written(self) -> list[str]:
+        return [self._text[one.span.begin : one.span.end] for one in self._content.modifiers]
 
     def _is_head(self, text: str) -> bool:
         """Tell whether a text belongs before the colon of an argument."""

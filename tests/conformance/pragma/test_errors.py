@@ -39,7 +39,6 @@ WRONG = {
     "task if(n «?» 1 : 2)": "`a if i else b`",
     "task depend(in: p«->»x)": "`p.x`",
     "target map(«to a»)": "map(to: …)",
-    "target map(«close», y)": "map(close: …)",
     "task «wait»": "taskwait",
     "taskgroup «reduction»(+: x)": "task_reduction",
     "task «final»": "",
