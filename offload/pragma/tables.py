@@ -8,8 +8,9 @@ the page in the docs and the tests read these tables. Nothing else knows which c
 from __future__ import annotations
 
 import enum
+from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from offload.pragma.refused import CLAUSE_REMEDIES
 
@@ -52,11 +53,10 @@ class Takes(enum.Enum):
 _NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
-class ClauseRow(NamedTuple):
+# Rows never change. The import of two frozen dataclasses with as many fields takes 1.3 ms.
+class ClauseRow:
     """A clause: its argument and its modifiers."""
 
-    name: str
-    takes: Takes
     kinds: tuple[str, ...] = ()
     """The words that can be `Clause.kind`."""
     noun: str = ""  # for these words in messages: "dependence type"
@@ -76,15 +76,19 @@ class ClauseRow(NamedTuple):
     aliases: Mapping[str, str] = _NOTHING
     """Other spellings of kinds."""
 
+    def __init__(self, name: str, takes: Takes, **more: Any) -> None:
+        self.name = name
+        self.takes = takes
+        vars(self).update(more)
 
-class DirectiveRow(NamedTuple):
+    def changed(self, **changes: Any) -> ClauseRow:
+        """Return the row as one directive takes the clause."""
+        return ClauseRow(**{**vars(self), **changes})
+
+
+class DirectiveRow:
     """A directive: its form and its clauses."""
 
-    language: Language
-    name: str
-    form: Form
-    clauses: Mapping[str, ClauseRow]
-    """By the names of `Clause.name`."""
     stands_for: str = ""
     """The name in `offload` of the construct or routine that carries it out; empty if `offload.pragma` does."""
     is_inner_too: bool = False  # also inside of a nest
@@ -99,6 +103,15 @@ class DirectiveRow(NamedTuple):
     """Clauses that make no sense without another."""
     refused: Mapping[str, str] = _NOTHING
     """Clauses that the standard allows here and offload does not support, with what to write instead."""
+
+    def __init__(
+        self, language: Language, name: str, form: Form, clauses: Mapping[str, ClauseRow], **more: Any
+    ) -> None:
+        self.language: Language = language
+        self.name = name
+        self.form = form
+        self.clauses = clauses  # by the names of `Clause.name`
+        vars(self).update(more)
 
 
 # -- clauses ---------------------------------------------------------------------------------------
@@ -323,11 +336,12 @@ _SPECIAL: Final[dict[tuple[Language, str, str], dict[str, Any]]] = {
 def _directive(
     language: Language, name: str, form: Form, clauses: str = "", *, refused: str = "", **more: Any
 ) -> DirectiveRow:
-    rows = {}
-    for word in clauses.split():
-        row = CLAUSES[language][word]
-        special = _SPECIAL.get((language, name, word))
-        rows[word] = row if special is None else row._replace(**special)
+    rows = _rows(language, clauses)
+    special = {
+        word: rows[word].changed(**changes)
+        for (of, at, word), changes in _SPECIAL.items()
+        if (of, at) == (language, name)
+    }
     remedies = {
         word: CLAUSE_REMEDIES[language].get((name, word)) or CLAUSE_REMEDIES[language]["", word]
         for word in refused.split()
@@ -336,10 +350,15 @@ def _directive(
         language,
         name,
         form,
-        MappingProxyType(rows),
+        MappingProxyType({**rows, **special}) if special else rows,
         refused=MappingProxyType(remedies),
         **{key: _frozen(value) for key, value in more.items()},
     )
+
+
+@cache  # many loops take the same clauses
+def _rows(language: Language, clauses: str) -> Mapping[str, ClauseRow]:
+    return MappingProxyType({word: CLAUSES[language][word] for word in clauses.split()})
 
 
 _ORDERS: Final = ("seq_cst", "acq_rel", "acquire", "release", "relaxed")

@@ -132,7 +132,9 @@ def test_rows_are_consistent(row):
     assert not set(row.refused) & set(row.clauses)
     assert row.name not in refused.DIRECTIVE_REMEDIES[row.language]
     assert not row.needs_argument or row.argument is not None
+    assert vars(row).keys() <= {"language", "name", "form", "clauses", *tables.DirectiveRow.__annotations__}
     for clause in row.clauses.values():
+        assert vars(clause).keys() <= {"name", "takes", *tables.ClauseRow.__annotations__}
         assert not set(clause.refused) & {*clause.kinds, *clause.modifiers, *clause.aliases}
         assert set(clause.aliases.values()) <= {*clause.kinds, *(MAP_KINDS if clause.name == "map" else ())}
         assert bool(clause.kinds) == (clause.takes is Takes.WORD or clause.name in ("map", "depend", "init"))
