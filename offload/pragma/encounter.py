@@ -10,7 +10,8 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -102,24 +103,30 @@ class AwaitedBlock:
         return self._manager.__exit__(*failure) if leave is None else await leave(*failure)
 
 
-class BlockNames(NamedTuple):
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class BlockNames:
     """The names of a block that need a look at each encounter; positions are those of the function's parameters."""
 
     parameters: tuple[str, ...] = ()
     results: tuple[str, ...] = ()
-    in_place: Mapping[str, tuple[str, PragmaError]] = {}  # never changed, as the others
+    in_place: Mapping[str, tuple[str, PragmaError]] = _NOTHING
     """Names that ``+=`` alone changes, with the method that an object which changes in place has, and the error."""
-    late: Mapping[str, PragmaError] = {}
+    late: Mapping[str, PragmaError] = _NOTHING
     """Names to which a deferred construct may give values later, with the error unless they hold arrays."""
     copied: tuple[str, ...] = ()  # firstprivate of a task: arrays are copied
     private: tuple[str, ...] = ()  # of a target: unbound unless they are arrays
-    bare: Mapping[str, PragmaError] = {}
+    bare: Mapping[str, PragmaError] = _NOTHING
     """Arrays of sections that are used without a subscript, with the error if the section is not the whole array."""
     rebound: tuple[str, ...] = ()  # results that a data clause may map
     reads: frozenset[str] = frozenset()  # results whose values the block may read
-    strides: Mapping[str, PragmaError] = {}
+    strides: Mapping[str, PragmaError] = _NOTHING
     """The errors of sections with a stride, by parameter."""
     elements: tuple[str, ...] = ()  # parameters for the items with subscripts or members, in the order of `parts`
+
+    def __init__(self, **names: Any) -> None:
+        vars(self).update(names)
 
 
 _SAID_AT_CALLS: Final = frozenset({"detach", "in_reduction"})
