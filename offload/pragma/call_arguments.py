@@ -21,6 +21,7 @@ import builtins
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from offload.pragma.items import MappedPart
 from offload.pragma.syntax import Member, PythonText, Subscript, Triple
 from offload.pragma.values import (
     called,
@@ -232,7 +233,7 @@ class ItemsArgument(CallArgument):
 
     def _item(self, item: Item, naming: Naming) -> ast.expr:
         way = self._setting.way
-        if way is ItemsWay.BLOCK and item.steps and not self._clause.iterators:
+        if way is ItemsWay.BLOCK and item.steps:
             return part_of(item, naming)
         if way is ItemsWay.FUNCTION and (pieces := _pieces(item)) is not None:
             return called(naming, "written", constant(pieces), *given_steps(item))
@@ -244,9 +245,17 @@ class ItemsArgument(CallArgument):
             items = [item for item, text in zip(self._clause.items, self._written, strict=True) if text is None]
             yield from (value for item, value in zip(items, evaluated, strict=True) if item.steps)
 
+    def groups(self, evaluated: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        """Yield the `MappedPart`s of each item with steps: one, or as many as iterators of the clause give."""
+        if not self._clause.iterators:
+            yield from ((part,) for part in self.parts(evaluated))
+            return
+        items = self._clause.items
+        yield from (evaluated[at :: len(items)] for at, item in enumerate(items) if item.steps)
+
     def value(self, evaluated: Any, left_out: frozenset[str]) -> Any:
         if self._clause.iterators:
-            items = list(evaluated)
+            items = [one.view if one.__class__ is MappedPart else one for one in evaluated]
         else:
             has_parts = self._setting.way is ItemsWay.BLOCK
             given = iter(evaluated) if evaluated is not None else iter(())

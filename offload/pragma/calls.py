@@ -135,6 +135,10 @@ class DirectiveCall:
         """Return the list items with subscripts or members in the data clauses of a block, in order."""
         return [part for one in self._parts for part in one.parts(values[self._places[id(one)]])]
 
+    def groups(self, values: Sequence[Any]) -> list[Sequence[MappedPart]]:
+        """Return the same by list item: an item of a clause with iterators stands for several."""
+        return [group for one in self._parts for group in one.groups(values[self._places[id(one)]])]
+
     # -- keyword arguments -------------------------------------------------------------------------------
     def keywords(self, values: Sequence[Any]) -> dict[str, Any]:
         """Return the keyword clauses of the call, given the values of the expression of `values`."""

@@ -339,14 +339,16 @@ class _Block:
         meanings = emitter.meanings
         self._in_place = any(name not in meanings.free or found.region.block is not None for name in plan.shared)
         self._bare: dict[str, PragmaError] = {}
-        self._elements: list[str] = []
+        self._elements: list[str] = []  # parameters for list items with subscripts or members
+        self._items: list[str] = []  # the same, with those of clauses with iterators, which are not parameters
+        self._more = ""  # the parameter that takes the arrays of the latter
         self._prologue: list[ast.stmt] = []
         self._section_items()
 
     def made(self) -> list[ast.stmt]:
         """Return the statements in place of the block."""
         emitter, found, plan = self._emitter, self._found, self._plan
-        needs_state = bool(plan.results or self._elements)
+        needs_state = bool(plan.results or self._items)
         needs_look = needs_state or bool(plan.in_place or plan.copied or plan.private or plan.late) or self._is_loop
         reading, values = emitter.clauses(found, self._call)
         arguments = [reading.read(name) for name in plan.parameters]
@@ -400,7 +402,7 @@ class _Block:
             "bare": self._bare,
             "rebound": tuple(plan.mapped),
             "reads": frozenset(plan.read),
-            "elements": tuple(self._elements),
+            "elements": tuple(self._items),
         }
 
     # -- the definition ------------------------------------------------------------------------------
@@ -425,7 +427,12 @@ class _Block:
             )
             body = [own]
             added += [trees.assign(name, trees.call(copy, trees.name(name))) for name in plan.copied]
-        last = self._leaving() if needs_state else []
+        last = self._leaving() if plan.results else []
+        if needs_state and not self._is_loop:
+            arrays: list[ast.expr] = [trees.name(one) for one in self._elements]
+            arrays += [ast.Starred(trees.name(self._more), ast.Load())] if self._more else []
+            run = trees.call(trees.member(trees.name(self._state), "run"), *arrays)
+            added.insert(0, trees.assign(self._state, run))
         if plan.results and self._is_loop:
             added.append(trees.assign(".first", trees.tuple_of([trees.name(name) for name in plan.results])))
         elif plan.results:
@@ -440,6 +447,7 @@ class _Block:
         identifier = f".block {len(emitter.names)}"
         emitter.name_block(identifier, found)
         definition = trees.function(identifier, self._parameters(needs_state), whole)
+        definition.args.vararg = ast.arg(self._more) if self._more else None
         return trees.located(definition, like, whole)  # type: ignore[no-any-return]  # the same
 
     def _entering(self) -> list[ast.stmt]:
@@ -475,9 +483,12 @@ class _Block:
         block = trees.unused("block", self._taken_names | set(names))
         identifier = f".pass {len(self._emitter.names)}"
         self._emitter.name_block(identifier, self._found)
-        body: list[ast.stmt] = [ast.Return(trees.call(trees.name(block), *map(trees.name, names)))]
+        given: list[ast.expr] = [trees.name(one) for one in names]
+        given += [ast.Starred(trees.name(self._more), ast.Load())] if self._more else []
+        body: list[ast.stmt] = [ast.Return(trees.call(trees.name(block), *given))]
         at = 1 if self._is_loop else 0
         made = trees.function(identifier, [*names[:at], block, *names[at:]], body)
+        made.args.vararg = ast.arg(self._more) if self._more else None
         return trees.located(made, self._found.node)  # type: ignore[no-any-return]  # the same
 
     # -- sections ------------------------------------------------------------------------------------
@@ -486,9 +497,13 @@ class _Block:
         found, text = self._found, self._emitter.finding.text
         if found.form is not Form.TAKEN or found.row.stands_for == "task":
             return
-        for at, item in enumerate(_part_items(found)):
+        for at, (item, is_iterated) in enumerate(_part_items(found)):
             element = trees.unused(f"item_{at}", self._taken_names)
-            self._elements.append(element)
+            self._items.append(element)
+            if is_iterated:
+                self._more = trees.unused("more", self._taken_names)
+            else:
+                self._elements.append(element)
             for step in item.steps:
                 for entry in getattr(step, "dimensions", ()):
                     stride = getattr(entry, "stride", None)
@@ -508,6 +523,8 @@ class _Block:
                     self._bare[name] = at_node(node, message, text)
                 target: ast.expr = ast.Name(name, ast.Store())
             else:
+                if is_iterated and name not in self._plan.parameters:
+                    continue  # the block does not use it
                 bound = path.first_binding(found.node.body)
                 if bound is not None:
                     words = ".".join((path.name, *path.members))
@@ -518,8 +535,10 @@ class _Block:
                 found.node.body = path.replaced([copied(one) for one in found.node.body], element)
                 target = ast.Name(element, ast.Store())
             part = trees.member(trees.name(self._state), "part")
-            value = trees.call(part, ast.Constant(element), trees.name(element))
-            self._prologue.append(ast.Assign([target], value))
+            given: list[ast.expr] = [ast.Constant(element)]
+            if is_iterated:  # the iterators may give no array
+                given.append(trees.name(name) if path is None else path.expression())
+            self._prologue.append(ast.Assign([target], trees.call(part, *given)))
 
 
 def _mangle(node: Any, kind: str) -> None:
@@ -536,12 +555,15 @@ def _mangled(value: Any, kind: str) -> Any:
     return value
 
 
-def _part_items(found: Found) -> list[Any]:
-    """Return the list items with subscripts or members in the data clauses of a block, in the order of the string."""
+def _part_items(found: Found) -> list[tuple[Any, bool]]:
+    """Return the list items with subscripts or members in the data clauses of a block, in the order of the string.
+
+    Each comes with whether its clause has iterators.
+    """
     return [
-        item
+        (item, bool(clause.iterators))
         for clause in found.directive.clauses
-        if clause.name not in ("depend", "affinity") and not clause.iterators
+        if clause.name not in ("depend", "affinity")
         for item in clause.items
         if item.steps
     ]

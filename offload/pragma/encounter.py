@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from offload.errors import PragmaError
+    from offload.pragma.items import MappedPart
     from offload.pragma.syntax import Directive
 
     Variables: TypeAlias = tuple[Callable[..., None], Callable[[], tuple[Any, ...]]]
@@ -123,7 +124,8 @@ class BlockNames:
     reads: frozenset[str] = frozenset()  # results whose values the block may read
     strides: Mapping[str, PragmaError] = _NOTHING
     """The errors of sections with a stride, by parameter."""
-    elements: tuple[str, ...] = ()  # parameters for the items with subscripts or members, in the order of `parts`
+    elements: tuple[str, ...] = ()
+    """The items with subscripts or members, in the order of `groups`; those without iterators are parameters."""
 
     def __init__(self, **names: Any) -> None:
         vars(self).update(names)
@@ -211,33 +213,44 @@ class TakenBlock:
             left_out = self.call.left_out(values)
             mapped = {name for name in names.rebound if name not in left_out and is_mappable(found[self._slots[name]])}
             state = BlockState(names.results, variables, mapped, names.reads - mapped)
-            if names.elements:
-                self._take_parts(values, found, state)
-            found.append(state)
+            more = self._take_parts(values, found, state) if names.elements else ()
+            found += state, *more
         return self.at(values)(*found)
 
-    def _take_parts(self, values: Sequence[Any], found: list[Any], state: BlockState) -> None:
-        """Pass list items with subscripts or members in place of the objects that they are parts of."""
+    def _take_parts(self, values: Sequence[Any], found: list[Any], state: BlockState) -> list[Any]:
+        """Pass list items with subscripts or members in place of the objects that they are parts of.
+
+        Return the items of clauses with iterators, of which there may be any number.
+        """
         names, slots = self.names, self._slots
         taken: list[int] = []
-        for part, element in zip(self.call.parts(values), names.elements, strict=True):
-            path = part.path
-            if any(isinstance(entry, slice) and entry.step not in (None, 1) for entry in part.where):
-                raise copy.copy(names.strides[element])
-            if part.where and path in names.bare:
-                raise copy.copy(names.bare[path])
-            holder, _, inner = path.partition("[")
-            if inner:  # an element of a list or the like, of which the block gets a copy
-                name, *members = holder.split(".")
-                state.around.setdefault(holder, functools.reduce(getattr, members, found[slots[name]]))
-            state.note(element, part)
-            found[slots[element]] = part.view
-            if holder in slots:
-                taken.append(slots[holder])
-                if not inner and holder in names.results:
-                    state.mapped.add(holder)
+        several: list[tuple[str, MappedPart]] = []
+        for group, element in zip(self.call.groups(values), names.elements, strict=True):
+            for part in group:
+                self._check_part(part, element)
+                if element in slots:
+                    state.note(element, part)
+                    found[slots[element]] = part.view
+                else:
+                    several.append((element, part))
+                holder, _, inner = part.path.partition("[")
+                if holder in slots:
+                    taken.append(slots[holder])
+                    if not inner and holder in names.results:
+                        state.mapped.add(holder)
         for at in taken:
-            found[at] = None  # the block gets the section, or the copy of the list
+            found[at] = None  # the block gets the section, or what stands for the list
+        for element, part in several:
+            state.note(element, part)
+        return [part.view for _, part in several]
+
+    def _check_part(self, part: MappedPart, element: str) -> None:
+        """Raise the error of a section with a stride, or of an array that is used without a subscript."""
+        names = self.names
+        if any(isinstance(entry, slice) and entry.step not in (None, 1) for entry in part.where):
+            raise copy.copy(names.strides[element])
+        if part.where and part.path in names.bare:
+            raise copy.copy(names.bare[part.path])
 
 
 def copied(value: Any) -> Any:

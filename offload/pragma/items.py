@@ -172,6 +172,7 @@ class MappedPart(NamedTuple):
     view: Any  # the list item
     where: tuple[int | slice, ...]  # the item is ``whole[where]``; empty if it has no section
     place: ItemPlace | None = None  # where it stands, if it is no part of an array
+    holders: tuple[Any, ...] = ()  # the objects on the way to ``whole``, the first one included
 
 
 def mapped_part(value: Any, path: str, form: Form, *values: Any) -> MappedPart:
@@ -183,12 +184,14 @@ def _walk(value: Any, form: Form, values: tuple[Any, ...], path: str = "") -> Ma
     text, steps = form
     whole, index = value, ()  # type: tuple[Any, tuple[int | slice, ...]]
     place: ItemPlace | None = None
+    holders: list[Any] = []
     given, at = iter(values), 0
     while at < len(steps):
         step = steps[at]
         at += 1
         if isinstance(step, str):
             place = ItemPlace(value, step, is_member=True)
+            holders.append(value)
             value = whole = getattr(value, step)
             path, index = f"{path}.{step}", ()
             continue
@@ -197,6 +200,7 @@ def _walk(value: Any, form: Form, values: tuple[Any, ...], path: str = "") -> Ma
         if array is None:
             keys = tuple([entry if kind == INDEX else slice(*entry) for kind, entry in entries])
             place = ItemPlace(value, keys[0] if len(keys) == 1 else keys, is_member=False)
+            holders.append(value)
             value = whole = value[place.key]
             path, index = f"{path}[…]", ()
             continue
@@ -205,7 +209,7 @@ def _walk(value: Any, form: Form, values: tuple[Any, ...], path: str = "") -> Ma
             at += 1
         index = _index(array, entries, text)
         whole, value, place = array, array[(*index, ...)], None  # with `...` a single element is a view, too
-    return MappedPart(path, whole, value, index, place)
+    return MappedPart(path, whole, value, index, place, tuple(holders))
 
 
 def _entries(step: tuple[int, ...], given: Any) -> list[tuple[int, Any]]:

@@ -44,6 +44,13 @@ class Path(NamedTuple):
         replacer = _Replacer(self, name)
         return [replacer.visit(statement) for statement in body]
 
+    def expression(self) -> ast.expr:
+        """Return an expression for the path."""
+        found: ast.expr = ast.Name(self.name, ast.Load())
+        for member in self.members:
+            found = ast.Attribute(found, member, ast.Load())
+        return found
+
     def first_binding(self, body: list[ast.stmt]) -> ast.Attribute | None:
         """Return the first place that binds the path to another object; ``+=`` changes an array in place."""
         nodes = [node for statement in body for node in ast.walk(statement)]
@@ -56,11 +63,30 @@ class _Replacer(ast.NodeTransformer):
     def __init__(self, path: Path, name: str) -> None:
         self._path = path
         self._name = name
+        self._is_bound = False  # in the innermost function
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:  # the name that NodeTransformer calls
         if isinstance(node.ctx, ast.Load) and _path_of(node) == self._path:
             return ast.copy_location(ast.Name(self._name, ast.Load()), node)
         return self.generic_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:  # as above
+        if isinstance(node.target, ast.Attribute) and _path_of(node.target) == self._path:
+            node.target = ast.copy_location(ast.Name(self._name, ast.Store()), node.target)
+            self._is_bound = True
+        return self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: Any) -> Any:
+        outer, self._is_bound = self._is_bound, False
+        self.generic_visit(node)
+        if self._is_bound:  # the name is a variable of the block
+            first = 1 if ast.get_docstring(node, clean=False) is not None else 0
+            node.body.insert(first, ast.copy_location(ast.Nonlocal([self._name]), node.body[0]))
+        self._is_bound = outer
+        return node
+
+    def visit_AsyncFunctionDef(self, node: Any) -> Any:  # as above
+        return self.visit_FunctionDef(node)
 
 
 def _path_of(node: ast.expr) -> Path | None:

@@ -14,15 +14,16 @@ stores. There the block returns its results, and the task of this process stores
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from offload.arrays.items import SCALARS, is_device_array
 from offload.constructs.target import TargetFunction
 from offload.errors import ClauseError
+from offload.pragma.held import Replacements
 from offload.pragma.items import UNBOUND
-from offload.pragma.views import SectionView, SectionViews, contents, with_element
+from offload.pragma.views import SectionView, joined
 from offload.runtime.current import here
 from offload.runtime.recipe import DeviceRecipe
 
@@ -61,104 +62,117 @@ class BlockState:
         self._variables = variables
         self.mapped = mapped
         self.reads = reads
-        self.around: dict[str, Any] = {}  # lists and the like with mapped elements, by their text
-        self._parts: dict[str, tuple[str, tuple[int, ...], tuple[int | slice, ...], Any]] = {}
+        self.parts: list[NotedPart] = []  # the arguments of `run`, in this order
         self._known: tuple[Any, ...] = ()  # in another process, the variables' values
-        self._arrays: dict[str, Any] = {}
-        # While the body runs: the copies of `around`, with their contents, and the views of arrays with sections.
-        self._copies: dict[str, tuple[Any, tuple[Any, ...]]] = {}
-        self._views: dict[str, Any] = {}
-        self._kept: list[Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        known = self._known if self._variables is None else self._variables[1]()
-        own: dict[str, Any] = {"_kept": None, "_arrays": {}, "_views": {}, "_copies": {}}
-        return {**vars(self), "_variables": None, "_known": known, **own}
+        return {**vars(self), "_variables": None, "_known": self.now()}
 
-    def note(self, element: str, part: MappedPart) -> None:
+    def note(self, item: str, part: MappedPart) -> None:
         """Note that an argument is a part of another object."""
-        whole = part.whole if "[" in part.path else None  # else it need not go to another process
-        self._parts[element] = part.path, tuple(getattr(part.whole, "shape", ())), part.where, whole
+        holder, _, inner = part.path.partition("[")
+        holders = part.holders[holder.count(".") :] if inner else ()  # other objects need not go to another process
+        shape = tuple(getattr(part.whole, "shape", ()))
+        self.parts.append(NotedPart(item, part.path, shape, part.where, part.whole if inner else None, holders))
 
-    # -- in the body ---------------------------------------------------------------------------------
-    def part(self, element: str, array: Any) -> Any:
-        """Return the object that a name in the block stands for; ``array`` is its section or element on the device."""
-        if element == next(iter(self._parts)):  # the body begins: a taskgraph runs it several times
-            self._views.clear()
-            self._copies.clear()
-        path, shape, where, whole = self._parts[element]
-        view = SectionView(array, path, shape, where) if where else array
-        holder, _, inner = path.partition("[")
-        if not inner:
-            known = self._views.get(path)
-            if where and known is not None:
-                view = known.and_also(view) if isinstance(known, SectionViews) else SectionViews(known, view)
-            self._views[path] = view
-            return view
-        known, _ = self._copies.get(holder, (self.around[holder], ()))
-        made = with_element(known, whole, view)
-        self._copies[holder] = made, contents(made)
-        return made
+    def now(self) -> tuple[Any, ...]:
+        """Return the values of the variables."""
+        return self._known if self._variables is None else self._variables[1]()
+
+    def run(self, *arrays: Any) -> BlockRun:
+        """Return what the body needs when it runs; ``arrays`` are the parts on the device."""
+        return BlockRun(self, arrays)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the variables are in another process."""
+        return self._variables is None
+
+    def store(self, values: Sequence[Any]) -> None:
+        """Store the last values of results in variables."""
+        if self._variables is not None:
+            self._variables[0](*map(number_of, values))
+
+    def finish(self, value: Any) -> Any:
+        """Store the results that a body in another process has returned; any other value is the task's."""
+        if value is None or not self.results:
+            return value
+        self.store(value)
+        return None
+
+
+class NotedPart(NamedTuple):
+    """An argument of a block that is a part of another object."""
+
+    item: str
+    path: str  # of the array: ``a``, ``self.x``, ``xs[…]``
+    shape: tuple[int, ...]  # of the whole array
+    where: tuple[int | slice, ...]  # empty for the whole array
+    whole: Any  # that array, if it stands in a list or the like
+    holders: tuple[Any, ...]  # this list, and other objects on the way to the array
+
+
+class BlockRun:
+    """A run of the body of a block: a taskgraph runs it several times for one encounter."""
+
+    def __init__(self, state: BlockState, arrays: tuple[Any, ...]) -> None:
+        self._state = state
+        self._first: tuple[Any, ...] = ()  # the values with which results begin
+        self._stands_for: dict[str, Any] = {}  # by item
+        views: dict[Any, list[Any]] = {}
+        for noted, array in zip(state.parts, arrays, strict=True):
+            view = SectionView(array, noted.path, noted.shape, noted.where) if noted.where else array
+            views.setdefault(id(noted.whole) if noted.holders else noted.path, []).append(view)
+        replaced = Replacements()
+        for noted in state.parts:
+            if noted.holders:
+                replaced.add(noted.whole, joined(views[id(noted.whole)]))
+                root = noted.path.partition("[")[0]
+                for one in noted.holders:
+                    replaced.add_holder(one, root if one is noted.holders[0] else f"{root}[…]")
+        for noted in state.parts:
+            holders = noted.holders
+            self._stands_for[noted.item] = replaced.of(holders[0]) if holders else joined(views[noted.path])
+
+    def part(self, item: str, value: Any = None) -> Any:
+        """Return the object that a name in the block stands for: ``value`` if the item has given no array."""
+        return self._stands_for.get(item, value)
 
     def first(self, *values: Any) -> tuple[Any, ...]:
         """Return the values with which results begin; the arguments are the values at the encounter."""
-        now: tuple[Any, ...] = ()
-        if self.reads:
-            now = self._known if self._variables is None else self._variables[1]()
-        found = list(values)
-        for at, name in enumerate(self.results):
-            if name in self.mapped:
-                self._arrays[name] = values[at]
-            elif name in self.reads:
-                found[at] = now[at]
-        return tuple(found)
+        state = self._state
+        now = state.now() if state.reads else values
+        self._first = tuple(
+            [new if name in state.reads else old for name, old, new in zip(state.results, values, now, strict=True)]
+        )
+        return self._first
 
     def leave(self, *values: Any) -> tuple[Any, ...] | None:
         """Take the values of results at the end of the body; return them in another process."""
-        self._views.clear()
-        self._check_copies()
-        if not self.results:
-            return None
+        state = self._state
         kept = list(values)
-        for at, (name, value) in enumerate(zip(self.results, values, strict=True)):
-            if name not in self.mapped:
+        for at, (name, value, first) in enumerate(zip(state.results, values, self._first, strict=True)):
+            if name not in state.mapped:
                 continue
-            if value is not self._arrays[name]:
+            if value is not first:
                 raise ClauseError(
                     f"map: {name} is mapped, but the block binds the name to another object, so the array would not "
                     f"change; write `{name}[...] = …`"
                 )
             kept[at] = UNBOUND
-        if self._variables is None:
+        if state.is_elsewhere:
             return tuple(map(number_of, kept))
         task: Any = here().task
-        if task is not None and getattr(task, "place", None) is not None:
-            self._kept = kept  # until the device has computed them
-        else:
-            self._variables[0](*map(number_of, kept))
+        if task is None or getattr(task, "place", None) is None:
+            state.store(kept)
+            return None
+
+        def passed(value: Any) -> Any:  # the device has computed them
+            state.store(kept)
+            return value
+
+        task.leave(passed)
         return None
-
-    def _check_copies(self) -> None:
-        """Raise `ClauseError` if the body has changed a list or the like, of which it has a copy."""
-        for holder, (made, before) in self._copies.items():
-            now = contents(made)
-            if len(now) != len(before) or any(one is not other for one, other in zip(now, before, strict=True)):
-                raise ClauseError(
-                    f"map: an element of {holder} is mapped, so the block has a copy of {holder}, and the change of it "
-                    f"would be lost; to change an array, write `{holder}[…][...] = …`"
-                )
-        self._copies.clear()
-
-    # -- afterwards ----------------------------------------------------------------------------------
-    def finish(self, value: Any) -> Any:
-        """Store results: the device has passed the task. ``value`` is what a body in another process has returned."""
-        kept, self._kept = self._kept, None
-        self._arrays.clear()
-        if kept is None:
-            kept, value = value, None
-        if kept is not None and self._variables is not None:
-            self._variables[0](*map(number_of, kept))
-        return value
 
 
 def number_of(value: Any) -> Any:
@@ -172,13 +186,13 @@ def number_of(value: Any) -> Any:
 
 
 class ResultRecipe(DeviceRecipe):
-    """The recipe of a device task whose block has a state, the last of its arguments."""
+    """The recipe of a device task whose block has a state, which is one of its arguments."""
 
     __slots__ = ()
 
     def make(self, frame: Region, sources: Sequence[Task | None] = ()) -> DeviceTask:
         task = super().make(frame, sources)
-        state: BlockState = self.args[-1]
+        state: BlockState = next(one for one in reversed(self.args) if one.__class__ is BlockState)
         if state.reads:
             task.waits_in_stream_order = False
         task.leave(state.finish)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from copy import copy
 from typing import Any
 
 import numpy as np
@@ -130,10 +129,6 @@ class SectionViews:
     def __init__(self, *views: Any) -> None:
         self._views = views
 
-    def and_also(self, view: SectionView) -> SectionViews:
-        """Return the same with another section."""
-        return SectionViews(*self._views, view)
-
     def __getitem__(self, key: Any) -> Any:
         return self._view_of(key)[key]
 
@@ -152,18 +147,9 @@ class SectionViews:
         return last  # type: ignore[no-any-return]  # a view
 
 
-def with_element(container: Any, old: Any, new: Any) -> Any:
-    """Return a shallow copy of a list, tuple, dict or object in which one object is replaced, by identity."""
-    if isinstance(container, tuple):
-        return tuple([new if one is old else one for one in container])
-    found = copy(container)
-    pairs = found.items() if isinstance(found, dict) else enumerate(found)
-    for key, value in list(pairs):
-        if value is old:
-            found[key] = new
-    return found
-
-
-def contents(container: Any) -> tuple[Any, ...]:
-    """Return the objects in a list, tuple, dict or object, and the keys of a dict."""
-    return (*container, *container.values()) if isinstance(container, dict) else tuple(container)
+def joined(views: list[Any]) -> Any:
+    """Return the object that stands for an array of which there are sections, or the whole array."""
+    wholes = [view for view in views if not isinstance(view, SectionView)]
+    if wholes:
+        return wholes[-1]
+    return views[0] if len(views) == 1 else SectionViews(*views)

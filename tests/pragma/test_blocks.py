@@ -1,7 +1,9 @@
 """Blocks that become functions: what they capture, whose variables they use, and the results that they give."""
 
+import gc
 import linecache
 import threading
+import weakref
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -428,3 +430,183 @@ def f(found):
 """
     )
     assert (token, error.lineno) == ("t", 10)
+
+
+# -- lists, dicts and objects of which arrays are mapped ----------------------------------------------------
+class Owner:
+    """An object with a list, a dict and an array."""
+
+    def __init__(self):
+        self.rows = [np.zeros(2), np.zeros(2)]
+        self.y = np.zeros(2)
+        self.inner = {"a": np.zeros(2)}
+        self.n = 0
+
+    def add(self):
+        """Add to the array, and count."""
+        self.y += 1
+        self.n += 1
+
+
+@directives
+def stores(xs, d, o):
+    with omp("target map(tofrom: xs[0])"):
+        xs[0] += 1
+        xs.append(3)
+        xs[1] = 7
+        xs += [4]
+        xs.insert(0, "first")
+        assert isinstance(xs[1], type(xs[1])) and len(xs) == 5  # noqa: PT018  # one look at both
+    with omp("target map(tofrom: d['a'])"):
+        d["a"] += 1
+        d["n"] = 5
+        d.update(m=6)
+        del d["old"]
+        for name, value in d.items():
+            if name == "a":
+                value += 1  # noqa: PLW2901  # in place
+    with omp("target map(tofrom: o.rows[0], o.inner['a'])"):
+        for k in range(1):
+            o.rows[k] += k + 1
+        o.rows.append(o.inner.pop("a"))
+        o.n = 3
+
+
+def test_stores_in_lists_and_dicts_with_mapped_arrays():
+    """Elements that a block stores in a list, a dict or an object reach these, next to arrays that are mapped."""
+    a, b, x, y = (np.zeros(2) for _ in range(4))
+    xs, d, o = [x, y], {"a": a, "old": 1}, Owner()
+    held = o.inner["a"]
+    stores(xs, d, o)
+    assert xs == ["first", x, 7, 3, 4] or xs[1] is x
+    assert [xs[0], *xs[2:]] == ["first", 7, 3, 4]
+    assert x.tolist() == [1, 1]
+    assert b.tolist() == [0, 0]
+    assert (list(d), d["n"], d["m"]) == (["a", "n", "m"], 5, 6)
+    assert d["a"] is a
+    assert a.tolist() == [2, 2]
+    assert o.rows[0].tolist() == [1, 1]
+    assert o.rows[2] is held
+    assert (o.n, o.inner) == (3, {})
+
+
+REBOUND = {
+    "xs[0]": ([np.zeros(2)], "xs[0] = xs[0] + 1"),
+    "xs[-0]": ([np.zeros(2)], "xs[:] = [1]"),
+    "xs['a']": ({"a": np.zeros(2)}, "xs.update(a=1)"),
+    "xs[0].y": ([Owner()], "xs[0].y = 3"),
+    "xs.rows[1]": (Owner(), "for k in range(2):\n            xs.rows[k] = xs.rows[k] * 2"),
+}
+
+
+@pytest.mark.parametrize("item", REBOUND)
+def test_a_mapped_element_that_is_bound_to_another_object(item):
+    """It is a ClauseError that names the element, and the caller's object keeps its array."""
+    holder, line = REBOUND[item]
+    f = made(f'@directives\ndef f(xs):\n    with omp("target map(tofrom: {item})"):\n        {line}\n')
+    before = eval(item, {"xs": holder})
+    with pytest.raises(ClauseError, match=r"is mapped, but the block binds it to another object.*\[\.\.\.\] = …"):
+        f(holder)
+    assert eval(item, {"xs": holder}) is before
+
+
+def test_arrays_of_objects_in_lists():
+    """Objects on the way to an array that is mapped give the device array, also to their methods."""
+
+    @directives
+    def f(os, deep):
+        with omp("target map(tofrom: os[0].y, deep[0][1])"):
+            os[0].add()
+            for row in deep:
+                row[1][:] += 2
+            os[0].y[0] += len(os)
+            assert isinstance(os[0], Owner)
+
+    o, deep = Owner(), [(np.zeros(2), np.zeros(2))]
+    f([o], deep)
+    assert (o.y.tolist(), o.n, deep[0][1].tolist()) == ([2, 1], 1, [2, 2])
+
+
+def test_an_update_of_a_mapped_attribute_in_a_nested_function():
+    """`+=` on an attribute that is mapped changes the device array, in functions inside of the block too."""
+
+    @directives
+    def f(o):
+        with omp("target map(tofrom: o.y)"):
+
+            def add(n):
+                """Add."""
+                o.y += n
+                return o.y
+
+            o.y *= 2
+            KINDS.append(type(add(3)).__name__)
+
+    o = Owner()
+    for _ in range(2):
+        f(o)
+    assert o.y.tolist() == [9, 9]
+    assert KINDS == ["SimArray"] * 2
+
+
+KINDS = []
+
+
+def test_iterators_in_map():
+    """Items of a clause with iterators are device arrays in the block, as single items are."""
+
+    @directives
+    def f(xs, n, a, o):
+        with omp("target map(iterator(i=0:n), tofrom: xs[i]) nowait"):
+            for k in range(n):
+                xs[k] += k + 1
+        omp("taskwait")
+        with omp("target map(iterator(i=0:2), tofrom: a[3*i:2], o.rows[i]) map(to: xs[0])"):
+            a[1] += 1
+            a[3:5] = 2
+            o.rows[1] += xs[0]
+
+    xs, a, o = [np.zeros(2), np.zeros(2), 3], np.zeros(6), Owner()
+    f(xs, 2, a, o)
+    assert [x.tolist() for x in xs[:2]] == [[1, 1], [2, 2]]
+    assert a.tolist() == [0, 1, 0, 2, 2, 0]
+    assert (o.rows[0].tolist(), o.rows[1].tolist()) == ([0, 0], [1, 1])
+
+
+def test_iterators_without_items():
+    """Without items, the block has the list itself."""
+
+    @directives
+    def f(xs, n):
+        with omp("target map(iterator(i=0:n), tofrom: xs[i])"):
+            xs.append(len(xs))
+
+    xs = [7]
+    f(xs, 0)
+    assert xs == [7, 1]
+
+
+KEPT = []
+
+
+def test_views_of_blocks_are_not_kept():
+    """A taskgraph replays blocks with sections, elements and attributes; no device array outlives its block."""
+
+    @directives
+    def f(y, xs, o):
+        with omp("taskgraph"):  # noqa: SIM117  # a directive has a `with` of its own
+            with omp("target map(tofrom: y[2:3], xs[0], o.y) map(iterator(i=0:2), tofrom: o.rows[i])"):
+                y[2:5] += 1
+                xs[0] += 2
+                o.y += 3
+                o.rows[1] += 4
+                KEPT.extend(map(weakref.ref, (xs[0], o.y, o.rows[0])))
+
+    y, xs, o = np.zeros(6), [np.zeros(2)], Owner()
+    KEPT.clear()
+    for k in range(1, 4):
+        f(y, xs, o)
+        assert (y.sum(), xs[0][0], o.y[0], o.rows[1][0]) == (3 * k, 2 * k, 3 * k, 4 * k)
+    gc.collect()
+    assert len(KEPT) == 9
+    assert not any(one() is not None for one in KEPT)
