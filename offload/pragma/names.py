@@ -43,12 +43,15 @@ OF_A_BLOCK: Final = frozenset({BindingKind.LOOP, BindingKind.AS, BindingKind.IMP
 """These bindings make a name the block's own variable."""
 
 
-class Stored(NamedTuple):
+class Stored:
     """A place that binds a name."""
 
-    binding: BindingKind
-    node: ast.AST
-    update: ast.AugAssign | None = None  # the statement of an `AUGMENTED` one
+    __slots__ = ("binding", "node", "update")
+
+    def __init__(self, binding: BindingKind, node: ast.AST, update: ast.AugAssign | None) -> None:
+        self.binding = binding
+        self.node = node
+        self.update = update  # the statement of an `AUGMENTED` one
 
 
 class NameUse:
@@ -407,12 +410,13 @@ class NameFacts(NamedTuple):
         return bool(self.bindings)
 
 
-class Rule(NamedTuple):
+class Rule:
     """A row of the table: a condition and what it means."""
 
-    text: str
-    fits: Callable[[NameFacts], bool]
-    meaning: Meaning
+    def __init__(self, text: str, fits: Callable[[NameFacts], bool], meaning: Meaning) -> None:
+        self.text = text
+        self.fits = fits
+        self.meaning = meaning
 
 
 def _has_default(word: str) -> Callable[[NameFacts], bool]:

@@ -22,7 +22,7 @@ import re
 import sys
 import warnings
 from types import CellType, CodeType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
 from offload.errors import DirectiveWarning, OffloadError, UsageError
@@ -185,14 +185,17 @@ def _below(decorators: tuple[ast.expr, ...], text: FunctionText) -> PragmaError:
 # -- templates -------------------------------------------------------------------------------------------
 
 
-class Template(NamedTuple):
+class Template:
     """The compiled code of a rewritten function; a nested function is made from it at each call of the one around."""
 
-    code: CodeType
-    blocks: dict[str, CodeType]  # by the identifiers of definitions
-    specs: list[Spec]
-    text: FunctionText
-    kind: str  # the class around the function; empty if there is none
+    def __init__(
+        self, code: CodeType, blocks: dict[str, CodeType], specs: list[Spec], text: FunctionText, kind: str
+    ) -> None:
+        self.code = code
+        self.blocks = blocks  # by the identifiers of definitions
+        self.specs = specs
+        self.text = text
+        self.kind = kind  # the class around the function; empty if there is none
 
     def made(self, function: FunctionType) -> FunctionType:
         """Return the function with the globals, cells and defaults of another one."""

@@ -9,7 +9,7 @@ pieces raises it when it gets there, so a mistake in an earlier piece is reporte
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from offload.pragma.mistakes import Mistake
 
@@ -40,22 +40,28 @@ _UNPLACED: Final = {
 DEEPEST: Final = 50
 
 
-class ArgumentPiece(NamedTuple):
+class ArgumentPiece:
     """A part of an argument between separators, without blanks around it: ``text[begin:end]``."""
 
-    begin: int
-    end: int
-    separator: str  # after it: ``,`` or ``:``; ``)`` for the last one
-    separator_at: int
-    fault: Mistake | None = None
+    __slots__ = ("begin", "end", "fault", "separator", "separator_at")
+
+    def __init__(self, begin: int, end: int, separator: str, separator_at: int, fault: Mistake | None = None) -> None:
+        self.begin = begin
+        self.end = end
+        self.separator = separator  # after it: ``,`` or ``:``; ``)`` for the last one
+        self.separator_at = separator_at
+        self.fault = fault
 
 
-class Argument(NamedTuple):
+class Argument:
     """The argument in brackets of a clause or directive."""
 
-    begin: int  # of the bracket
-    end: int  # after the closing bracket
-    pieces: Sequence[ArgumentPiece]
+    __slots__ = ("begin", "end", "pieces")
+
+    def __init__(self, begin: int, end: int, pieces: Sequence[ArgumentPiece]) -> None:
+        self.begin = begin  # of the bracket
+        self.end = end  # after the closing bracket
+        self.pieces = pieces
 
 
 def skip_blanks(text: str, position: int) -> int:
