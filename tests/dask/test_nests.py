@@ -51,6 +51,22 @@ def test_nests_on_workers(on_workers):
     assert (last_of(x), last_of(x[:0])) == (2, "none")
 
 
+@directives
+def chained(x):
+    s = 1
+    for _ in range(3):
+        with omp("target teams loop reduction(+: s) nowait depend(inout: s)"):
+            for i in range(x.size):
+                s += x[i]
+    omp("taskwait")
+    return s
+
+
+def test_chained_reductions_on_workers(on_workers):
+    """A worker gets the value that the variable has when the nest begins."""
+    assert chained(np.ones(4)) == 13
+
+
 def test_a_function_with_a_nest_is_sent(client):
     """A function with a nest travels by value, as cloudpickle sends it, with the text of the nest."""
     made = client.submit(cloudpickle.loads(cloudpickle.dumps(_by_value(last_of))), np.arange(4.0)).result()
