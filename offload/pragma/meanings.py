@@ -13,6 +13,7 @@ from offload.pragma.blocks import TEAMS
 from offload.pragma.flow import FunctionFlow, is_mentioned
 from offload.pragma.names import OF_A_BLOCK, BindingKind, Meaning, NameFacts, meaning_of
 from offload.pragma.placing import at_node
+from offload.pragma.sectioned import bare_uses
 from offload.pragma.tables import Form
 
 if TYPE_CHECKING:
@@ -284,12 +285,25 @@ class Meanings:
                 plan.in_place.append(name)
             elif meaning is Meaning.CAPTURED and name in self._late and _waits_for(found, name):
                 plan.late[name] = self._late[name]
-            elif meaning is Meaning.RESULT:
+            elif meaning is Meaning.RESULT or (
+                meaning is Meaning.DEVICE and clause == "result" and self._is_read_late(found, name, use)
+            ):
                 plan.results.append(name)
                 if clause == "result":
                     plan.mapped.append(name)
                     if name in self._read_first(found):
                         plan.read.append(name)
+
+    def _is_read_late(self, found: Found, name: str, use: NameUse | None) -> bool:
+        """Tell whether a target reads a number which it waits for: it reads the value of its turn.
+
+        An array has no other value then. So names that nothing binds, or that have subscripts, need no look.
+        """
+        if use is None or not use.loads or name not in self._read_first(found) or not _depends_on(found, name):
+            return False
+        uses = [region.uses[name] for region in self.finding.regions if name in region.uses]
+        is_bound = any(not isinstance(stored.node, ast.arg) for one in uses for stored in one.stores)
+        return (is_bound or name in self._late) and len(bare_uses(found.node.body, name)) == len(use.loads)
 
     def _read_first(self, found: Found) -> set[str]:
         """Return the names in clauses that give a variable's value to the block: ``tofrom``, ``copy``, a reduction."""
@@ -439,8 +453,11 @@ def received(found: Found) -> list[str]:
 
 def _waits_for(found: Found, name: str) -> bool:
     """Tell whether a task has a variable in ``depend``."""
-    if not _takes_default(found):
-        return False
+    return _takes_default(found) and _depends_on(found, name)
+
+
+def _depends_on(found: Found, name: str) -> bool:
+    """Tell whether a construct has a variable in ``depend``."""
     return any(item.is_name and item.name == name for clause in found.clauses("depend") for item in clause.items)
 
 

@@ -152,6 +152,8 @@ class BlockRun:
         state = self._state
         kept = list(values)
         for at, (name, value, first) in enumerate(zip(state.results, values, self._first, strict=True)):
+            if name in state.reads and value is first:
+                kept[at] = UNBOUND  # the block has only read the variable
             if name not in state.mapped:
                 continue
             if value is not first:

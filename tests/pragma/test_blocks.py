@@ -240,6 +240,32 @@ def test_variables_of_dependences_on_numbers():
     assert f(np.arange(3.0)) == ([16.0], 16.0)
 
 
+@pytest.mark.parametrize("others", ["", "s += 0"])
+def test_a_number_that_a_target_waits_for(others):
+    """A target that only reads a variable in its `depend` reads it in its turn, and leaves it alone; arrays as ever."""
+    f = made(
+        f"""@directives
+def f(x, s, gate):
+    with omp("task shared(s) depend(out: s)"):
+        gate.wait()
+        s = s + 6
+    with omp("target map(tofrom: s) map(tofrom: x) depend(in: s) nowait"):
+        x += s
+        {others}
+    with omp("target map(tofrom: s) map(tofrom: x) nowait"):
+        x += s
+    gate.set()
+    omp("taskwait")
+    return s
+"""
+    )
+    x, gate = np.zeros(2), threading.Event()
+    assert f(x, 1, gate) == 7
+    assert x.tolist() == [8, 8]
+    y, s = np.zeros(2), np.ones(2)
+    assert f(y, s, gate).tolist() == [7, 7]
+
+
 def test_a_result_outlives_its_function():
     """A deferred block may give its result after the function has returned."""
     f = made(
