@@ -497,7 +497,7 @@ def test_an_object_that_cannot_be_called():
         under("task")(3)
 
 
-def test_a_call_without_an_argument():
+def test_a_call_without_an_argument(runtime):
     """A clause that uses a missing argument raises the API's `TypeError`, which names the argument."""
 
     def f(p, q=2):
