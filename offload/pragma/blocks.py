@@ -265,19 +265,32 @@ class BlockScanner(Scanner):
                 ),
                 node,
             )
-        lock = self._lock_here(self._around) if node.__class__ in _SUSPENDING else None
-        if lock is not None and block is None:
-            message = (
-                f"{what.removesuffix(' leaves')} waits, and is inside of {lock.directive.name}: other tasks could run "
-                "there and need the lock; move it out of the block"
-            )
-            self._refuse(at_node(node, message, self.found.text), node)
+        if node.__class__ in _SUSPENDING:
+            self._check_lock(node, what.removesuffix(" leaves"))
         if isinstance(node, ast.AsyncFor):
             self._for(node)
         elif isinstance(node, ast.AsyncWith):
             self._with(node)
         else:
             self.children(node)
+
+    def _comprehension(self, node: Any) -> None:
+        """Note an error if a comprehension under a lock awaits, and the names of its parts."""
+        for part in ast.walk(node) if self._lock_here(self._around) is not None else ():
+            if isinstance(part, ast.Await) or (isinstance(part, ast.comprehension) and part.is_async):
+                self._check_lock(node, "`await`" if isinstance(part, ast.Await) else "`async for`")
+                break
+        super()._comprehension(node)
+
+    def _check_lock(self, node: Any, what: str) -> None:
+        """Note an error if the coroutine lets others run while it holds a lock."""
+        lock = self._lock_here(self._around)
+        if lock is not None and self._region.block is None:
+            message = (
+                f"{what} waits, and is inside of {lock.directive.name}: other tasks could run there and need the lock; "
+                "move it out of the block"
+            )
+            self._refuse(at_node(node, message, self.found.text), node)
 
     # -- directives ----------------------------------------------------------------------------------
     def _directive_in(self, node: Any) -> Any:
@@ -489,6 +502,7 @@ class BlockScanner(Scanner):
         ast.For: _for,
         ast.ImportFrom: _import_from,
         ast.While: _while,
+        **dict.fromkeys((ast.ListComp, ast.SetComp, ast.DictComp), _comprehension),
         ast.FunctionDef: _definition,
         ast.AsyncFunctionDef: _definition,
         **dict.fromkeys((*_LEAVING, *_LEAVING_LOOPS), _leaving),

@@ -259,7 +259,17 @@ def test_what_a_lock_allows(statement):
     made_of(f"@directives\ndef f(x, n):\n    with omp('critical'):\n        {statement}\n")
 
 
-@pytest.mark.parametrize("text", ["await x", "async for i in x: pass", "async with x: pass", "y = [await x]"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "await x",
+        "async for i in x: pass",
+        "async with x: pass",
+        "y = [await x]",
+        "[await y for y in x]",
+        "{y async for y in x}",
+    ],
+)
 def test_no_await_under_a_lock(text):
     """A coroutine that awaits under a lock is an error at the await."""
     with pytest.raises(omp.PragmaError, match="waits, and is inside of critical") as caught:
