@@ -16,9 +16,8 @@ from offload.pragma.mistakes import Mistake
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-BLANK: Final = re.compile(r"[ \t\r\n\f]*")
 WORD: Final = re.compile(r"[^\W\d]\w*")
-_TRAILING_BLANK: Final = " \t\r\n\f"
+_BLANKS: Final = " \t\r\n\f"
 
 # Brackets, separators, quotes, characters that no expression has, and a number that runs into a word of Python, such as
 # ``1if x else 2``: Python's parser takes it with a warning.
@@ -66,9 +65,10 @@ class Argument:
 
 def skip_blanks(text: str, position: int) -> int:
     """Return the place of the next character that is not a blank, or the end."""
-    found = BLANK.match(text, position)
-    assert found is not None
-    return found.end()
+    end = len(text)
+    while position < end and text[position] in _BLANKS:
+        position += 1
+    return position
 
 
 def scan(text: str, begin: int) -> Argument:
@@ -125,7 +125,7 @@ def _after(text: str, at: int, stack: list[tuple[str, int]], begin: int, depth: 
 
 def _piece(text: str, start: int, end: int, separator: str) -> ArgumentPiece:
     start = skip_blanks(text, start)
-    return ArgumentPiece(min(start, end), start + len(text[start:end].rstrip(_TRAILING_BLANK)), separator, end)
+    return ArgumentPiece(min(start, end), start + len(text[start:end].rstrip(_BLANKS)), separator, end)
 
 
 def _after_string(text: str, at: int, begin: int, depth: int) -> int:

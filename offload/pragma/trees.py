@@ -119,7 +119,7 @@ def _few_parts(names: list[str], node: Any) -> tuple[Any, ...]:
     return (getattr(node, names[0]),) if names else ()
 
 
-PARTS: Final = _Parts({ast.Constant: lambda _: (), ast.Name: lambda _: ()})
+PARTS: Final = _Parts({ast.Constant: lambda _: ()})
 
 
 def located(tree: Any, like: Any, stop: Sequence[Any] = ()) -> Any:
@@ -133,9 +133,10 @@ def located(tree: Any, like: Any, stop: Sequence[Any] = ()) -> Any:
         kind = node.__class__
         if kind is list:
             pending += node
-        elif node is not None and id(node) not in known:
+        elif node is not None and not (known and id(node) in known):
             vars(node).update(place)  # also of a node such as `ast.arguments`, which has no line and needs none
-            pending += PARTS[kind](node)
+            if kind is not ast.Name:
+                pending += PARTS[kind](node)
     return tree
 
 

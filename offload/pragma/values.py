@@ -182,9 +182,13 @@ def elements_of(clause: Clause, items: Sequence[ast.expr], naming: Naming) -> li
     return list(items)
 
 
+_OF_CONSTANTS: Final = (ast.Constant, ast.UnaryOp, ast.BinOp, ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Call)
+"""The nodes that `ast.literal_eval` may take; a call is that of ``set()``."""
+
+
 def constant_of(expression: PythonText) -> tuple[bool, Any]:
     """Return whether an expression is a constant of Python, and its value."""
-    if isinstance(expression.node, ast.Name):
+    if not isinstance(expression.node, _OF_CONSTANTS):
         return False, None
     try:
         return True, ast.literal_eval(expression.node)
