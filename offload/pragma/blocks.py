@@ -128,6 +128,7 @@ class FoundDirectives:
         self.n_decorators = 0  # directive comments above nested functions
         self.regions = [region]
         self.errors: list[tuple[tuple[int, int], PragmaError]] = []
+        self.doubts: list[tuple[int, str]] = []  # what is allowed and probably a mistake: the line, and a message
 
     def refuse(self, error: PragmaError, node: Any) -> None:
         """Note an error at a node; `check` raises the first in reading order."""

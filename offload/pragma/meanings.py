@@ -166,10 +166,11 @@ class Meanings:
         return found
 
     def lost_in(self, nests: Sequence[tuple[Found, DirectiveNest]]) -> dict[int, PragmaError]:
-        """Note an error for each nest that assigns a variable whose value the function reads afterwards.
+        """Return errors of nests that carry a variable on which the function reads afterwards, by their directives.
 
-        Return the errors of nests that read the variable first, by the identity of the directive. Loops refuse most of
-        these, with a better message, but not a prefix sum.
+        Loops refuse most of these, with a better message, but not a prefix sum. A scalar that each iteration assigns is
+        private to it (§3.1), so the function reads the value from before. If the nest itself never reads the scalar, it
+        was meant as a result: that is noted as a doubt.
         """
         carried: dict[int, PragmaError] = {}
         own = {id(found.inner): nest.own for found, nest in nests}
@@ -183,11 +184,11 @@ class Meanings:
                 is_kept = any(region.uses[name].is_nested for region in others)
                 if not (is_kept or ((others or is_read_first) and name in self._flow.after(found))):
                     continue
-                error = found.where.refusal(lost(found, name, is_read_first=is_read_first))
+                message = lost(found, name, is_read_first=is_read_first)
                 if is_read_first:
-                    carried.setdefault(id(found), error)
-                else:
-                    self.finding.refuse(error, found.node)
+                    carried.setdefault(id(found), found.where.refusal(message))
+                elif found.inner is not None and not found.inner.uses[name].loads:
+                    self.finding.doubts.append((found.where.line, message))
         return carried
 
     def is_variable(self, name: str) -> bool:
@@ -480,8 +481,8 @@ def lost(found: Found, name: str, *, is_read_first: bool) -> str:
         )
     last = "" if found.directive.language == "acc" else f"lastprivate({name}), "
     return (
-        f"{what}: each iteration assigns {name}, and the function reads it afterwards; the value would be lost; write "
-        f"{last}reduction(max: {name}) or private({name})"
+        f"{what}: {name} is private to each iteration, so the function does not see the value that the loop assigns; "
+        f"write {last}reduction(max: {name}) or private({name})"
     )
 
 

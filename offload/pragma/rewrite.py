@@ -292,6 +292,8 @@ def _compiled(function: FunctionType, text: FunctionText, default: str) -> Templ
     _check_names(function, finding, meanings)
     emitter = Emitter(finding, meanings, kind, seen.is_fixed)
     emitter.emit()
+    for line, message in finding.doubts:
+        _warn(message, text, line, function.__module__)
     code, blocks = _Compilation(function, text, emitter).codes()
     return Template(code, blocks, emitter.specs, text, kind)
 
@@ -312,15 +314,19 @@ def _with_comments(text: FunctionText, module: str | None, seen: _Seen, faults: 
             f"`{comment.written}` is in the nested {name}, which has no @directives, so it is an ordinary comment; "
             f"write @directives above {name}"
         )
-        warnings.warn_explicit(message, DirectiveWarning, text.file, comment.line, module or text.file)
+        _warn(message, text, comment.line, module)
     for one in near_misses(text):
         message = (
             f"`{one.written}` is not a directive, because of the blank after `#`; write `{one.meant}`, with "
             "`# fmt: off` above it if a formatter adds the blank"
         )
-        # Python gives no warning for a module without a name.
-        warnings.warn_explicit(message, DirectiveWarning, text.file, one.line, module or text.file)
+        _warn(message, text, one.line, module)
     return definition
+
+
+def _warn(message: str, text: FunctionText, line: int, module: str | None) -> None:
+    # Python gives no warning for a module without a name.
+    warnings.warn_explicit(message, DirectiveWarning, text.file, line, module or text.file)
 
 
 def _may_have_directives(text: FunctionText) -> bool:

@@ -146,13 +146,13 @@ def test_helpers_of_the_function_itself():
     assert y.tolist() == [1 + math.sqrt(6), 1 + math.sqrt(8)]
 
 
-def test_a_private_scalar_is_private_whatever_the_variable_holds():
-    """A scalar in `private` does not change the enclosing variable, of whatever type that is."""
+def test_an_assigned_scalar_is_private_whatever_the_variable_holds():
+    """A scalar that each iteration assigns does not change the enclosing variable, of whatever type that is."""
 
     @directives
     def fill(y):
         t = "text"
-        with omp("target parallel for private(t)"):
+        with omp("target parallel for"):
             for i in range(y.size):
                 t = 2.0 * i
                 y[i] = t

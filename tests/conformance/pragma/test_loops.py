@@ -290,18 +290,18 @@ def test_lastprivate(twins, head):
 
 @pytest.mark.parametrize("head", HEADS)
 def test_private_scalars(twins, head):
-    """A scalar that the nest assigns, in no clause, is private. One in `private` is, too, and the enclosing variable
-    keeps its value."""
+    """A scalar that the nest assigns, in no clause or in `private`, is private: the enclosing variable keeps its
+    value."""
     strings = f"""
         @directives
         def program(x, n):
-            u = 100.0
+            t = u = 100.0
             with omp("{head} private(u)"):
                 for i in range(n):
                     t = x[i] + 1
                     u = 2 * t
                     x[i] = t + u
-            return u
+            return max(t, u)
     """
     calls = f"""
         @{DECORATORS[head]}(private=["u"])
