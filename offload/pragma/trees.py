@@ -126,7 +126,6 @@ def located(tree: Any, like: Any, stop: Sequence[Any] = ()) -> Any:
     """Give a tree, but not the parts of it that are in ``stop``, the first line of a node; return it."""
     line, column = like.lineno, like.col_offset
     end = like.end_col_offset if like.end_lineno == line else column + 1
-    place = {"lineno": line, "col_offset": column, "end_lineno": line, "end_col_offset": end}
     known = {*map(id, stop)}
     pending: list[Any] = [tree]
     for node in pending:  # which grows
@@ -134,7 +133,10 @@ def located(tree: Any, like: Any, stop: Sequence[Any] = ()) -> Any:
         if kind is list:
             pending += node
         elif node is not None and not (known and id(node) in known):
-            vars(node).update(place)  # also of a node such as `ast.arguments`, which has no line and needs none
+            # Also of a node such as `ast.arguments`, which has no line and needs none.
+            node.lineno = node.end_lineno = line
+            node.col_offset = column
+            node.end_col_offset = end
             if kind is not ast.Name:
                 pending += PARTS[kind](node)
     return tree
