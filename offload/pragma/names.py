@@ -17,7 +17,6 @@ from __future__ import annotations
 import ast
 from enum import Enum, auto
 from functools import lru_cache
-from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from offload.pragma.trees import PARTS
@@ -151,6 +150,8 @@ class Scanner:
             kind = node.__class__
             if kind is ast.Name and node.ctx.__class__ is ast.Load:
                 uses[node.id].loads.append(node)
+            elif kind is ast.Constant or node is None:
+                continue
             elif (visitor := visitors.get(kind)) is not None:
                 visitor(self, node)
             elif kind is not list:
@@ -302,8 +303,6 @@ class Scanner:
             self.uses[name].is_nested = True
 
     visitors: dict[type, Callable[[Any, Any], None]] = {  # noqa: RUF012  # a table, never changed
-        ast.Constant: lambda _, __: None,
-        NoneType: lambda _, __: None,
         ast.Name: _name,
         ast.AugAssign: _augmented,
         ast.AnnAssign: _annotated,
