@@ -127,6 +127,8 @@ class KernelsNest(DeviceNest, KernelsLoop):
     __slots__ = ()
 
 
+_DEFERRING: Final = frozenset({"async", "depend", "nowait", "wait"})
+
 _KINDS: Final = {
     "target_loop": TargetNest,
     "parallel_loop": HostNest,
@@ -183,6 +185,8 @@ class NestEncounter:
         self._is_fixed = call.is_fixed and not nest.sectioned
         self._is_on_host = nest.kind == "parallel_loop"
         clauses = {clause.name for clause in call.directive.clauses}
+        # whether other tasks may change variables between the encounter and the beginning of the loop
+        self._begins_late = not clauses.isdisjoint(_DEFERRING)
         # whether a ``parallel`` block around it decides about its threads
         self._is_shared = self._is_on_host and "num_threads" not in {*clauses, *call.fixed()}
         self._first = Case(arrays=self._is_array & nest.indexed)
@@ -234,7 +238,8 @@ class NestEncounter:
             if self._is_shared and (num_threads := _threads_around(scope.region)) is not None:
                 construct = construct.options(num_threads=num_threads)
         if store is not None:
-            construct = construct.giving(partial(self._give, store), None if read is None else partial(self._now, read))
+            begin = partial(self._now, read) if read is not None and self._begins_late else None
+            construct = construct.giving(partial(self._give, store), begin)
         found = construct(*given)
         if found.__class__ is dict:  # in the body of a target region
             self._give(store, found)
