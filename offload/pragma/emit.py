@@ -289,7 +289,11 @@ class Emitter:
         try:
             loop = loop_in(found.node, found.where)
             scope = NestScope(
-                frozenset(meanings.locals | meanings.free), frozenset(meanings.free), self._is_fixed, self.finding.met
+                frozenset(meanings.locals | meanings.free),
+                frozenset(meanings.free),
+                self._is_fixed,
+                self.finding.met,
+                self._kind,
             )
             return nest_of(loop, found.directive, found.where, self.finding.text, scope)
         except PragmaError as error:
@@ -544,15 +548,7 @@ class _Block:
 def _mangle(node: Any, kind: str) -> None:
     """Give private names of a class in the form of a list item the spelling that Python gives them in its body."""
     if isinstance(node.value, tuple):
-        node.value = _mangled(node.value, kind)
-
-
-def _mangled(value: Any, kind: str) -> Any:
-    if isinstance(value, tuple):
-        return tuple([_mangled(part, kind) for part in value])
-    if isinstance(value, str) and value.isidentifier() and value.startswith("__") and not value.endswith("__"):
-        return f"_{kind.lstrip('_')}{value}"
-    return value
+        node.value = trees.mangled(node.value, kind)
 
 
 def _part_items(found: Found) -> list[tuple[Any, bool]]:

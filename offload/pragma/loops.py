@@ -26,6 +26,7 @@ from offload.pragma.nest_names import called_by_attribute, called_in, indexed_in
 from offload.pragma.nest_sections import shifted
 from offload.pragma.nest_statements import OFFLOAD, Inside, loop_in
 from offload.pragma.syntax import Member
+from offload.pragma.trees import mangled
 from offload.texts import copied
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class NestScope:
     is_fixed: Callable[[str], bool] = lambda _: True
     # The directive that a call is, as `rewrite` finds it; None if it is another call.
     met: Callable[[ast.Call], DirectiveText | None] = lambda _: None
+    kind: str = ""  # the name of the class in whose body the function stands
 
     def of(self, name: str, declared: frozenset[str]) -> Scope:
         """Return whose variable a name is; ``declared`` are those in ``global``."""
@@ -173,7 +175,7 @@ def nest_of(
         returned=tuple(results.values()),
         loop=loop,
         where=where,
-        members={name: path for name, path in members.items() if name in arguments},
+        members={name: mangled(path, scope.kind) for name, path in members.items() if name in arguments},
         may_have_modules=not arguments.isdisjoint(called_by_attribute(loop) - indexed),
         own=own,
         sectioned=frozenset(item.name for item in _mapped(directive) if item.steps and item.name in arguments),

@@ -148,3 +148,12 @@ def unused(wanted: str, taken: Iterable[str]) -> str:
     while wanted in names:
         wanted += "_"
     return wanted
+
+
+def mangled(value: Any, kind: str) -> Any:
+    """Return names, in nested tuples, as Python spells private ones in the body of a class; as they are without one."""
+    if isinstance(value, tuple):
+        return tuple([mangled(part, kind) for part in value])
+    if kind and isinstance(value, str) and value.isidentifier() and value.startswith("__") and not value.endswith("__"):
+        return f"_{kind.lstrip('_')}{value}"
+    return value

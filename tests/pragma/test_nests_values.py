@@ -194,3 +194,34 @@ def test_a_reduction_after_tasks(directive):
     )
     assert add(np.ones(4, int), threading.Event(), 5) == 13
     assert add(np.ones(4), threading.Event(), 0.25) == 8.25
+
+
+class Private:
+    """Has private members, which Python spells with the name of the class."""
+
+    __factor = 4
+
+    def __init__(self):
+        self.__n, self.__u = 3, np.zeros(3)
+
+    @directives
+    def filled(self, x):
+        with omp("parallel for"):
+            for i in range(self.__n):
+                self.__u[i] = i
+        with omp("target teams loop map(tofrom: self.__u)"):
+            for i in range(self.__n):
+                self.__u[i] += 10
+        with omp("task"):  # noqa: SIM117  # a directive has a `with` of its own
+            with omp("parallel for"):
+                for i in range(self.__n):
+                    x[i] = self.__factor * self.__u[i]
+        omp("taskwait")
+        return self.__u
+
+
+def test_private_members():
+    """`self.__x` means the same in a nest as around it."""
+    x = np.zeros(3)
+    assert Private().filled(x).tolist() == [10, 11, 12]
+    assert x.tolist() == [40, 44, 48]
