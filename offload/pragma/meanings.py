@@ -32,6 +32,9 @@ _DATA: Final = frozenset(
         "no_create", "deviceptr", "attach",
     }
 )  # fmt: skip
+_SHARING: Final = ("shared", "private", "firstprivate")
+_KINDS: Final = (*_SHARING, "reduction", "result", "data")
+"""The kinds of clauses that `NameFacts` knows; of a name in several, the first counts."""
 _METHODS: Final = {
     ast.Add: "__iadd__", ast.Sub: "__isub__", ast.Mult: "__imul__", ast.MatMult: "__imatmul__", ast.Div: "__itruediv__",
     ast.FloorDiv: "__ifloordiv__", ast.Mod: "__imod__", ast.Pow: "__ipow__", ast.LShift: "__ilshift__",
@@ -219,28 +222,26 @@ class Meanings:
 
     def _clauses(self, found: Found) -> dict[str, str]:
         """Return the kind of clause that a name is in, by name."""
+        of_kinds: dict[str, list[str]] = {kind: [] for kind in _KINDS}
+        for clause in found.directive.clauses:
+            if clause.name in _SHARING:
+                of_kinds[clause.name] += [item.name for item in clause.items if item.name]
+            elif clause.name == "reduction":
+                kind = "reduction" if found.form is Form.LOOP else "result"
+                of_kinds[kind] += [item.name for item in clause.items if item.is_name]
+            elif clause.name in _DATA:
+                receives = clause.name in ("copy", "copyout") or (clause.name == "map" and clause.kind in RECEIVING)
+                kind = "result" if receives else "data"
+                of_kinds[kind] += [item.name for item in clause.items if _is_of_name(item)]
         clauses: dict[str, str] = {}
-
-        def add(names: Iterable[str], kind: str) -> None:
+        for kind, names in of_kinds.items():
             for name in names:
                 clauses.setdefault(name, kind)
-
-        add(found.names_of("shared"), "shared")
-        add(found.names_of("private"), "private")
-        add(found.names_of("firstprivate"), "firstprivate")
-        reduced = [item.name for clause in found.clauses("reduction") for item in clause.items if item.is_name]
-        add(reduced, "reduction" if found.form is Form.LOOP else "result")
-        for clause in found.directive.clauses:
-            receives = clause.name in ("copy", "copyout") or (clause.name == "map" and clause.kind in RECEIVING)
-            if receives:
-                add([item.name for item in clause.items if _is_of_name(item)], "result")
-        for clause in found.directive.clauses:
-            if clause.name in _DATA:
-                add([item.name for item in clause.items if _is_of_name(item)], "data")
-        around = found.around
-        while around is not None and not _is_device(found):
+        around = None if _is_device(found) else found.around
+        while around is not None:
             if around.row.name in TEAMS:
-                add(around.names_of("shared"), "shared")
+                for name in around.names_of("shared"):
+                    clauses.setdefault(name, "shared")
             around = around.around
         return clauses
 

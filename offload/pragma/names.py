@@ -37,6 +37,8 @@ class BindingKind(Enum):
     IMPORT = auto()
     DEFINITION = auto()  # ``def`` or ``class``
 
+    __hash__ = object.__hash__  # `Enum` has one in Python
+
 
 OF_A_BLOCK: Final = frozenset({BindingKind.LOOP, BindingKind.AS, BindingKind.IMPORT, BindingKind.DEFINITION})
 """These bindings make a name the block's own variable."""
