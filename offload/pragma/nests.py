@@ -229,19 +229,22 @@ class NestEncounter:
         given = taken[places] if isinstance(places, slice) else [taken[place] for place in places]
         if not self._is_fixed:
             construct, given = self._with_clauses(construct, values, taken, given)
+        scope = here()
+        region = scope.region
         if self._is_on_host:
-            scope = here()
-            if scope.region is None and scope.task is not None and scope.task.construct.is_target:
+            if region is None and scope.task is not None and scope.task.construct.is_target:
                 program = construct._program  # noqa: SLF001  # a construct of this package
                 self._give(store, launching().launch_in_body(program, given, {}, scope.task))
                 return
-            if self._is_shared and (num_threads := _threads_around(scope.region)) is not None:
+            if self._is_shared and (num_threads := _threads_around(region)) is not None:
                 construct = construct.options(num_threads=num_threads)
-        if store is not None:
+        # The call of a nest that nothing defers returns the results. Another one gives them to the variables before its
+        # task is complete, as does one that a recorded graph runs again.
+        if store is not None and (self._begins_late or region is None or region.recorder is not None):
             begin = partial(self._now, read) if read is not None and self._begins_late else None
             construct = construct.giving(partial(self._give, store), begin)
         found = construct(*given)
-        if found.__class__ is dict:  # in the body of a target region
+        if found.__class__ is dict:
             self._give(store, found)
 
     def _with_clauses(
