@@ -297,19 +297,3 @@ class LoopBlock(TakenBlock):
             store, read = variables
             store(*combination.combined(read()))
         return result
-
-
-class NestBlock:
-    """A nest of loops under a directive."""
-
-    def __init__(self, nest: Any, call: DirectiveCall) -> None:
-        self._nest, self._call = nest, call
-
-    def meet(self, values: Sequence[Any], arguments: tuple[Any, ...], variables: Variables | None = None) -> Any:
-        """Encounter the nest; ``variables`` store results in the enclosing function's variables."""
-        take = None if variables is None else lambda found: variables[0](*found)
-        try:
-            return self._nest.meet(values, arguments, take, None if variables is None else variables[1])
-        except OffloadError as error:
-            self._call.reword(error)
-            raise

@@ -20,6 +20,7 @@ from offload.acc.loops import KernelsLoop, ParallelLoop
 from offload.arrays.items import SCALARS
 from offload.constructs.call import decorate
 from offload.constructs.clauses.maps import MapClause
+from offload.errors import OffloadError
 from offload.loops.common import LoopFunction, launching
 from offload.loops.front.source import KnownName, Plain, Unfit, keep_text, meaning_of
 from offload.loops.functions import DeviceLoop, TargetLoop
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from offload.loops.running.clauses import LoopWords
     from offload.loops.running.specialise import LoopProgram
+    from offload.pragma.encounter import Variables
     from offload.pragma.items import MappedPart
     from offload.pragma.loops import DirectiveNest
     from offload.runtime.launch import DeviceTask
@@ -203,13 +205,7 @@ class NestEncounter:
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         self.__init__(nest, DirectiveCall(directive), text, function.__globals__, cells)  # type: ignore[misc]  # of an object that has been made only
 
-    def meet(
-        self,
-        values: Sequence[Any],
-        arguments: tuple[Any, ...],
-        store: Callable[[list[Any]], Any] | None = None,
-        read: Callable[[], tuple[Any, ...]] | None = None,
-    ) -> None:
+    def meet(self, values: Sequence[Any], arguments: tuple[Any, ...], variables: Variables | None = None) -> None:
         """Encounter the nest.
 
         Parameters
@@ -218,34 +214,37 @@ class NestEncounter:
             The values of the directive's clauses, as the call takes them.
         arguments : tuple
             The values of `DirectiveNest.parameters`; `UNBOUND` for a name without one.
-        store : callable, optional
-            Called with the list of values of `DirectiveNest.results`, before the task of a deferred nest is complete.
-            The value is `UNBOUND` of a variable that no iteration assigns, or of an array: it keeps its value.
-        read : callable, optional
-            Returns the values of `DirectiveNest.results` of now. The nest begins with those that are numbers.
+        variables : pair of callables, optional
+            The first is called with the values of `DirectiveNest.results`, before the task of a deferred nest is
+            complete. The value is `UNBOUND` of a variable that no iteration assigns, or of an array: it keeps its
+            value. The second returns the values of now. The nest begins with those that are numbers.
         """
-        taken: Any = [_member(arguments[place], words) for place, words in self._paths] if self._paths else arguments
-        construct, places = self._made.get(tuple(map(type, taken))) or self._found(taken)
-        given = taken[places] if isinstance(places, slice) else [taken[place] for place in places]
-        if not self._is_fixed:
-            construct, given = self._with_clauses(construct, values, taken, given)
-        scope = here()
-        region = scope.region
-        if self._is_on_host:
-            if region is None and scope.task is not None and scope.task.construct.is_target:
-                program = construct._program  # noqa: SLF001  # a construct of this package
-                self._give(store, launching().launch_in_body(program, given, {}, scope.task))
-                return
-            if self._is_shared and (num_threads := _threads_around(region)) is not None:
-                construct = construct.options(num_threads=num_threads)
-        # The call of a nest that nothing defers returns the results. Another one gives them to the variables before its
-        # task is complete, as does one that a recorded graph runs again.
-        if store is not None and (self._begins_late or region is None or region.recorder is not None):
-            begin = partial(self._now, read) if read is not None and self._begins_late else None
-            construct = construct.giving(partial(self._give, store), begin)
-        found = construct(*given)
-        if found.__class__ is dict:
-            self._give(store, found)
+        try:
+            taken: Any = [_member(arguments[at], words) for at, words in self._paths] if self._paths else arguments
+            construct, places = self._made.get(tuple(map(type, taken))) or self._found(taken)
+            given = taken[places] if isinstance(places, slice) else [taken[place] for place in places]
+            if not self._is_fixed:
+                construct, given = self._with_clauses(construct, values, taken, given)
+            if self._is_on_host or variables is not None:
+                scope = here()
+                region = scope.region
+                if self._is_on_host and region is None and scope.task is not None and scope.task.construct.is_target:
+                    program = construct._program  # noqa: SLF001  # a construct of this package
+                    self._give(variables, launching().launch_in_body(program, given, {}, scope.task))
+                    return
+                if self._is_shared and (num_threads := _threads_around(region)) is not None:
+                    construct = construct.options(num_threads=num_threads)
+                # The call of a nest that nothing defers returns the results. Another one gives them to the variables
+                # before its task is complete, as does one that a recorded graph runs again.
+                if variables is not None and (self._begins_late or region is None or region.recorder is not None):
+                    begin = partial(self._now, variables[1]) if self._begins_late else None
+                    construct = construct.giving(partial(self._give, variables), begin)
+            found = construct(*given)
+            if found.__class__ is dict:
+                self._give(variables, found)
+        except OffloadError as error:
+            self._call.reword(error)
+            raise
 
     def _with_clauses(
         self, construct: Any, values: Sequence[Any], taken: Sequence[Any], given: Sequence[Any]
@@ -259,10 +258,10 @@ class NestEncounter:
             section.name_in(construct)
         return construct, given
 
-    def _give(self, store: Callable[[list[Any]], Any] | None, found: Mapping[str, Any] | None) -> None:
+    def _give(self, variables: Variables | None, found: Mapping[str, Any] | None) -> None:
         """Give the variables of the enclosing function the values that have come out."""
-        if store is not None and found is not None:
-            store([found.get(name, UNBOUND) for name in self._nest.returned])
+        if variables is not None and found is not None:
+            variables[0](*[found.get(name, UNBOUND) for name in self._nest.returned])
 
     def _now(self, read: Callable[[], tuple[Any, ...]]) -> dict[str, Any]:
         """Return the numbers with which reductions begin, under the names that the nest has for them."""

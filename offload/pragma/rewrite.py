@@ -228,7 +228,7 @@ class Template:
                 raise
             if spec.lost is not None:
                 raise spec.lost
-            return encounter.NestBlock(nest, spec.call)
+            return nest
         if not spec.function:
             return encounter.StayingBlock(spec.call)
         code = self.blocks[spec.function]
