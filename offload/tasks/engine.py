@@ -10,9 +10,9 @@ only loop that drives `Task.advance`, for all of these threads.
 lock of its own and is woken only when parked. Threads that wait inside of a task may run its descendants only: they
 stand in a list of their own, and all of them are woken.
 
-*The order of an end.* The state and the trouble are noted, then that the task has finished, then its failure. Then its
-successors are released (`offload.tasks.links`), and it leaves its region and its group. So a thread that sees a region
-without live tasks sees the failures too. The completer and threads that fulfil events only enqueue and wake
+*The order of an end.* The state and the trouble are noted, then that the task has finished, then its successors are
+released (`offload.tasks.links`), then it leaves its region and its group. So a thread that sees a region without live
+tasks sees the failures too. The completer and threads that fulfil events only enqueue and wake
 (`Engine.finish_elsewhere`).
 
 *Keeping.* The set of live tasks of the generating region keeps a task alive. The tracker has weak references, and
@@ -576,9 +576,9 @@ class Engine:
             if failed is not TaskState.CANCELLED:
                 task.frame.children.note_trouble(task, self.lock)
         task.finished = True
+        following = release(self, task.successors, task) if task.successors else None
         if task.special or failure is not None:
             self._finish_special(task)
-        following = release(self, task.successors, task) if task.successors else None
         if failure is None:
             task.dependences = None  # else they keep the address of their storage from naming something new
         task.body = task.kwargs = None
