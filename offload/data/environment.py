@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from offload.data.versions import Contents
     from offload.devices.base import Device
     from offload.devices.streams import Lane, Point
-    from offload.events.observer import Calls
+    from offload.events.observer import Observer
 
 BYTE = np.dtype("u1")
 """The dtype of buffers."""
@@ -85,12 +85,8 @@ class DataEnvironment:
         self.sets: list[Any] = []
         # The state of the process's declarations that the device has taken in.
         self.declared = 0
-        # The calls of observers; None while there is none (`offload.runtime.observing`).
-        self.calls: Calls | None = None
-        self.notify: Calls | None = None
-        # Enqueues a copy between two arrays on a stream: the device's own method.
-        self.enqueue_copy: Callable[[Any, Any, Any], Any]
-        self.enqueue_copy = device.copy
+        # What tells of launches and copies, under ``OFFLOAD_NOTIFY``.
+        self.notify: Observer | None = None
         # By lanes: the accesses of the construct there that are open; the lanes and places that it has besides; what a
         # construct that has failed has left in use.
         self._open: dict[Lane, Claim] = {}
@@ -523,7 +519,7 @@ class DataEnvironment:
         for entry, _ in writes:
             entry.change(lane)
         claim = lane, reads, writes, ()
-        if enqueuers is None:
+        if enqueuers is None or self.notify is not None:  # an observer is told of each copy, in no hold of the lock
             if plan.copies:
                 self.open(claim)
             return None
@@ -615,6 +611,8 @@ class DataEnvironment:
     def copy(self, dst: Any, src: Any, lane: Lane, staged: list[Any], text: object = None) -> None:
         """Enqueue a copy between two arrays, or add it to those that are staged; ``text`` names its list item."""
         copy = self.device.copy(dst, src, lane.stream)
+        if self.notify is not None:
+            self.notify.copy(dst, src, self.device.number, lane.number if lane.of_queue else None, text)
         if copy is not None:
             staged.append(copy)
 

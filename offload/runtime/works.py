@@ -383,8 +383,9 @@ class CopyWork(Work):
             if other is not None:
                 reads.append((other, self._src))
             touch(launch.gate, place, lane, reads, [(place, array) for array in self._own if array is self._dst])
-        copy = place.enqueue_copy(self._dst, self._src, lane.stream)
-        if copy is not None:
+        if place.notify is not None:
+            place.copy(self._dst, self._src, lane, staged)
+        elif (copy := device.copy(self._dst, self._src, lane.stream)) is not None:
             staged.append(copy)
 
 

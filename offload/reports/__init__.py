@@ -1,1 +1,0 @@
-"""What is shown of a run: traces, profiles, the critical path, a live view."""
