@@ -81,7 +81,7 @@ class Emitter:
     Attributes
     ----------
     specs : list of Spec
-        What the function needs at run time.
+        The values that the function needs at run time.
     functions : list of ast.FunctionDef
         The definitions next to the function.
     names : dict of str to str

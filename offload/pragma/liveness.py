@@ -23,7 +23,7 @@ NONE: Final[Names] = frozenset()
 
 
 class BlockFlow(NamedTuple):
-    """What a directive means for the variables around it."""
+    """The effect of a directive on the variables around it."""
 
     reads: Names = NONE  # the names whose values its clauses take where it stands
     binds: Names = NONE  # the names that it binds there

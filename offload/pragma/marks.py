@@ -20,7 +20,7 @@ class SpellingMark:
     name : str
         The object's name in messages.
     default : str
-        What names in no clause of a task are: "shared", or empty for the rules of `directives`.
+        The default for names in no clause of a task: "shared", or empty for the rules of `directives`.
     read : callable, optional
         Changes each parsed directive: a spelling may write sections in another way.
     """

@@ -84,7 +84,7 @@ class Meanings:
     free : frozenset of str
         The variables of enclosing functions that the function uses.
     default : str
-        What `directives` says of names in no clause: "shared", or empty.
+        The default of `directives` for names in no clause: "shared", or empty.
     seen : SeenNames
         The facts about names when the function is decorated.
     """

@@ -23,7 +23,7 @@ _DIVIDED: Final = (2, 3)  # parts of an iterator's range
 
 
 class Content:
-    """What an argument says, in the terms of `Clause`."""
+    """The content of an argument, in the terms of `Clause`."""
 
     __slots__ = ("expressions", "items", "iterators", "kind", "kind_span", "modifiers")
 

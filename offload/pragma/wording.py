@@ -64,7 +64,7 @@ def in_directives(message: str, construct: str) -> str:
     message : str
         The message of a construct or a loop.
     construct : str
-        What the directive stands for: ``"target_loop"``, ``"acc.parallel_loop"``, ``"task"`` …
+        The construct of the directive: ``"target_loop"``, ``"acc.parallel_loop"``, ``"task"`` …
 
     Returns
     -------

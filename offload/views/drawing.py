@@ -1,4 +1,4 @@
-"""Where the boxes and lines of a picture stand, in pixels. Pure: it writes no format.
+"""The positions of the boxes and lines of a picture, in pixels. Pure: it writes no format.
 
 The geometry is that of the terminal (`offload.views.layout`). Here a net joins one source with the targets of one kind
 of dependence, so that kinds keep their colours, and its lines are curves that share their way as long as they can.

@@ -87,7 +87,7 @@ class Fold:
 
     @cached_property
     def place(self) -> str:
-        """Where its tasks run."""
+        """The places where its tasks run."""
         places = sorted({look.place for look in self.looks})
         text = ", ".join(places)
         return text if len(text) <= _MOST_PLACES else plural(len({look.device for look in self.looks}), "place")

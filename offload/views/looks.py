@@ -153,7 +153,7 @@ _NUMBER = re.compile(r"\d+")
 
 
 class Total(NamedTuple):
-    """What the tasks of one name amount to."""
+    """The totals of the tasks of one name."""
 
     name: str
     kind: TaskKind

@@ -1,4 +1,4 @@
-"""What a notebook shows of a graph, and where a picture without a path goes."""
+"""The views of a graph in a notebook, and the place where a picture without a path is shown."""
 
 from __future__ import annotations
 

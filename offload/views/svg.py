@@ -1,7 +1,7 @@
 """A graph as an SVG picture on its own: no script, no font, no other file.
 
 It can be read on white and in grey: kinds of tasks have a shape and a sign each, kinds of dependence have dashes, and
-the critical path has thick lines and a star. Where the reader's system is set to dark, so is the picture.
+the critical path has thick lines and a star. The picture is dark if the reader's system is set to dark.
 """
 
 from __future__ import annotations
