@@ -1,6 +1,6 @@
 """Programs in PyOMP's style: ``@njit`` functions with ``openmp`` blocks, targets, and sections as Python slices."""
 
-# ruff: noqa: I001, SIM117, RET504  # the style of the peers' programs
+# ruff: noqa: SIM117, RET504  # the style of the peers' programs
 
 import numpy as np
 
