@@ -125,6 +125,8 @@ from offload.loops.profile import profile_dependences
 from offload.loops.proofs.dependences import DependenceProfile
 from offload.loops.words import declare_target, loop
 from offload.runtime.current import current_runtime
+from offload.runtime.live import progress
+from offload.runtime.observing import tool
 from offload.runtime.place import initial_device, invalid_device
 from offload.runtime.runtime import Runtime
 from offload.tasks.task import Task
@@ -210,6 +212,7 @@ __all__ = [
     "out",
     "parallel_loop",
     "profile_dependences",
+    "progress",
     "record",
     "release",
     "section",
@@ -242,5 +245,6 @@ __all__ = [
     "taskyield",
     "to",
     "tofrom",
+    "tool",
     "use_allocator",
 ]

@@ -1,4 +1,4 @@
-"""The command ``offload``: ``demo``, ``bench``, ``info`` and ``cache``."""
+"""The command ``offload``: ``run``, ``demo``, ``bench``, ``info`` and ``cache``."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _SIGPIPE = 13  # what would end a program that does not look; not every system has the signal
+_RUN = (
+    "Run a program as `python PROGRAM ARGUMENT ...` does, and show what it does. The options apply to every runtime "
+    "that the program opens, and come before the program; `--` may separate the two."
+)
 _NEGATIVE = re.compile(r"-\d.*")
 
 
@@ -34,8 +38,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     -------
     int
         0; 1 where a check failed; 2 for a wrong argument, with a message on stderr; 130 after Ctrl-C, 143 after
-        SIGTERM, 141 if the reader of the output has gone.
+        SIGTERM, 141 if the reader of the output has gone. Of ``offload run``, the status of the program.
     """
+    words = sys.argv[1:] if argv is None else argv
+    if words and words[0] == "run":  # the program's streams, signals and arguments are its own
+        return _run_program(words[1:])
     with any_text():
         try:
             status = _run(argv)
@@ -45,6 +52,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:
             drop_unwritable()
     return status
+
+
+def _run_program(words: Sequence[str]) -> int:
+    from offload.cli import run
+
+    try:
+        parser = argparse.ArgumentParser(prog="offload run", description=_RUN, allow_abbrev=False)
+        run.add_arguments(parser)
+        return run.main(words, parser)
+    except SystemExit as stop:  # argparse's way to say what is wrong, or to have helped
+        return stop.code if isinstance(stop.code, int) else 2
 
 
 def _run(argv: Sequence[str] | None) -> int:
@@ -142,13 +160,15 @@ def _parser() -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(
         prog="offload",
-        description="OpenMP's offload and tasking model for Python. The commands show the devices of this machine, run "
-        "a demo, and measure performance.",
+        description="OpenMP's offload and tasking model for Python. The commands run a program "
+        "and show what it does, show the devices of this machine, run a demo, and measure performance.",
         epilog="`offload COMMAND --help` describes a command; `python -m offload` is the same as `offload`.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"offload {omp.__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    commands.add_parser("run", help="run a program, and show what it does: traces, profiles, a live view")
 
     demo = commands.add_parser(
         "demo",

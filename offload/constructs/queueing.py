@@ -170,8 +170,9 @@ def wait_for(scope: Scope, frame: Region, queues: Sequence[Queue], where: str) -
             recorder.add_wait(call_site("acc wait", runtime), (Dependence(DependType.IN, tuple(here)),))
         if not recorder.executes:
             return
-    if runtime.notify is not None:
-        _tell(runtime.notify, where, queues)
+    notify = runtime.notify
+    if notify is not None:
+        _tell(notify, where, queues)
     runtime.wait_for(scope, _Ends(where, queues))
 
 

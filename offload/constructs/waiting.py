@@ -93,8 +93,9 @@ def taskwait(depend: Depends = _ALL, nowait: bool = False, **unknown: Never) -> 
         if not recorder.executes:
             # A coroutine awaits the result of the call, also where nothing is to be waited for.
             return None if waits is None else waits.nothing()
-    if scope.runtime.notify is not None:
-        scope.runtime.notify.wait("taskwait")
+    notify = scope.runtime.notify
+    if notify is not None:
+        notify.wait("taskwait")
     goal = Goal("taskwait", _followed(frame, dependences)) if dependences else Emptied("taskwait", frame.children)
     return (waits or scope.runtime).wait_for(scope, goal)
 
@@ -168,8 +169,9 @@ def barrier() -> Any:
         frame.recorder.add_wait(call_site("barrier", scope.runtime), ())
         if not frame.recorder.executes:
             return None if waits is None else waits.nothing()
-    if scope.runtime.notify is not None:
-        scope.runtime.notify.wait("barrier")
+    notify = scope.runtime.notify
+    if notify is not None:
+        notify.wait("barrier")
     return (waits or scope.runtime).wait_for(scope, Everything(scope.runtime, "the barrier"))
 
 

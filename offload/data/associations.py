@@ -106,8 +106,7 @@ def _declare(place: DataEnvironment, array: Any, section: Section) -> None:
     try:
         to = place.view(entry, array)
         copy = device.copy(to, array, stream)
-        if place.notify is not None:
-            place.notify.copy(to, array, device.number, None, None)
+        place.calls.copy(to, array, device.number, None, None)
         if copy is not None:
             copy.run()
         stream.synchronize()

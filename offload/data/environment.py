@@ -45,6 +45,7 @@ from offload.data.release import Released
 from offload.data.replicas import asked, locked_for, replicas_of
 from offload.data.steps import entry_steps, exit_steps, raise_first
 from offload.errors import DeviceLostError, DeviceMemoryError, MapError
+from offload.events.observer import NO_CALLS, Calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -53,13 +54,12 @@ if TYPE_CHECKING:
     from offload.data.forks import Fork
     from offload.data.items import MapItem
     from offload.data.ledger import Claim
-    from offload.data.plans import ItemCopy, KnownWork, Plan
+    from offload.data.plans import Enqueuers, ItemCopy, KnownWork, Plan
     from offload.data.protocols import AnyEnvironment
     from offload.data.replicas import ReplicaSet
     from offload.data.versions import Contents
     from offload.devices.base import Device
     from offload.devices.streams import Lane, Point
-    from offload.events.observer import Observer
 
 BYTE = np.dtype("u1")
 """The dtype of buffers."""
@@ -85,8 +85,9 @@ class DataEnvironment:
         self.sets: list[Any] = []
         # The state of the process's declarations that the device has taken in.
         self.declared = 0
-        # What tells of launches and copies, under ``OFFLOAD_NOTIFY``.
-        self.notify: Observer | None = None
+        # The calls of observers, and the same if they are told of launches; else None (`offload.runtime.observing`).
+        self.calls: Calls = NO_CALLS
+        self.notify: Calls | None = None
         # By lanes: the accesses of the construct there that are open; the lanes and places that it has besides; what a
         # construct that has failed has left in use.
         self._open: dict[Lane, Claim] = {}
@@ -257,7 +258,7 @@ class DataEnvironment:
                 if not found or all(one in sets for one in found):
                     if found:
                         complete(self, [copy for copy in plan.copies if not _is_overwritten(*copy)], lane)
-                    point = self._begin_update(plan, lane)
+                    point = self._begin_update(plan, lane, plan.enqueuers)
                     if found:
                         mark_written(self, plan.copies_in)
                     break
@@ -506,20 +507,20 @@ class DataEnvironment:
         return ", ".join(f"{entry.label} ({entry.nbytes:,} bytes)" for entry in largest) or "nothing"
 
     # -- updates -------------------------------------------------------------------------------------
-    def _begin_update(self, plan: Plan, lane: Lane) -> Point | None:
+    def _begin_update(self, plan: Plan, lane: Lane, enqueuers: Enqueuers) -> Point | None:
         """Order the copies of an update, under the lock, and open their accesses.
 
         Copies that stored calls enqueue are enqueued here, which takes no longer than to open them: then their accesses
         have a point when others find them, and it is returned.
         """
-        reads, writes, enqueuers = plan.reads, plan.writes, plan.enqueuers
+        reads, writes = plan.reads, plan.writes
         waits = self.ledger.acquire(reads, writes)
         if waits:
             lane.wait_for(waits)
         for entry, _ in writes:
             entry.change(lane)
         claim = lane, reads, writes, ()
-        if enqueuers is None or self.notify is not None:  # an observer is told of each copy, in no hold of the lock
+        if enqueuers is None:
             if plan.copies:
                 self.open(claim)
             return None
@@ -611,8 +612,6 @@ class DataEnvironment:
     def copy(self, dst: Any, src: Any, lane: Lane, staged: list[Any], text: object = None) -> None:
         """Enqueue a copy between two arrays, or add it to those that are staged; ``text`` names its list item."""
         copy = self.device.copy(dst, src, lane.stream)
-        if self.notify is not None:
-            self.notify.copy(dst, src, self.device.number, lane.number if lane.of_queue else None, text)
         if copy is not None:
             staged.append(copy)
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     Part: TypeAlias = tuple[Entry, Section]
     ItemCopy: TypeAlias = tuple[MapItem, Entry]
+    Enqueuers: TypeAlias = Sequence[Callable[[Any], object]] | None
 
 
 class Plan:
@@ -61,7 +62,7 @@ class Plan:
     # What must live until the copies are done.
     held: list[object]
     # What enqueues each copy on a stream; None where one has to be looked at each time (`Device.repeat`).
-    enqueuers: Sequence[Callable[[Any], object]] | None = None
+    enqueuers: Enqueuers = None
 
     # -- of a region, which other launches carry out again likewise ------------------------------------
     # The `Layouts` of its items when it began, and the slots of host arrays, these with the dtype and shape that they

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from offload.arrays.items import PlaceToken, all_memory, label
 from offload.errors import UsageError
+from offload.graphs.seen import GraphLog
 from offload.graphs.taskgraph import Again, TaskGraph, TaskRun, WaitRun
 from offload.runtime.current import here
 from offload.runtime.managers import block
+from offload.tasks import hooked
 from offload.tasks.blocks import Block
 from offload.tasks.depend import Tracker
 from offload.tasks.graph import Node
@@ -155,6 +157,20 @@ class Recorder:
         return node
 
 
+def _observed_add(plain: Any) -> Any:
+    """Return `Recorder.add` for observed runtimes: it has given the task its number, which a log has to know."""
+
+    def add(self: Recorder, task: Task, *args: Any, **kwargs: Any) -> None:
+        plain(self, task, *args, **kwargs)
+        if task.construct.runtime.calls is not None:
+            task.special = True
+
+    return add
+
+
+hooked.register(Recorder, "add", _observed_add)
+
+
 def nodes_followed(node_of: dict[Task, Node], key: Followed) -> list[Node]:
     """Return the node of a task, or of an event's task; none where that has been recorded elsewhere, or not."""
     node = node_of.get(key.what if isinstance(key.what, Task) else key.what.task)
@@ -198,6 +214,8 @@ def record(*, execute: bool = True) -> Iterator[TaskGraph]:
     if frame.recorder is not None:
         raise UsageError("record: this region is already being recorded; leave that block first")
     graph = TaskGraph(scope.runtime)
+    if execute:
+        graph.log = GraphLog(scope.runtime)
     region = Block(scope, frame)
     region.recorder = Recorder(graph, executes=execute, runs_again=not execute)
     region.frame.record(region.recorder)
@@ -207,3 +225,5 @@ def record(*, execute: bool = True) -> Iterator[TaskGraph]:
         region.leave()
         if region.frame.recorder is region.recorder:
             region.frame.record(None)
+        if graph.log is not None:
+            graph.log.end(graph)

@@ -12,6 +12,7 @@ import gc
 import threading
 from contextlib import nullcontext
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -24,6 +25,7 @@ from offload.runtime.appended import gathering
 from offload.runtime.generate import begin
 from offload.runtime.launch import DeviceTask
 from offload.runtime.recipe import DeviceRecipe
+from offload.tasks import hooked
 from offload.tasks.engine import MANY_LIVE
 from offload.tasks.goals import Emptied, Goal
 from offload.tasks.links import follow
@@ -329,6 +331,30 @@ class Replay:
         step, _, region, _ = self._units[at]
         return step.make(frames[region], run, ()) if isinstance(step, UnitMaker) else step.make(frames[region])
 
+
+def _observed_make(plain: Any) -> Any:
+    """Return `Replay._make` for observed runtimes: the tasks that it makes are wired already, and not submitted."""
+
+    def make(self: Any, frames: Sequence[Region], wiring: Wiring, run: ReplayRun) -> list[Task]:
+        tasks: list[Task] = plain(self, frames, wiring, run)
+        calls = self.runtime.calls
+        if calls is not None:
+            for task in tasks:
+                task.created_s = perf_counter()
+                if calls.task_created is not None:
+                    calls.task_created(task)
+            pairs = list(wiring.single)
+            for at, successors in wiring.several:
+                pairs += [(at, after) for after in successors(range(len(tasks)))]
+            for log in calls.logs:
+                for before, after in pairs:
+                    log.edges.extend((tasks[before].created_s, tasks[after].created_s))
+        return tasks
+
+    return make
+
+
+hooked.register(Replay, "_make", _observed_make)
 
 _END = "the end of the taskgraph"
 

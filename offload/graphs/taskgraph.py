@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 from weakref import ref
 
 from offload.errors import UnsupportedError, UsageError
+from offload.graphs.seen import GraphLog, run_of
 from offload.tasks.goals import Goal
 from offload.tasks.graph import Graph, Node
 from offload.tasks.region import Group, Inherited, Region
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from offload.events.event import Event
+    from offload.reports.profile import RunProfile
     from offload.runtime.current import Scope
     from offload.runtime.runtime import Runtime
     from offload.tasks.depend import Mutex
@@ -168,6 +170,7 @@ class TaskGraph(Graph):
         self.group_ends: dict[Node, Group] = {}  # the nodes at which taskgroups end, with the group that was recorded
         self.groups: set[Group | None] = set()  # those
         self.rounds: deque[Any] = deque(maxlen=16)  # the last Dask graphs made of this one
+        self.log: GraphLog | None = None  # of its tasks, while they run
         self._computing = threading.Lock()
         self._was_computed = False
 
@@ -253,7 +256,77 @@ class TaskGraph(Graph):
         """Arm the graph and hold it for a computation, because its tasks serve a single computation at a time."""
         with self.held():
             self._arm()
-            yield
+            self.log = log = GraphLog(self.runtime)
+            try:
+                yield
+            finally:
+                log.end(self)
+
+    def trace(self, path: str | os.PathLike[str]) -> None:
+        """Write a trace of the graph's tasks, for Perfetto and ``chrome://tracing``.
+
+        Parameters
+        ----------
+        path : str or path
+            The file. It ends with ``.json`` or ``.json.gz``.
+
+        Raises
+        ------
+        UnsupportedError
+            The file has another suffix.
+        OSError
+            The file cannot be written; an existing file is unchanged.
+
+        Notes
+        -----
+        The trace has a track for each thread and each stream, the copies, and an arrow for each dependence between
+        tracks. Tasks that have not ended are left out: wait for them first.
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> with omp.record() as graph:
+        ...     omp.task(lambda: 3)().result()
+        3
+        >>> with TemporaryDirectory() as folder:
+        ...     graph.trace(Path(folder) / "trace.json")
+        ...     print([file.name for file in Path(folder).iterdir()])
+        ['trace.json']
+        """
+        from offload.reports.files import TRACE_SUFFIXES, check_suffix, write_whole
+        from offload.reports.trace import trace
+
+        check_suffix(path, TRACE_SUFFIXES, "trace")
+        write_whole(path, trace(run_of(self, self.log)))
+
+    def profile(self) -> RunProfile:
+        """Return where the time of the graph's tasks went.
+
+        Returns
+        -------
+        RunProfile
+            Rich prints it. ``rows`` has the tasks by name, ``copies`` the copies by device and direction, ``path`` the
+            critical path over dependences, threads and streams, and ``parts`` the wall time divided along that path.
+
+        Notes
+        -----
+        The wall time is that from the first task to the last end. Tasks that have not ended are left out.
+
+        Examples
+        --------
+        >>> with omp.record() as graph:
+        ...     omp.task(name="load")(lambda: 3)().result()
+        3
+        >>> profile = graph.profile()
+        >>> [(row.name, row.count) for row in profile.rows]
+        [('load', 1)]
+        >>> sum(profile.parts.values()) == profile.wall_s or abs(sum(profile.parts.values()) - profile.wall_s) < 1e-9
+        True
+        """
+        from offload.reports.profile import profile
+
+        return profile(run_of(self, self.log))
 
     @contextmanager
     def held(self) -> Iterator[None]:

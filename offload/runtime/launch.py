@@ -128,17 +128,11 @@ class DeviceTask(Task):
         elif self._staging is not None and not self._settle(engine):
             return self._mark(engine)
         failure = self.failure
-        if failure is None:
-            notify = self.place.notify
-            if notify is not None and (self.body is not None or self.construct.directive == "taskgraph"):
-                site = self.construct
-                queue = None if self.queue is None else self.queue.number
-                notify.launch(site.directive, self.name, site.location, self.device_num, queue)
-            if self.body is not None:
-                failure = self._append_body() if self.place.plans else self._run_body(scope)
-                if failure.__class__ is PutOffError:  # a body of ours: storage on another device is being copied to
-                    engine.make_ready(self)
-                    return None
+        if failure is None and self.body is not None:
+            failure = self._append_body() if self.place.plans else self._run_body(scope)
+            if failure.__class__ is PutOffError:  # a body of ours: storage on another device is being copied to
+                engine.make_ready(self)
+                return None
         if failure is None and (self.work is None or not self.work.has_end):
             return self._mark(engine)
         try:

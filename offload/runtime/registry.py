@@ -39,6 +39,9 @@ _Runtime = TypeVar("_Runtime", bound=Opened)
 runtimes: list[Any] = []
 """The runtimes that are open, the most recently entered last."""
 
+at_end: list[Callable[[], None]] = []
+"""What is called at the end of the process, when all runtimes have ended: reports write their files."""
+
 _lock = threading.RLock()
 _default: Any = None
 
@@ -146,6 +149,8 @@ def _end() -> None:
     if progress is not None:
         progress.progress.end()  # before the interpreter ends, and then MPI
     put_off.has_ended = True
+    for call in at_end:
+        call()
     if has_failed:
         status.fail()
 
@@ -162,6 +167,7 @@ def _after_fork() -> None:
     for runtime in runtimes:
         runtime.disown()
     runtimes.clear()
+    at_end.clear()
     put_off.forget()
     status.forget()
 

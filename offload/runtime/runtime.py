@@ -34,7 +34,7 @@ from offload.interrupts import arrivals
 from offload.interrupts.finalizers import put_off, refuse_inside
 from offload.interrupts.frames import caller, warn
 from offload.interrupts.shields import Shield, in_one_piece, late
-from offload.runtime import registry
+from offload.runtime import observing, registry, reporting
 from offload.runtime.keywords import takes_clauses
 from offload.runtime.leftovers import labels_at, leftovers
 from offload.runtime.opening import DaskClient, is_client, not_a_specification, open_devices
@@ -49,7 +49,6 @@ from offload.tasks.region import Inherited, Region
 from offload.tasks.scope import Scope, current_scope
 from offload.tasks.states import TaskState
 from offload.tasks.waiting import wait_within
-from offload.views.lines import Notifier
 
 if TYPE_CHECKING:
     import random
@@ -59,7 +58,7 @@ if TYPE_CHECKING:
 
     from offload.devices.base import Device
     from offload.devices.streams import Lane
-    from offload.events.observer import Observer
+    from offload.events.observer import Calls
     from offload.tasks.region import AnyTask, TaskSet
     from offload.tasks.site import Call
     from offload.tasks.task import Task
@@ -108,7 +107,7 @@ class Runtime:
         Variables that replace ``os.environ``: ``OMP_TARGET_OFFLOAD``, ``OMP_DEFAULT_DEVICE``,
         ``OMP_MAX_TASK_PRIORITY``, ``OMP_CANCELLATION``, ``OMP_DISPLAY_ENV``, ``ACC_DEVICE_NUM``, ``ACC_DEVICE_TYPE``,
         ``OFFLOAD_DEVICES``, ``OFFLOAD_SIM_MEMORY``, ``OFFLOAD_HANG_S``, ``OFFLOAD_LEASE_S``, ``OFFLOAD_LOOP_DEVICES``,
-        ``OFFLOAD_NOTIFY``, ``OFFLOAD_SEED``, ``OFFLOAD_UNSEEN``.
+        ``OFFLOAD_NOTIFY``, ``OFFLOAD_SEED``, ``OFFLOAD_TRACE``, ``OFFLOAD_UNSEEN``.
 
     Raises
     ------
@@ -127,6 +126,12 @@ class Runtime:
     ...     print([device.name for device in runtime.devices()], omp.get_num_devices())
     ['sim:0', 'sim:1'] 2
     """
+
+    calls: Calls | None  # of observers; None while there is none
+    notify: Calls | None  # the same, if they are told of waits and launches
+
+    checks_always = False
+    """Whether every runtime checks, as ``offload run --check`` says."""
 
     defers = True
     """Whether host threads defer tasks outside of bodies; where nobody would wait for those they run at once."""
@@ -147,7 +152,7 @@ class Runtime:
         self._is_closed = True
         try:
             with Shield():  # threads start
-                self._open(devices, num_threads, read_settings(env), check=check, seed=seed)
+                self._open(devices, num_threads, read_settings(env), check=check or self.checks_always, seed=seed)
         except BaseException:
             if not self._is_closed:  # an interruption
                 self._shut_down()
@@ -164,12 +169,15 @@ class Runtime:
             raise ClauseError(f"seed={seed!r:.60} is not a seed; use an int")
         if devices is not None and not isinstance(devices, str) and not is_client(devices):
             raise not_a_specification(devices)
+        if settings.trace:
+            reporting.trace_as_told(settings.trace)
         self.rng = _generator(settings.seed if seed is None else seed)
         poisons = check or self.rng is not None
         found = open_devices(devices or settings.device_spec, settings, self.rng, poisons=poisons)
         self._set_up(settings, found, num_threads, check=check)
         registry.note_open(self)
         self._is_closed = False
+        observing.equip(self, settings.notify)
         if settings.display_env is not DisplayEnv.NOTHING:
             sys.stderr.write(self.env_text(verbose=settings.display_env is DisplayEnv.ALL))
 
@@ -187,7 +195,7 @@ class Runtime:
         self._allocated: dict[int, tuple[Any, str, Call]] = {}
         self._check = check
         self._warned_host = False
-        self.notify = _observer(settings.notify, self.places)
+        self.calls = self.notify = None
         # The default-device-var ICV that a thread begins with.
         self.default_device = self._initial_default_device()
         # The scope of each thread; and the regions of all threads that have one, as long as there is something in them.
@@ -631,6 +639,7 @@ class Runtime:
 
     def _shut_down(self) -> None:
         self._is_closed = True
+        observing.leave(self)
         self.engine.close_for(_CLOSED)
         for records in self.records:
             records.leave(self)
@@ -681,20 +690,6 @@ def _generator(seed: float | None) -> random.Random | None:
     from random import Random  # 3 ms of the time of `import offload`, for those who seed only
 
     return Random(seed)  # noqa: S311  # no secret
-
-
-def _observer(level: int, places: list[DevicePlace]) -> Observer | None:
-    """Return the observer of everything on some devices, which have it from now on; None at level 0."""
-    if not level:
-        return None
-
-    def number_of(array: Any) -> int | None:
-        return next((place.device.number for place in places if place.device.is_array(array)), None)
-
-    notifier = Notifier(level, number_of)
-    for place in places:
-        place.notify = notifier
-    return notifier
 
 
 arrivals.install()

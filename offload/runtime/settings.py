@@ -97,6 +97,8 @@ class Settings:
         ``OFFLOAD_NOTIFY``: 0, or how much `offload.views.lines` tells, up to 3.
     seed : int or None
         ``OFFLOAD_SEED``: the seed of a runtime that is given none.
+    trace : str or None
+        ``OFFLOAD_TRACE``: the file that a trace of the process is written to.
     unseen : Unseen
         ``OFFLOAD_UNSEEN``.
     env : mapping
@@ -119,6 +121,7 @@ class Settings:
     loop_devices: str | tuple[int, ...] | None
     notify: int
     seed: int | None
+    trace: str | None
     unseen: Unseen
     env: Mapping[str, str] = field(repr=False)
     of_kinds: dict[str, Any]
@@ -171,6 +174,7 @@ class Settings:
             "OFFLOAD_LOOP_DEVICES": ",".join(map(str, numbers)) if isinstance(numbers, tuple) else numbers,
             "OFFLOAD_NOTIFY": self.notify,
             "OFFLOAD_SEED": self.seed,
+            "OFFLOAD_TRACE": self.trace,
             "OFFLOAD_UNSEEN": self.unseen.upper(),
         }
 
@@ -198,6 +202,7 @@ def read_settings(env: Mapping[str, str] | None) -> Settings:
         loop_devices=_loop_devices(env),
         notify=_word(env, "OFFLOAD_NOTIFY", _NOTIFY),
         seed=_seed(env),
+        trace=env.get("OFFLOAD_TRACE", "").strip() or None,
         unseen=Unseen(_word(env, "OFFLOAD_UNSEEN", {word: word for word in Unseen})),
         env=env,
         of_kinds={},

@@ -383,10 +383,7 @@ class CopyWork(Work):
             if other is not None:
                 reads.append((other, self._src))
             touch(launch.gate, place, lane, reads, [(place, array) for array in self._own if array is self._dst])
-        if place.notify is not None:
-            place.copy(self._dst, self._src, lane, staged)
-        elif (copy := device.copy(self._dst, self._src, lane.stream)) is not None:
-            staged.append(copy)
+        place.copy(self._dst, self._src, lane, staged)
 
 
 class FillWork(Work):

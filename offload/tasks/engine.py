@@ -164,6 +164,8 @@ class Engine:
         # Held for steps that are rare and touch several fields; never while a body or a callback runs.
         self.lock = threading.Lock()
         self.can_cancel = can_cancel
+        # How a task follows those that the tracker has found; an observed runtime notes the edges here.
+        self.follow, self.follows_launched = follow, follows_launched
         # -- waits
         self.hang_s = hang_s
         self.attends_s = attends_s
@@ -238,9 +240,9 @@ class Engine:
                 task.mutexes, tracker.exclusive = tuple(dict.fromkeys(tracker.exclusive)), []
                 task.special = True
             if found:
-                if task.__class__ is not Task and task.waits_in_stream_order and follows_launched(task, found):
+                if task.__class__ is not Task and task.waits_in_stream_order and self.follows_launched(task, found):
                     return True
-                return follow(self, task, found)
+                return self.follow(self, task, found)
         except BaseException:  # others must not wait for a task that never runs
             self.mend(task)
             raise

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sized
 
     from offload.events.gate import Gate
+    from offload.events.observer import Calls
     from offload.tasks.parker import Parker
     from offload.tasks.region import AnyTask, Region, TaskSet
     from offload.tasks.states import TaskState
@@ -28,6 +29,9 @@ class AnyRuntime(Protocol):
 
     @property
     def gate(self) -> Gate: ...
+
+    @property
+    def calls(self) -> Calls | None: ...
 
     @property
     def has_mixed_kinds(self) -> bool: ...

@@ -38,7 +38,18 @@ else:
 
     Result_co = TypeVar("Result_co", covariant=True)
 
-_serial = count(1)
+_next_serial = count(1).__next__
+
+numbers: dict[float, int] = {}
+"""The numbers of tasks that have been observed, by the time at which they were generated, which no two share."""
+
+
+def number_at(created_s: float) -> int:
+    """Return the number of the task that was generated at a time."""
+    number = numbers.get(created_s)
+    return numbers.setdefault(created_s, _next_serial()) if number is None else number
+
+
 _adding_callback = threading.RLock()  # a finalizer that comes inside of it may ask for a callback too
 
 _RUNNING = TaskState.RUNNING
@@ -91,6 +102,7 @@ class Task(Generic[Result_co]):
         "caller_code",  # and its code; both are unset if that is not known
         "construct",  # the site that has generated it
         "counters",  # one for each predecessor that is left, and one for the producer; set when it follows something
+        "created_s",  # when it was generated, by `perf_counter`; set only while somebody observes the runtime
         "dependences",  # its clauses; they keep the addresses of list items from naming something new
         "end_s",  # when its body or launch was seen to end, by `perf_counter`; unset before
         "failure",  # the exception that it ended with; set before `finished`
@@ -98,6 +110,7 @@ class Task(Generic[Result_co]):
         "frame",  # the region that has generated it
         "inherited",  # the default device, the taskgroup and whether it is final, as they were then
         "kwargs",  # as `args`; None where there are none
+        "serial",  # for `key`: a number, from the first time that somebody asks; unset before
         "special",  # whether there is something to look at in `__dict__`
         "start_s",  # when its body or launch began; unset before, as a default costs 10 ns
         "state_",  # where it stands; `offload.tasks.states` says how this changes
@@ -116,10 +129,13 @@ class Task(Generic[Result_co]):
     ends_region = False
     """Whether it undoes what the beginning of a region did, so that no cancellation may discard it."""
     event: Any = None  # of the clause ``detach``: its fulfilment completes the task
+    is_coroutine = False  # its body takes turns with others on the thread of a loop
     is_final = False  # what its body generates is included
     is_asked = False
     """Whether its owner asks for the end of its launch, of which the gate then knows nothing."""
     is_ready = False  # its owner may go on with it; changed under the lock of the engine
+    left: tuple[float, int] | None = None
+    """When its body has ended, and on which thread, if it has an event; set only while the runtime is observed."""
     lane: Any = None  # where on its place the work of a device task goes, from its launch on
     label: str | None = None  # what ``name=`` said
     launched = False  # all its work is on a stream, and no more comes
@@ -146,7 +162,6 @@ class Task(Generic[Result_co]):
     """What is wrong with it for those that follow it."""
     survives = False
     """Whether it runs though a task that it depends on has failed: it releases what an earlier one has taken."""
-    _serial = 0  # for `key`, from the first time that somebody asks
 
     def __init__(
         self,
@@ -172,8 +187,10 @@ class Task(Generic[Result_co]):
     caller_at: int
     caller_code: CodeType
     counters: bytearray
+    created_s: float
     start_s: float
     end_s: float
+    serial: int
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -201,9 +218,7 @@ class Task(Generic[Result_co]):
         >>> omp.task(name="load")(lambda: 3)().key
         'load-...'
         """
-        if not self._serial:
-            self._serial = next(_serial)
-        return f"{self.name}-{self._serial}"
+        return f"{self.name}-{self.number}"
 
     @property
     def device_num(self) -> int | None:
@@ -470,6 +485,22 @@ class Task(Generic[Result_co]):
         return f"<Task {self.key} {self.construct.directive} {self.state_}>"
 
     # -- for the engine ------------------------------------------------------------------------------
+    @property
+    def number(self) -> int:
+        """The number in `key`."""
+        with suppress(AttributeError):
+            return self.serial
+        try:
+            self.serial = number_at(self.created_s)
+        except AttributeError:  # nobody observes it
+            self.serial = _next_serial()
+        return self.serial
+
+    def note_number(self) -> None:
+        """Note the number of an observed task that had one before it was entered, as a recorder has asked for it."""
+        with suppress(AttributeError):
+            numbers[self.created_s] = self.serial
+
     @calls_program
     def advance(self, engine: Runner[Task], scope: Scope) -> Task | None:
         """Do the task's next step on this thread; return a task that became ready."""

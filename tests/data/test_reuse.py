@@ -18,6 +18,7 @@ from offload.data.release import Released
 from offload.devices.sim.device import SimEvent
 from offload.devices.streams import Lane
 from offload.errors import DeviceLostError, DeviceMemoryError, DirectiveWarning, ExtensionError, RegionClosedError
+from offload.runtime import observing
 from tests.conftest import checked
 from tests.null_device import NullDevice
 
@@ -259,7 +260,8 @@ def held_regions(runtime, map_type, *, follows, keeps=None):
     """
     (device,) = runtime.devices()
     latch, a, b, seen, order = SimEvent(device), np.arange(1.0 * N), np.arange(1.0 * N) + 5, [], np.zeros(1)
-    copies = runtime.places[0].notify = Copies(device, a, b)
+    copies = Copies(device, a, b)
+    observing.attach(copies, runtime)
     is_held = threading.Event()
 
     @omp.target(map=[map_type("x")], nowait=True)

@@ -350,7 +350,7 @@ WRITES_NOTHING = {
         acc.async_test_all acc.wait acc.wait_all acc.wait_all_async acc.wait_any acc.wait_async
     """,
     "looks": """
-        target_is_accessible target_is_present acc.is_present acc.hostptr profile_dependences
+        target_is_accessible target_is_present acc.is_present acc.hostptr profile_dependences progress tool
     """,
     "memory of its own": """
         buffers empty_pinned target_alloc target_free use_allocator acc.malloc acc.free

@@ -61,7 +61,8 @@ def tell_launches(task: DeviceTask, runs: Iterable[NestRun | CudaRun | CudaBlank
 
 def tell_launch(task: DeviceTask, place: DevicePlace, nest: ir.Nest, found: Configuration | None) -> None:
     """Tell the observer of a device, if there is one, of a nest that a task has enqueued there."""
-    if place.notify is not None and found is not None:
+    notify = place.notify
+    if notify is not None and found is not None:
         queue = None if task.queue is None else task.queue.number
         location = f"{nest.place.file}:{nest.place.line}"
-        place.notify.kernel(task.name, location, place.device.number, queue, words_of(found))
+        notify.kernel(task.name, location, place.device.number, queue, words_of(found))

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any
 from offload.errors import UsageError
 from offload.interrupts.frames import calls_program
 from offload.interrupts.shields import Shield
+from offload.tasks import hooked
 from offload.tasks.aio.deadlocks import Coroutines
 from offload.tasks.aio.loops import home_of
 from offload.tasks.failures import note_task, without_engine_frames
@@ -60,6 +61,8 @@ class CoroutineTask(Task):
     """A task whose body is a coroutine."""
 
     __slots__ = ("_begun", "_context", "_handed", "_has_ended", "_home", "_scope")
+
+    is_coroutine = True
 
     def __init__(
         self,
@@ -228,6 +231,17 @@ class CoroutineTask(Task):
             pass  # it goes on awaiting, in vain
         if not self._has_ended:  # or it had not taken its first step
             self._complete(self._lost())
+
+
+def _observed_begin(plain: Callable[[CoroutineTask], None]) -> Callable[[CoroutineTask], None]:
+    def begin(self: CoroutineTask) -> None:
+        hooked.tell_start(self)
+        plain(self)
+
+    return begin
+
+
+hooked.register(CoroutineTask, "_begin", _observed_begin, "starts")
 
 
 class CoroutineRecipe(ClauseRecipe):

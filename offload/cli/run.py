@@ -1,0 +1,229 @@
+"""``offload run``: run a program as ``python`` does, and show what it does."""
+
+from __future__ import annotations
+
+import argparse
+import builtins
+import os
+import runpy
+import sys
+import types
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from offload.cli.output import any_text
+from offload.errors import OffloadError
+from offload.reports.files import TRACE_SUFFIXES, check_suffix, check_writable
+from offload.runtime import registry, reporting
+from offload.runtime.runtime import Runtime
+from offload.tasks.graph import Graph
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from offload.events.log import TaskLog
+
+_INTERRUPTED = 130
+_OWN_FILES = frozenset({__file__, __file__.replace("run.py", "command.py")})
+
+
+class GivenProgram(NamedTuple):
+    """What is to be run: a file, a module (``-m``) or code (``-c``), and its arguments."""
+
+    kind: str
+    name: str
+    args: list[str]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument(
+        "--devices", metavar="SPEC", help="devices of runtimes that name none, such as sim:2, as OFFLOAD_DEVICES does"
+    )
+    parser.add_argument("--check", action="store_true", help="report data that is left, as Runtime(check=True) does")
+    parser.add_argument("--live", action="store_true", help="show the tasks on stderr while the program runs")
+    parser.add_argument("--profile", action="store_true", help="print where the time went on stderr at the end")
+    parser.add_argument("--trace", metavar="FILE", help="write a trace for Perfetto to FILE.json or FILE.json.gz")
+    parser.add_argument(
+        "--graph",
+        metavar="FILE",
+        help="write the dependence graph to a file with the suffix .dot, .html, .mmd, .pdf, .png or .svg",
+    )
+    parser.add_argument(
+        "--hang", metavar="SECONDS", help="say what a wait waits for after so long without progress (OFFLOAD_HANG_S)"
+    )
+    parser.add_argument(
+        "program",
+        nargs=argparse.REMAINDER,
+        metavar="PROGRAM [ARGUMENT ...]",
+        help="a file of Python, or -m MODULE, or -c CODE; the arguments that follow are the program's",
+    )
+
+
+def main(argv: Sequence[str], parser: argparse.ArgumentParser) -> int:
+    """Run ``offload run`` with these arguments, those after the word ``run``, and return the exit status."""
+    own, rest = _split(argv)
+    args = parser.parse_args(own)
+    for name, value in vars(args).items():
+        if value == "":
+            parser.error(f"argument --{name}: it is empty; give a value, or leave the option out")
+    program = _program(rest, parser)
+    try:
+        _prepare(args)
+    except (OffloadError, OSError) as error:
+        parser.error(str(error))
+    return run(program)
+
+
+def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Split the arguments into the options of the command, and the program with everything that follows."""
+    at = 0
+    takes_value = {"--devices", "--trace", "--graph", "--hang"}
+    while at < len(argv):
+        word = argv[at]
+        if word == "--":
+            return [*argv[:at]], [*argv[at + 1 :]]
+        if word in {"-m", "-c"} or not word.startswith("-") or word == "-":
+            break
+        at += 2 if word in takes_value and at + 1 < len(argv) and argv[at + 1] != "--" else 1
+    return [*argv[:at]], [*argv[at:]]
+
+
+def _program(words: list[str], parser: argparse.ArgumentParser) -> GivenProgram:
+    """Return the program that is named, which exists; end with status 2 otherwise."""
+    if not words:
+        parser.error("name a program: a file of Python, -m MODULE or -c CODE")
+    first, rest = words[0], words[1:]
+    if first in {"-m", "-c"}:
+        if not rest:
+            parser.error(f"argument {first}: it needs a value")
+        return GivenProgram(first, rest[0], rest[1:])
+    path = Path(first)
+    try:
+        if path.is_dir():
+            parser.error(f"{first!r} is a folder; name a file of Python, or use -m MODULE")
+        if not path.exists():
+            parser.error(f"{first!r} does not exist; name a file of Python")
+        with path.open("rb"):
+            pass
+    except (OSError, ValueError) as error:
+        parser.error(f"{first!r} cannot be read: {error}")
+    return GivenProgram("file", first, rest)
+
+
+def _prepare(args: argparse.Namespace) -> None:
+    """Check the options, and carry out those that come before the program."""
+    files = [path for path in (args.trace, args.graph) if path is not None]
+    if args.trace is not None:
+        check_suffix(args.trace, TRACE_SUFFIXES, "--trace")
+    if args.graph is not None:
+        check_graph(args.graph)
+    for path in files:
+        check_writable(path)
+    if args.hang is not None:
+        os.environ["OFFLOAD_HANG_S"] = args.hang
+    if args.devices is not None:
+        os.environ["OFFLOAD_DEVICES"] = args.devices
+    Runtime.checks_always = args.check
+    # The paths are those of here, although the program may change its folder; a link stays one.
+    if args.trace is not None:
+        reporting.trace_process(os.path.abspath(args.trace))  # noqa: PTH100
+    if args.graph is not None:
+        reporting.log(wants_kinds=True)
+        reporting.add(f"the graph {args.graph}", partial(_write_graph, os.path.abspath(args.graph)))  # noqa: PTH100
+    if args.profile:
+        reporting.add("the profile", _print_profile)
+    if args.live:
+        from offload.runtime.live import LiveView
+
+        registry.at_end.insert(0, LiveView().end)
+
+
+def check_graph(path: str) -> None:
+    """Raise `UnsupportedError` if a picture cannot be made in the format that a file's suffix names."""
+    from offload.views.files import WRITERS, writer_for
+
+    check_suffix(path, sorted(WRITERS), "--graph")
+    if path.lower().endswith((".png", ".pdf")):  # others need no program
+        writer_for(Path(path))(Graph())
+
+
+def _write_graph(path: str, log: TaskLog) -> None:
+    from offload.reports.graphs import graph_of
+    from offload.reports.records import kinds_of, records
+    from offload.views.files import visualize
+
+    visualize(graph_of(records(log), kinds_of(log)), path)
+
+
+def _print_profile(log: TaskLog) -> None:
+    from offload.cli.output import console
+    from offload.reports.profile import profile
+    from offload.reports.records import records
+
+    with any_text():
+        console(stderr=True).print(profile(records(log)))
+
+
+def run(program: GivenProgram) -> int:
+    """Run a program as Python does; return its exit status."""
+    module = types.ModuleType("__main__")
+    module.__dict__["__builtins__"] = builtins
+    sys.modules["__main__"] = module
+    try:
+        _execute(program, module)
+    except SystemExit as stop:
+        return _status_of(stop.code)
+    except KeyboardInterrupt as error:
+        _show(error)
+        return _INTERRUPTED
+    except BaseException as error:  # noqa: BLE001  # as the interpreter does
+        _show(error)
+        return 1
+    return 0
+
+
+def _execute(program: GivenProgram, module: types.ModuleType) -> None:
+    first = 0 if sys.flags.safe_path or not sys.path else 1
+    match program.kind:
+        case "-m":
+            sys.argv = ["-m", *program.args]
+            sys.path[:first] = [os.getcwd()] * first  # noqa: PTH109  # what Python puts there
+            runpy._run_module_as_main(program.name)  # type: ignore[attr-defined]  # noqa: SLF001  # what ``python -m`` calls
+        case "-c":
+            sys.argv = ["-c", *program.args]
+            sys.path[:first] = [""] * first
+            exec(compile(program.name, "<string>", "exec", dont_inherit=True), module.__dict__)  # noqa: S102  # that is the command
+        case _:
+            path = os.path.abspath(program.name)  # noqa: PTH100  # Python does not follow a link here
+            sys.argv = [program.name, *program.args]
+            sys.path[:first] = [os.path.dirname(os.path.realpath(path))] * first  # noqa: PTH120  # but here
+            module.__file__ = path
+            module.__dict__["__cached__"] = None
+            exec(compile(Path(path).read_bytes(), path, "exec", dont_inherit=True), module.__dict__)  # noqa: S102  # the same
+
+
+def _status_of(code: Any) -> int:
+    """Return the exit status of `sys.exit`, as Python has it."""
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code
+    if sys.stderr is not None:
+        sys.stderr.write(f"{code}\n")
+    return 1
+
+
+def _show(error: BaseException) -> None:
+    """Print the traceback of the program, without the frames that run it."""
+    trace = _without_own_frames(error.__traceback__)
+    error.__traceback__ = trace
+    sys.excepthook(type(error), error, trace)
+
+
+def _without_own_frames(trace: TracebackType | None) -> TracebackType | None:
+    while trace is not None and trace.tb_frame.f_code.co_filename in _OWN_FILES:
+        trace = trace.tb_next
+    return trace
