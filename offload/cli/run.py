@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from offload.cli.output import any_text
 from offload.errors import OffloadError
 from offload.reports.files import TRACE_SUFFIXES, check_suffix, check_writable
-from offload.runtime import registry, reporting
+from offload.runtime import observing, registry, reporting
 from offload.runtime.runtime import Runtime
 from offload.tasks.graph import Graph
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
+    from offload.cli.fences import FenceLog
     from offload.events.log import TaskLog
 
 _INTERRUPTED = 130
@@ -131,8 +132,12 @@ def _prepare(args: argparse.Namespace) -> None:
     if args.trace is not None:
         reporting.trace_process(os.path.abspath(args.trace))  # noqa: PTH100
     if args.graph is not None:
+        from offload.cli.fences import FenceLog
+
         reporting.log(wants_kinds=True)
-        reporting.add(f"the graph {args.graph}", partial(_write_graph, os.path.abspath(args.graph)))  # noqa: PTH100
+        fences = FenceLog()
+        observing.attach(fences)
+        reporting.add(f"the graph {args.graph}", partial(_write_graph, os.path.abspath(args.graph), fences))  # noqa: PTH100
     if args.profile:
         reporting.add("the profile", _print_profile)
     if args.live:
@@ -150,12 +155,12 @@ def check_graph(path: str) -> None:
         writer_for(Path(path))(Graph())
 
 
-def _write_graph(path: str, log: TaskLog) -> None:
+def _write_graph(path: str, fences: FenceLog, log: TaskLog) -> None:
     from offload.reports.graphs import graph_of
     from offload.reports.records import kinds_of, records
     from offload.views.files import visualize
 
-    visualize(graph_of(records(log), kinds_of(log)), path)
+    visualize(graph_of(records(log), kinds_of(log), fences.fences()), path)
 
 
 def _print_profile(log: TaskLog) -> None:
