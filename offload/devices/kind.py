@@ -10,18 +10,36 @@ import platform
 import re
 from abc import ABC, abstractmethod
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from offload.errors import ClauseError
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from offload.devices.base import Device
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b)?\s*", re.IGNORECASE)
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+
+
+class ArrayWatch(Protocol):
+    """Receives the operations on the arrays of a device, on the thread that carries them out.
+
+    All arrays are the hidden storage. The methods are called after the operation, unless it fails.
+    """
+
+    def called(
+        self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], result: Any, device: Any
+    ) -> None:
+        """Note a call of a NumPy function."""
+
+    def accessed(self, reads: Sequence[Any], writes: Sequence[Any], device: Any) -> None:
+        """Note an operation that reads and writes these arrays."""
+
+    def given_away(self, storage: Any, device: Any) -> None:
+        """Note that the program has received the storage itself, so that its accesses cannot be seen any more."""
 
 
 class Opening(NamedTuple):
@@ -39,6 +57,8 @@ class Opening(NamedTuple):
         A generator of the device's own, where the program is to be run in an order that follows from a seed.
     poisons : bool
         Whether to poison uninitialised memory, if the device can (`offload.devices.base.Device.poisons`).
+    watch : ArrayWatch or None
+        Is told of the operations on the device's arrays, if the device can (`SimKind`); None: nobody is.
     """
 
     number: int
@@ -46,6 +66,7 @@ class Opening(NamedTuple):
     values: Mapping[str, Any]
     rng: random.Random | None
     poisons: bool
+    watch: ArrayWatch | None = None
 
 
 class Kind(ABC):

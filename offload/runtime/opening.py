@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from offload.devices.base import Device
+    from offload.devices.kind import ArrayWatch
     from offload.runtime.settings import Settings
 
 
@@ -41,7 +42,13 @@ class Wanted:
     index: int
 
 
-def open_devices(spec: Any, settings: Settings, rng: random.Random | None, poisons: bool = False) -> list[Device]:
+def open_devices(
+    spec: Any,
+    settings: Settings,
+    rng: random.Random | None,
+    poisons: bool = False,
+    watch: ArrayWatch | None = None,
+) -> list[Device]:
     """Open the devices of a specification, numbered in its order; none under ``OMP_TARGET_OFFLOAD=DISABLED``.
 
     Parameters
@@ -54,6 +61,8 @@ def open_devices(spec: Any, settings: Settings, rng: random.Random | None, poiso
         Orders the work of devices that support a seed.
     poisons : bool
         Have devices that can poison fill uninitialised memory with a conspicuous pattern.
+    watch : ArrayWatch, optional
+        Receives the operations on the arrays of devices that support it, which the simulated devices do.
 
     Raises
     ------
@@ -89,7 +98,7 @@ def open_devices(spec: Any, settings: Settings, rng: random.Random | None, poiso
     for number, device in enumerate(wanted):
         values = settings.of_kind(device.kind)
         own_rng = None if rng is None else type(rng)(rng.random())
-        made = device.kind.open(Opening(number, device.index, values, own_rng, poisons))
+        made = device.kind.open(Opening(number, device.index, values, own_rng, poisons, watch))
         if made.kind != device.kind.name:
             raise DeviceUnavailableError(
                 f"devices={spec!r}: the kind {device.kind.name!r} has opened a device of kind {made.kind!r:.40}; "
