@@ -46,7 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--check", action="store_true", help="report data that is left, as Runtime(check=True) does")
     parser.add_argument("--live", action="store_true", help="show the tasks on stderr while the program runs")
     parser.add_argument("--profile", action="store_true", help="print where the time went on stderr at the end")
-    parser.add_argument("--trace", metavar="FILE", help="write a trace for Perfetto to FILE.json or FILE.json.gz")
+    parser.add_argument(
+        "--trace",
+        metavar="FILE",
+        help="write a trace for Perfetto to FILE.json or FILE.json.gz; in names of files, %%p is the process number",
+    )
     parser.add_argument(
         "--graph",
         metavar="FILE",
@@ -116,6 +120,10 @@ def _program(words: list[str], parser: argparse.ArgumentParser) -> GivenProgram:
 
 def _prepare(args: argparse.Namespace) -> None:
     """Check the options, and carry out those that come before the program."""
+    # Several ranks or processes would write the same file; OFFLOAD_TRACE knows the sign too.
+    for name in ("trace", "graph"):
+        path = getattr(args, name)
+        setattr(args, name, path and path.replace("%p", str(os.getpid())))
     files = [path for path in (args.trace, args.graph) if path is not None]
     if args.trace is not None:
         check_suffix(args.trace, TRACE_SUFFIXES, "--trace")
