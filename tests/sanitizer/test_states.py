@@ -14,6 +14,7 @@ from offload.arrays.sections import HOST, section_of
 from offload.sanitizer.states import FindingRule, MappedBytes, PackedRows, Spans, States, runs_of
 
 END = 24
+ACCESSES = ("device_write", "device_read", "host_write", "host_read")
 
 
 @dataclass
@@ -94,10 +95,7 @@ def runs_from(chosen: set[int]) -> list[tuple[int, int]]:
 
 some_bytes = st.sets(st.integers(0, END - 1), min_size=1)
 events = st.tuples(
-    st.sampled_from(
-        ("map", "end", "discard", "in", "out", "across", "zero", "free")
-        + ("device_write", "device_read", "host_write", "host_read")
-    ),
+    st.sampled_from(("map", "end", "discard", "in", "out", "across", "zero", "free", *ACCESSES)),
     st.integers(0, 5),
     some_bytes,
 )
