@@ -168,10 +168,16 @@ class LiveAccesses:
 
     def count(self, stretch: int, array: np.ndarray[Any, Any], writes: bool, side: Any) -> list[tuple[Any, int]]:
         """Note an access as `note` does; return pairs of a side and the number of its unordered accesses."""
+        return [(side, n) for side, n, _ in self.conflicts(stretch, array, writes, side)]
+
+    def conflicts(
+        self, stretch: int, array: np.ndarray[Any, Any], writes: bool, side: Any
+    ) -> list[tuple[Any, int, int]]:
+        """Note an access as `note` does; return a side, its number of unordered accesses, and the last one's stretch."""
         place = self._place_of(array)
         if place is None:
             return []
-        found: list[tuple[Any, int]] = []
+        found: list[tuple[Any, int, int]] = []
         if place.groups:
             self._compare(place, stretch, found, writes=writes, covers=True)
         for other, covers in place.links:
@@ -190,7 +196,7 @@ class LiveAccesses:
 
     # -- comparing -----------------------------------------------------------------------------------
     def _compare(
-        self, place: _Place, stretch: int, found: list[tuple[Any, int]], *, writes: bool, covers: bool
+        self, place: _Place, stretch: int, found: list[tuple[Any, int, int]], *, writes: bool, covers: bool
     ) -> None:
         """Compare a stretch's access with those at a place, and forget those that it covers."""
         is_before = self._order.is_before
@@ -209,7 +215,7 @@ class LiveAccesses:
             n_before = self._count_before(stretches, stretch)
             n_until = self._count_until(stretches, n_before, stretch)
             if n_until > n_before:
-                found.append((group.side, n_until - n_before))
+                found.append((group.side, n_until - n_before, stretches[n_until - 1]))
             if forgets and n_before:
                 del stretches[:n_before]
         if is_over:
