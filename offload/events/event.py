@@ -203,7 +203,7 @@ class Event:
         self.be_fulfilled_by(find_source(self._task() if self._task is not None else None, source))
 
     def __repr__(self) -> str:
-        source = self._promise.source if self._promise is not None else None
+        source = self.source
         state = "fulfilled" if self._fulfilled else "open" if source is None else f"to be fulfilled by {source}"
         return f"<Event {state}>"
 
@@ -214,6 +214,12 @@ class Event:
         )
 
     # -- for the engine ------------------------------------------------------------------------------
+    @property
+    def source(self) -> Source | str | None:
+        """What will fulfil the event, if that is known."""
+        promise = self._promise
+        return None if promise is None else promise.source
+
     @property
     def point(self) -> Any:
         """Position in the stream that fulfils the event; None if no stream does."""

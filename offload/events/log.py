@@ -30,7 +30,8 @@ class TaskLog:
         The time at which it was generated stands for the task elsewhere.
     details : dict
         By tasks, what few tasks have: the state, the device's number, the stream's number, the kind
-        (``"body"``, ``"device"``, ``"detached"`` or ``"coroutine"``), and when the body of a detached task ended.
+        (``"body"``, ``"device"``, ``"detached"``, ``"request"`` or ``"coroutine"``), and when the body of a detached
+        task, or of one that waits for requests of MPI, ended.
     edges : list
         For each dependence that was found: both tasks.
     kinds : list of tuple
@@ -110,7 +111,7 @@ class TaskLog:
         if place is not None:
             kind, lane = "device", None if task.lane is None else self.lane_number(task.lane)
         else:
-            kind, lane = "coroutine" if task.is_coroutine else "detached" if left else "body", None
+            kind, lane = "coroutine" if task.is_coroutine else left[2] if left else "body", None
         end = "complete" if failure is None else str(failed)
         self.details[created_s] = (
             end, None if place is None else place.device.number, lane, kind, left[0] if left else None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -15,6 +16,7 @@ from offload.events.transport import check_mpi, transport_error
 from offload.interrupts.shields import Shield
 from offload.mpi.operations import Arrival
 from offload.mpi.order import Turn
+from offload.tasks import hooked
 from offload.tasks.failures import note_task
 from offload.tasks.recipe import Recipe
 from offload.tasks.states import TaskState
@@ -93,6 +95,18 @@ class CallTask(Task):
     def event_fulfilled(self, error: BaseException | None) -> None:
         self.value, self.event = self.event.value, None
         super().event_fulfilled(error)
+
+
+def _observed_end_of_body(plain: Any) -> Any:
+    def body_ended(self: CallTask, engine: Any, failure: BaseException | None) -> Task | None:
+        if self.event is not None and failure is None:
+            self.left = perf_counter(), threading.get_ident(), "request"
+        return plain(self, engine, failure)  # type: ignore[no-any-return]
+
+    return body_ended
+
+
+hooked.register(CallTask, "body_ended", _observed_end_of_body)
 
 
 class MPICall:

@@ -93,7 +93,7 @@ class _Building:
             task.directive,
             device_num=task.device,
             location=task.location,
-            detach=task.kind == "detached",
+            detach=task.kind in {"detached", "request"},
             run=PastRun(task.state, task.start_s, task.end_s),
         )
         self._nodes[task.number] = self._node_at[task.created_s] = self.graph.add_node(node)

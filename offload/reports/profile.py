@@ -178,8 +178,8 @@ def _of_task(task: TaskRecord, spans: Sequence[SpanRecord], follows: tuple[int, 
     if task.kind == "device":
         resources = (("stream", task.device, task.lane),)
         return [Activity(task.number, "device", made_s, task.start_s, task.end_s, resources, follows)]
-    resources = (("thread", task.thread),) if task.kind in {"body", "detached"} else ()
-    if task.kind == "detached" and task.left_s is not None:
+    resources = (("thread", task.thread),) if task.kind in {"body", "detached", "request"} else ()
+    if task.kind in {"detached", "request"} and task.left_s is not None:
         left_s = min(task.end_s, max(task.start_s, task.left_s))
         return [
             Activity(task.number, "body", made_s, task.start_s, left_s, resources, follows),

@@ -29,8 +29,8 @@ class TaskRecord(NamedTuple):
     thread: int  # that has run the body, or else noted the end
     device: int | None = None
     lane: int | None = None
-    kind: str = "body"  # or "device", "detached", "coroutine"
-    left_s: float | None = None  # when the body of a detached task ended
+    kind: str = "body"  # or "device", "detached", "request", "coroutine"
+    left_s: float | None = None  # when the body of a task ended that is detached, or waits for requests of MPI
 
     @property
     def key(self) -> str:

@@ -473,8 +473,10 @@ hooked.register(Task, "advance", _observed_advance, "starts")
 
 def _observed_end_of_body(plain: Any) -> Any:
     def body_ended(self: Task, engine: Any, failure: BaseException | None) -> Task | None:
-        if self.event is not None and failure is None:
-            self.left = perf_counter(), get_ident()  # the event sets `end_s`, on another thread
+        event = self.event
+        if event is not None and failure is None:  # the event sets `end_s`, on another thread
+            is_request = hasattr(getattr(event, "source", None), "requests")
+            self.left = perf_counter(), get_ident(), "request" if is_request else "detached"
         return plain(self, engine, failure)  # type: ignore[no-any-return]
 
     return body_ended

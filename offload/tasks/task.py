@@ -134,8 +134,9 @@ class Task(Generic[Result_co]):
     is_asked = False
     """Whether its owner asks for the end of its launch, of which the gate then knows nothing."""
     is_ready = False  # its owner may go on with it; changed under the lock of the engine
-    left: tuple[float, int] | None = None
-    """When its body has ended, and on which thread, if it has an event; set only while the runtime is observed."""
+    left: tuple[float, int, str] | None = None
+    """When and where its body has ended, and what it waits for then (``"detached"``, or ``"request"`` if requests of MPI
+    fulfil its event); set only if it has an event, and only while the runtime is observed."""
     lane: Any = None  # where on its place the work of a device task goes, from its launch on
     label: str | None = None  # what ``name=`` said
     launched = False  # all its work is on a stream, and no more comes

@@ -20,7 +20,7 @@ from offload.runtime.stamps import settle
 from tests.profiles import few
 from tests.reports.validator import check, read
 
-NAMES = ["plain", 'quo"te', "new\nline", "[red]", "</script>", "ü" * 3, "x" * 10_000]
+NAMES = ["plain", 'quo"te', "new\nline", "[red]", "</script>", "ü" * 3, "x" * 10_000, "C:\\", "🙂", "\x00\x1f"]
 
 
 class WrongError(Exception):

@@ -1,9 +1,15 @@
-"""What a trace must be, whatever program made it."""
+"""What a trace must be, whatever program made it.
+
+The rules are those of the Trace Event Format, and those of the parsers of JSON in Perfetto's trace processor. (They are
+``src/trace_processor/importers/json`` and ``util/json_parser.h`` in google/perfetto, versions of 2022 to 2025. Where
+versions differ, a trace must do for all of them.)
+"""
 
 from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -15,10 +21,21 @@ def read(path):
     """Return the events of a trace."""
     path = Path(path)
     data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    _check_text(data.decode())
     document = json.loads(data)
     assert set(document) == {"traceEvents", "displayTimeUnit"}
     assert document["displayTimeUnit"] == "ns"
     return document["traceEvents"]
+
+
+def _check_text(text):
+    """Check what parsers that are less general than JSON need."""
+    assert text.startswith('{"displayTimeUnit"'), "the unit is looked for at the beginning only"
+    assert not re.search(r"\\u[dD][89a-fA-F]", text), "surrogates are refused"
+    assert "\\\\" not in text, "a quote after a backslash does not end a string"
+    for line in text.splitlines():
+        if line.startswith("{") and '"ph":"M"' not in line and '"ph"' in line:
+            assert line.index('"ts":') < line.index('"name":'), "the time is looked for before other strings are parsed"
 
 
 def ns(us):
@@ -37,9 +54,11 @@ def check(events):
         if event["ph"] != "M":
             assert event["ts"] >= 0
     _check_names(events)
+    _check_numbers(events)
     slices = _check_nesting(events)
     _check_pairs(events)
     _check_flows(events, slices)
+    _check_binding(events)
     _check_counters(events)
     return _check_tasks(events)
 
@@ -52,6 +71,23 @@ def _check_names(events):
     tracks = {(event["pid"], event["tid"]) for event in events if event["ph"] in "Xbe"}
     assert tracks <= threads
     assert {pid for pid, _ in tracks} <= processes
+
+
+def _check_numbers(events):
+    """Check that a number names one track: parsers name threads by it alone, and the main thread has the process's."""
+    processes = {event["pid"] for event in events}
+    of = {}
+    for event in events:
+        if event["ph"] in "Xbesf":
+            assert event["tid"] not in processes
+            assert of.setdefault(event["tid"], event["pid"]) == event["pid"]
+        elif event["ph"] == "C":
+            assert event["tid"] == event["pid"], "counters belong to processes"
+    named = [event["tid"] for event in events if event["name"] == "thread_name"]
+    assert len(named) == len(set(named))
+    assert all(
+        isinstance(event["args"]["name"], str) and event["args"]["name"] for event in events if event["ph"] == "M"
+    )
 
 
 def _check_nesting(events):
@@ -83,7 +119,7 @@ def _check_pairs(events):
     assert begun.keys() == ended.keys()
     for key, first in begun.items():
         assert ns(first["ts"]) <= ns(ended[key]["ts"])
-        assert first["name"] == ended[key]["name"]
+        assert [first[what] for what in ("name", "pid", "tid")] == [ended[key][what] for what in ("name", "pid", "tid")]
 
 
 def _check_flows(events, tracks):
@@ -105,10 +141,33 @@ def _check_flows(events, tracks):
         assert (first["pid"], first["tid"]) != (last["pid"], last["tid"])
 
 
+def _check_binding(events):
+    """Check that each flow is bound to a slice, as the trace processor does it: the innermost that is open then."""
+    open_slices = defaultdict(list)
+    in_time = sorted((event for event in events if event["ph"] in "Xsf"), key=lambda event: ns(event["ts"]))
+    bound = {}
+    for event in in_time:
+        stack, at = open_slices[event["tid"]], ns(event["ts"])
+        while stack and stack[-1][0] < at:
+            stack.pop()
+        if event["ph"] == "X":
+            while stack and stack[-1][0] <= at:
+                stack.pop()
+            stack.append((at + ns(event["dur"]), event))
+            continue
+        assert stack, "a flow is bound to no slice"
+        if event["ph"] == "s":
+            bound[event["id"]] = stack[-1][1]
+        else:
+            assert event["id"] in bound, "a flow ends before it begins"
+            assert bound[event["id"]] is not stack[-1][1]
+
+
 def _check_counters(events):
     series = defaultdict(list)
     for event in events:
         if event["ph"] == "C":
+            assert set(event["args"]) == {"value"}
             assert event["args"]["value"] >= 0
             series[event["pid"], event["name"]].append(event["ts"])
     for times in series.values():

@@ -32,7 +32,7 @@ from offload.devices.dask.bodies import Bodies
 from offload.devices.dask.connecting import check_versions, open_leases, order_of
 from offload.devices.dask.device import DaskDevice
 from offload.devices.dask.planner import Planner, WorkLine
-from offload.devices.dask.receiving import RemoteBlocks
+from offload.devices.dask.receiving import RemoteBlocks, note_times
 from offload.devices.dask.sending import PlanSending, key_of
 from offload.devices.dask.wire import Ended, Op, SegmentReport, part_of
 from offload.errors import DeviceUnavailableError, RuntimeClosedError, UsageError
@@ -341,6 +341,7 @@ class Cluster:
         arguments += [self._needed(other, line, segment) for other in needs if other.future is not None]
         payload = pickle.dumps((wire, n_data), protocol=5)
         segment.key = key_of(segment, self.number)
+        segment.sent_s = time.perf_counter()
         segment.out_nbytes = sum(array.nbytes for node in segment.nodes for _, array in node.outs)
         segment.future = self._client.submit(
             calls.run_segment,
@@ -465,6 +466,7 @@ class Cluster:
                     if found is not None:
                         copyto(host, found)
             with self.planner.lock:
+                note_times(node, report.times.get(node.number))
                 self.planner.resolve(node, self.blocks.received(node, end))
         self.call()
 
@@ -479,9 +481,10 @@ class Cluster:
             return
         nodes = {node.number: node for node in segment.nodes}
         with self.planner.lock:
-            for node_number, end in pickle.loads(ends):  # noqa: S301  # trust is Dask's
+            for node_number, end, times in pickle.loads(ends):  # noqa: S301  # trust is Dask's
                 node = nodes[node_number]
                 if node.end is None and not node.outs:
+                    note_times(node, times)
                     self.planner.resolve(node, self.blocks.received(node, end))
         self._pump()
 

@@ -332,6 +332,12 @@ class DaskDevice:
     def restore(self, outer: Any) -> None:
         pass
 
+    def note_time(self, stream: DaskStream) -> list[float]:
+        """Have the worker note the time when its stream gets here; return a list that gets it, by this host's clock."""
+        times: list[float] = []
+        stream.operations.append((Op.TIME, times))
+        return times
+
     def caller_event(self) -> None:
         return None
 

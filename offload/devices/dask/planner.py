@@ -132,6 +132,7 @@ class Segment:
         "out_nbytes",
         "own",
         "recalls",
+        "sent_s",
         "unended",
     )  # fmt: skip
 
@@ -155,6 +156,7 @@ class Segment:
         self.freed: list[int] = []  # for its worker: blocks to free,
         self.bodies: set[int] = set()  # functions that the worker gets,
         self.dropped: Sequence[int] = _NONE  # and functions to forget
+        self.sent_s = 0.0  # when it was sent last, by `perf_counter`
         self.future: Any = None  # of its Dask task; None before it is sent, and when its worker is lost
         self.own: dict[Any, Any] = {}  # futures of parts of its result
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 from contextlib import suppress
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from offload.devices.dask.array import RemoteArray, contiguous_array
 from offload.devices.dask.bodies import unpickled
-from offload.devices.dask.wire import Ended, Pickled
+from offload.devices.dask.wire import Ended, Op, Pickled, common_clock_s
 from offload.devices.retirement import Retired
 from offload.errors import DeviceError, NotPresentError
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from offload.devices.dask.array import RemoteBlock
     from offload.devices.dask.planner import PlannedNode, WorkLine
-    from offload.devices.dask.wire import End, RemoteView
+    from offload.devices.dask.wire import End, NodeTimes, RemoteView
 
 
 class RemoteBlocks:
@@ -81,6 +82,23 @@ class RemoteBlocks:
                     f"{error}); return values whose classes this process can import"
                 )
         return (kind, _exception_of(what, node)) if kind == Ended.FAILED else (kind, what)
+
+
+def note_times(node: PlannedNode, times: NodeTimes | None) -> None:
+    """Give the times of a node to those who have asked for them, by this process's `perf_counter`.
+
+    The clocks of two machines may differ. But a worker has begun after the plan was sent, and ended before this call.
+    """
+    asked = [operation[1] for operation in node.operations if operation[0] == Op.TIME]
+    noted = [(held, at_s) for held, at_s in zip(asked, times or (), strict=False) if at_s is not None]
+    if not noted:
+        return
+    now_s, offset_s = perf_counter(), -common_clock_s()
+    first_s, last_s = noted[0][1] + offset_s, noted[-1][1] + offset_s
+    sent_s = first_s if node.segment is None else node.segment.sent_s
+    offset_s += max(0.0, sent_s - first_s) or min(0.0, now_s - last_s)
+    for held, at_s in noted:
+        held.append(at_s + offset_s)
 
 
 def _exception_of(carried: Any, node: PlannedNode) -> BaseException:

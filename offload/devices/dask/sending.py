@@ -94,6 +94,8 @@ class PlanSending:
             elif name == Op.OUT:
                 sent = Op.OUT, operation[1], (node.number, n_outs)
                 n_outs += 1
+            elif name == Op.TIME:
+                sent = Op.TIME, None
             elif name == Op.EXPORT:
                 self._segment.exports[operation[2]] = None
             elif name == Op.CALL and operation[1] not in self._segment.line.bodies:

@@ -6,6 +6,7 @@ a view that a hundred nodes use is sent once.
 
 from __future__ import annotations
 
+from time import perf_counter, time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -18,6 +19,17 @@ if TYPE_CHECKING:
     Operation: TypeAlias = tuple[Any, ...]
     # How a node has ended: one of the kinds of `Ended`, with its detail.
     End: TypeAlias = tuple[str, Any]
+    # When the stream got to the `Op.TIME` of a node, in seconds of the clock that all machines have.
+    NodeTimes: TypeAlias = Sequence[float | None]
+
+
+def common_clock_s() -> float:
+    """Return what to add to `perf_counter` for the clock that all machines have; of three readings, the closest one."""
+    found = []
+    for _ in range(3):
+        before_s, at_s, after_s = perf_counter(), time(), perf_counter()
+        found.append((after_s - before_s, at_s - (before_s + after_s) / 2))
+    return min(found)[1]
 
 
 class RemoteView(NamedTuple):
@@ -48,6 +60,7 @@ class Op:
     INDEXED = "indexed"  # view, view, view or None, view or None: `Device.copy_indexed`
     EXPORT = "export"  # view, number of the export, which is unique in the runtime
     IMPORT = "import"  # view, number of the export
+    TIME = "time"  # the client's list for it: note when the stream gets here
     CALL = "call"  # number of the body, arguments, named arguments, whether these two are pickled
 
 
@@ -123,11 +136,12 @@ class WireSegment(NamedTuple):
 
 
 class SegmentReport(NamedTuple):
-    """The result of a segment: how its nodes have ended, copies to the client, and copies to other workers."""
+    """The result of a segment: how its nodes have ended, copies to the client, copies to other workers, and times."""
 
     ends: dict[int, End]
     outs: dict[tuple[int, int], Any]
     exports: dict[int, Any]
+    times: Mapping[int, NodeTimes]
 
 
 def part_of(report: SegmentReport, exports: Sequence[int], *, for_client: bool) -> SegmentReport:
@@ -137,4 +151,5 @@ def part_of(report: SegmentReport, exports: Sequence[int], *, for_client: bool) 
         ends,
         report.outs if for_client else {},
         {number: report.exports[number] for number in exports if number in report.exports},
+        report.times if for_client else {},
     )

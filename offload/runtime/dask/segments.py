@@ -28,11 +28,12 @@ from distributed import get_worker
 
 from offload.arrays.items import SCALARS, is_device_array
 from offload.devices.dask.bodies import resolve, unpickled
-from offload.devices.dask.wire import Carried, Ended, Op, Pickled, Rebuilt, RemoteView, SegmentReport
+from offload.devices.dask.wire import Carried, Ended, Op, Pickled, Rebuilt, RemoteView, SegmentReport, common_clock_s
 from offload.errors import DeviceLostError, MapError, UsageError
 from offload.runtime.dask.leases import MissingBlockError, known_run, lease_of
 from offload.runtime.generate import Ordering, generate
 from offload.runtime.recipe import DeviceRecipe
+from offload.runtime.stamps import DeviceClock, stamp
 from offload.runtime.works import Work
 from offload.tasks.failures import see
 from offload.tasks.site import Site
@@ -41,7 +42,7 @@ from offload.tasks.states import TaskState
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from offload.devices.dask.wire import End, WireNode, WireSegment
+    from offload.devices.dask.wire import End, NodeTimes, WireNode, WireSegment
     from offload.devices.streams import Lane
     from offload.runtime.dask.leases import Lease
     from offload.runtime.place import DevicePlace
@@ -115,6 +116,8 @@ class SegmentRun:
         self.outs: dict[Any, Any] = {}
         self.exports: dict[int, Any] = {}
         self.ends: dict[int, End] = {}
+        self.times: dict[int, NodeTimes] = {}
+        self._clocks: dict[Any, DeviceClock] = {}
         self.tasks: dict[int, Task[Any]] = {}
         self.numbers: dict[int, int] = {}  # of nodes, by the `id` of their tasks
         self.loop = asyncio.get_running_loop()
@@ -122,7 +125,7 @@ class SegmentRun:
         self._worker = worker
         self._n_left = len(segment.nodes)
         self._lock = threading.Lock()
-        self._unreported: list[tuple[int, End]] = []
+        self._unreported: list[tuple[int, End, NodeTimes]] = []
         self._is_flushing = False
         self._awaited = {node.number for node in segment.nodes if node.is_awaited}
         followed = {other for node in segment.nodes for other in (*node.depends, *node.follows)}
@@ -202,18 +205,32 @@ class SegmentRun:
             end = Ended.FAILED, failure.carried if isinstance(failure, BodyFailedError) else carried(failure)
         if failure is not None:
             work.release()
-        self._end(node, end)
+        self._end(node, end, self._times_of(work) if work.times else ())
 
-    def _end(self, node: WireNode, end: End) -> None:
+    def clock_of(self, device: Any) -> DeviceClock:
+        """Return the clock of a device in this segment, made at the first call."""
+        if device not in self._clocks:
+            self._clocks[device] = DeviceClock(device)
+        return self._clocks[device]
+
+    def _times_of(self, work: NodeWork) -> NodeTimes:
+        """Return the times that streams have noted for a node, by the clock that all machines have."""
+        offset_s = common_clock_s()
+        times = [self.clock_of(device).seconds_of(held) for device, held in work.times]
+        return [None if at_s is None else at_s + offset_s for at_s in times]
+
+    def _end(self, node: WireNode, end: End, times: NodeTimes = ()) -> None:
         """Note how a node has ended, on any thread."""
         with self._lock:
             number = node.number
             self.ends[number] = end
+            if times:
+                self.times[number] = times
             if end[0] != Ended.OK:
                 self.failed[number] = end[1] if end[0] == Ended.NOT_RUN else number
             self._n_left -= 1
             is_over = not self._n_left
-            self._unreported.append((number, end))
+            self._unreported.append((number, end, times))
             flushes = not self._is_flushing
             if flushes:
                 self._is_flushing = True
@@ -237,14 +254,14 @@ class SegmentRun:
             unreported, self._unreported = self._unreported, []
             self._is_flushing = False
         small, nbytes = [], 0
-        for number, end in unreported:
+        for number, end, times in unreported:
             try:
                 nbytes += len(pickle.dumps(end))
             except Exception:  # noqa: BLE001, S112  # it is in the result
                 continue
             if nbytes > _MOST_EVENT_NBYTES:
                 break
-            small.append((number, end))
+            small.append((number, end, times))
         if small:
             self._worker.log_event(self.lease.topic, (self.segment.number, pickle.dumps(small)))
 
@@ -252,7 +269,7 @@ class SegmentRun:
         """Report the remaining ends, and give the result."""
         self._report()
         if not self.over.done():
-            self.over.set_result(SegmentReport(self.ends, self.outs, self.exports))
+            self.over.set_result(SegmentReport(self.ends, self.outs, self.exports, self.times))
         with suppress(RuntimeError):  # the lease has ended
             self.lease.generate(self.loop, self._forget)
 
@@ -293,7 +310,7 @@ class BodyFailedError(Exception):
 class NodeWork(Work):
     """The work of a node: operations before the body, the body, and operations after it."""
 
-    __slots__ = ("_after", "_before", "_call", "_made", "_node", "_run", "body", "has_end", "value")
+    __slots__ = ("_after", "_before", "_call", "_made", "_node", "_run", "body", "has_end", "times", "value")
 
     def __init__(self, run: SegmentRun, node: WireNode) -> None:
         self._run = run
@@ -305,6 +322,7 @@ class NodeWork(Work):
         self.has_end = bool(self._after)
         self.body = None if at is None else self._run_call
         self.value: Any = None
+        self.times: list[tuple[Any, Any]] = []  # devices, and what holds the time on one of their streams
         self._made: dict[int, bool] = {}  # blocks, and whether the construct releases them as mappings
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
@@ -347,6 +365,9 @@ class NodeWork(Work):
             place.copy(lease.view(what, lane), run.imports[rest[0]], lane, staged)
         elif name == Op.FILL:
             device.fill(lease.view(what, lane), rest[0], lane.stream)
+        elif name == Op.TIME:
+            run.clock_of(device)
+            self.times.append((device, stamp(place, lane)))
         elif name == Op.POISON:
             device.poison(lease.view(what, lane), rest[0], lane.stream)
         else:
