@@ -7,6 +7,7 @@ serves as a bound everywhere, and it has the address of each element besides. `o
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,7 +24,7 @@ EFFORT = 10_000
 """How long `numpy.shares_memory` may search. It decides slices of three dimensions in fewer steps."""
 
 
-class Scattered(np.ndarray):  # type: ignore[type-arg]  # of any elements
+class Scattered(np.ndarray):
     """Some elements of an array; as an array, it is a view of the whole array.
 
     Attributes
@@ -84,10 +85,7 @@ def from_addresses(array: Storage, addresses: Storage) -> list[Storage]:
     ends = np.flatnonzero(steps != array.itemsize) + 1
     if ends.size < MOST_RUNS:
         bounds = [0, *ends.tolist(), addresses.size]
-        return [
-            _row(array, int(addresses[begin]), end - begin, array.itemsize)
-            for begin, end in zip(bounds, bounds[1:], strict=False)
-        ]
+        return [_row(array, int(addresses[begin]), end - begin, array.itemsize) for begin, end in pairwise(bounds)]
     part = array.view(Scattered)
     part.addresses = addresses
     return [part]
@@ -105,7 +103,7 @@ def overlaps(one: Storage, other: Storage) -> bool | None:
             is_scattered = True
     if not is_scattered:
         try:
-            return np.shares_memory(one, other, max_work=EFFORT)
+            return np.shares_memory(one, other, max_work=EFFORT)  # type: ignore[arg-type]  # the stub lacks numbers
         except np.exceptions.TooHardError:
             pass
     low = max(byte_bounds(one)[0], byte_bounds(other)[0])
