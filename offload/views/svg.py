@@ -291,5 +291,6 @@ def _signs(folds: list[Fold]) -> list[tuple[str, str, str]]:
     if any(fold.critical for fold in folds):
         signs.append((CRITICAL_SIGN, "on the critical path (thick lines)", _INK))
     if not all(fold.is_task for fold in folds):
-        signs.append(("×n", "n equal tasks in one box; Σ is their total time", _INK))  # noqa: RUF001  # the sign is meant
+        layers = ", which lie in as many layers as it says" if any(fold.depth_label for fold in folds) else ""
+        signs.append(("×n", f"n tasks in one box{layers}; Σ is their total time", _INK))  # noqa: RUF001  # the sign is meant
     return signs

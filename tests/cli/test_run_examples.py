@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -38,9 +39,9 @@ OPTIONS = {
     "profile": ["--profile"],
     "trace": ["--trace", "trace-%p.json"],
     "graph": ["--graph", "graph-%p.svg"],
-    "hang": ["--hang", "60"],
+    "hang": ["--hang", "20"],
 }
-ALL = ["--trace", "trace-%p.json.gz", "--graph", "graph-%p.html", "--profile", "--live", "--check", "--hang", "60"]
+ALL = ["--trace", "trace-%p.json.gz", "--graph", "graph-%p.html", "--profile", "--live", "--check", "--hang", "20"]
 # The command, with one report more: the parts of the profile with all digits, which the table does not have.
 COMMAND = """
 import json, os, sys
@@ -64,7 +65,7 @@ def start(folder, *words, n_ranks=0, devices="sim"):
     return subprocess.Popen(
         [*launcher, sys.executable, *map(str, words)],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OFFLOAD_DEVICES": devices},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OFFLOAD_DEVICES": devices, "OFFLOAD_HANG_S": "20"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -74,7 +75,14 @@ def start(folder, *words, n_ranks=0, devices="sim"):
 def ended(job):
     """Return the output of a job without the times that it measured, its stderr, and its status."""
     with job:
-        out, err = job.communicate(timeout=100)
+        try:
+            out, err = job.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            job.send_signal(signal.SIGINT)  # it says what it waits for
+            out, err = job.communicate(timeout=20)
+            pytest.fail(f"it hangs: {err}")
+        finally:
+            job.kill()
     out = re.sub(r"[\d.]+ (m|µ)?s\b", "TIME", out)
     return sorted(out.splitlines()), err, job.returncode
 
