@@ -428,15 +428,16 @@ _READS = """
 """Functions that read every array; a number is the position of ``out``."""
 
 _NOTHING = """
-    array_split:1:indices_or_sections broadcast_arrays broadcast_shapes broadcast_to can_cast common_type datetime_data
-    diag_indices diag_indices_from diagonal dsplit:1:indices_or_sections einsum_path empty empty_like expand_dims flip
-    fliplr flipud from_dlpack frombuffer fromfile fromregex fromstring frompyfunc full_like:1:fill_value genfromtxt
-    get_include get_printoptions getbufsize geterr geterrcall hsplit:1:indices_or_sections imag indices info
-    iscomplexobj isdtype isfortran isrealobj isscalar issubdtype iterable load loadtxt mask_indices matrix_transpose
-    may_share_memory min_scalar_type mintypecode moveaxis ndim ones ones_like permute_dims printoptions promote_types real
-    result_type rollaxis rot90 set_printoptions setbufsize seterr seterrcall shape shares_memory show_config show_runtime size
-    split:1:indices_or_sections squeeze swapaxes test transpose tri tril_indices tril_indices_from triu_indices
-    triu_indices_from typename unstack vsplit:1:indices_or_sections zeros zeros_like
+    array_split:1:indices_or_sections broadcast_arrays broadcast_shapes broadcast_to can_cast common_type
+    datetime_data diag_indices diag_indices_from diagonal dsplit:1:indices_or_sections einsum_path empty empty_like
+    expand_dims flip fliplr flipud from_dlpack frombuffer fromfile fromregex fromstring frompyfunc
+    full_like:1:fill_value genfromtxt get_include get_printoptions getbufsize geterr geterrcall
+    hsplit:1:indices_or_sections imag indices info iscomplexobj isdtype isfortran isrealobj isscalar issubdtype
+    iterable load loadtxt mask_indices matrix_transpose may_share_memory min_scalar_type mintypecode moveaxis ndim
+    ones ones_like permute_dims printoptions promote_types real result_type rollaxis rot90 set_printoptions setbufsize
+    seterr seterrcall shape shares_memory show_config show_runtime size split:1:indices_or_sections squeeze swapaxes
+    test transpose tri tril_indices tril_indices_from triu_indices triu_indices_from typename unstack
+    vsplit:1:indices_or_sections zeros zeros_like
 """
 """Functions that look at no element, or make a view; they read the argument whose position and name stand here."""
 

@@ -4,9 +4,12 @@ It wraps a NumPy array that nobody else sees, and behaves as CuPy's: NumPy's fun
 it, elements and reductions are 0-d device arrays, and it neither becomes a host array by itself nor mixes
 with one. It is not an ndarray, because a subclass cannot refuse ``host[...] = d`` or ``np.asarray(d)``.
 
-Every operation goes through `apply`: unwrap the arguments, wait for the current stream, call NumPy, wrap the
-result. A result that lies in the memory of an argument shares its block; any other is charged to the
+Every operation goes through the device's `apply`: unwrap the arguments, wait for the current stream, call NumPy, wrap
+the result. A result that lies in the memory of an argument shares its block; any other is charged to the
 device's account, so that temporaries count as they do on a GPU.
+
+`get`, `set`, `item` and `unwrap` use an array's storage without `apply`, and say so to the device's `settle`. A device
+whose arrays are watched has other forms of `apply` and `settle` (`offload.devices.sim.watched`).
 """
 # ruff: noqa: SLF001  # the functions at the end are the class's own
 
@@ -19,6 +22,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from offload.devices.sim.poison import poison
+from offload.devices.sim.protocols import Use
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -58,7 +62,7 @@ def _method(name: str) -> Callable[..., Any]:
 
     def method(self: SimArray, *args: Any, **kwargs: Any) -> Any:
         writes = name in _WRITING or "out" in kwargs or any(isinstance(arg, SimArray) for arg in args[1:])
-        return apply(function, (self, *args), kwargs, writes=writes)
+        return self._device.apply(function, (self, *args), kwargs, writes=writes)
 
     method.__name__, method.__doc__ = name, f"See `numpy.ndarray.{name}`."
     return method
@@ -159,7 +163,7 @@ class SimArray(NDArrayOperatorsMixin):
         for output in kwargs.get("out", ()):
             if isinstance(output, SimArray):
                 output._note_write()
-        return apply(function, inputs, kwargs, writes=method == "at")
+        return self._device.apply(function, inputs, kwargs, writes=method == "at")
 
     def __array_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -177,7 +181,7 @@ class SimArray(NDArrayOperatorsMixin):
         if func in _WRITES_FIRST and args and isinstance(args[0], np.ndarray):
             raise mixing_error(args[0])
         only_reads = len(args) == 1 and kwargs.keys() <= _READING and func.__module__.startswith("numpy")
-        return apply(func, args, kwargs, writes=not only_reads)
+        return self._device.apply(func, args, kwargs, writes=not only_reads)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Storage:
         raise conversion_error()
@@ -215,28 +219,29 @@ class SimArray(NDArrayOperatorsMixin):
         _check_same(arr, self._storage, "set()")
         if stream is not None:
             stream.synchronize()
-        np.copyto(self.unwrap(), arr)
+        self._note_write()
+        np.copyto(self._settled(Use.WRITE), arr)
 
     def unwrap(self) -> Storage:
         """Return the hidden storage, for a library that needs a NumPy array. Waits for the current stream."""
         self._note_write()
-        return self._settled()
+        return self._settled(Use.GIVE_AWAY)
 
     def _note_write(self) -> None:
         """Note that elements are written, or may be."""
         if self._storage.size:
             self._block.is_unwritten = False
 
-    def _settled(self) -> Storage:
+    def _settled(self, use: Use = Use.READ, *index: Any) -> Storage:
         """Return the storage once the body's work on its stream is done; raise if the storage has been freed."""
         if self._block.retired is not None:
             raise self._block.retired.error(self)
-        self._device.settle()
+        self._device.settle(self._storage, use, index)
         return self._storage
 
     def item(self, *args: Any) -> Any:
         """Return one element as a Python scalar."""
-        return self._settled().item(*args)
+        return self._settled(Use.READ, *args).item(*args)
 
     def __float__(self) -> float:
         return float(self.item())
@@ -284,7 +289,7 @@ class SimArray(NDArrayOperatorsMixin):
         """The imaginary part: a view, or zeros for a real array."""
         if self._storage.dtype.kind == "c":
             return self._part(self._storage.imag)
-        return apply(np.zeros_like, (self,), {}, writes=False)  # type: ignore[no-any-return]
+        return self._device.apply(np.zeros_like, (self,), {}, writes=False)  # type: ignore[no-any-return]
 
     @imag.setter
     def imag(self, value: Any) -> None:
@@ -312,12 +317,12 @@ class SimArray(NDArrayOperatorsMixin):
             # A view, also of a single element: the trailing Ellipsis keeps NumPy from making a scalar of it.
             items = items if Ellipsis in items else (*items, Ellipsis)
             return self._part(self._storage[items])
-        return apply(_element, (self, items), {}, writes=False)  # type: ignore[no-any-return]
+        return self._device.apply(operator.getitem, (self, items), {}, writes=False)  # type: ignore[no-any-return]
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(value, (list, tuple)):
             raise mixing_error(value)
-        apply(operator.setitem, (self, index, value), {}, writes=False)
+        self._device.apply(operator.setitem, (self, index, value), {}, writes=False)
         if self._block.is_unwritten:
             items = index if type(index) is tuple else (index,)
             (self[items] if _is_basic(items) else self)._note_write()  # a slice may have no elements
@@ -435,7 +440,7 @@ def apply_with_functions(
 
         return on_device
 
-    return apply(function, [bound(value) for value in args], {k: bound(v) for k, v in kwargs.items()}, where)
+    return where.apply(function, [bound(value) for value in args], {k: bound(v) for k, v in kwargs.items()}, where)
 
 
 def mixing_error(value: object) -> TypeError:
@@ -520,10 +525,6 @@ def _is_in(result: Storage, found: list[SimArray]) -> bool:
 def _is_basic(items: tuple[Any, ...]) -> bool:
     """Tell whether an index makes a view."""
     return all(type(item) in _BASIC_INDICES or isinstance(item, np.integer) for item in items)
-
-
-def _element(storage: Storage, items: tuple[Any, ...]) -> Any:
-    return storage[items]
 
 
 def _check_same(host: Storage, storage: Storage, where: str) -> None:

@@ -22,13 +22,14 @@ import numpy as np
 from offload.arrays.hostcopies import copyto
 from offload.arrays.sections import Section, section_of
 from offload.devices.retirement import REFERENCES_ALONE
-from offload.devices.sim.array import SimArray
+from offload.devices.sim.array import SimArray, apply
 from offload.devices.sim.fate import Fate
 from offload.devices.sim.kernels import SimKernels
 from offload.devices.sim.lane import Free, SimLane, Stepper
 from offload.devices.sim.memory import MemoryAccount
 from offload.devices.sim.namespace import SimNamespace
 from offload.devices.sim.poison import poison
+from offload.devices.sim.protocols import Use
 from offload.devices.sim.stream import SimEvent, SimStream
 from offload.errors import CleanupWarning, DeviceLostError, InternalError
 from offload.interrupts.finalizers import catch_up
@@ -162,8 +163,13 @@ class SimDevice:
     def caller_event(self) -> None:
         """Return None: a thread outside a body uses no stream."""
 
-    def settle(self) -> None:
+    apply = staticmethod(apply)  # of array.py: how an operation on arrays is carried out
+
+    def settle(self, storage: Any = None, use: Use = Use.READ, index: tuple[Any, ...] = ()) -> None:
         """Wait for the work that this thread's body has given to its stream; every array operation begins so.
+
+        The arguments say how the operation uses the storage of an array, unless `apply` carries it out. A device whose
+        arrays are watched needs them.
 
         Raises
         ------

@@ -27,4 +27,8 @@ class SimKind(Kind):
 
         nbytes = opening.values[MEMORY]
         memory = {} if nbytes is None else {"memory_nbytes": nbytes}
+        if opening.watch is not None:
+            from offload.devices.sim.watched import WatchedSimDevice
+
+            return WatchedSimDevice(opening.watch, opening.number, rng=opening.rng, poisons=opening.poisons, **memory)
         return SimDevice(opening.number, rng=opening.rng, poisons=opening.poisons, **memory)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from offload.devices.sim.array import CALLS_BACK, SimArray, apply, apply_with_functions
+from offload.devices.sim.array import CALLS_BACK, SimArray, apply_with_functions
 from offload.devices.sim.random import SimRandom
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class _Function:
         function = self._function
         if function in CALLS_BACK:
             return apply_with_functions(function, args, kwargs, self._device)
-        return apply(function, args, kwargs, self._device, host_allowed=self._host_allowed)
+        return self._device.apply(function, args, kwargs, self._device, host_allowed=self._host_allowed)
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._function, name)  # reduce, accumulate, outer, at, … of a ufunc; nin, types, …
@@ -152,7 +152,7 @@ class _Grid:
         self._grid = grid
 
     def __getitem__(self, key: Any) -> Any:
-        return apply(self._grid.__getitem__, (key,), {}, self._device)
+        return self._device.apply(self._grid.__getitem__, (key,), {}, self._device)
 
 
 class _Archive:

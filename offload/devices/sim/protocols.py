@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -10,6 +11,15 @@ if TYPE_CHECKING:
     from offload.arrays.sections import Section
     from offload.devices.sim.fate import Fate
     from offload.devices.sim.memory import MemoryAccount
+
+
+class Use(enum.Enum):
+    """How an operation uses the storage of an array that it has from `ArraysDevice.settle`."""
+
+    READ = enum.auto()
+    WRITE = enum.auto()
+    GIVE_AWAY = enum.auto()
+    """The program gets the storage itself."""
 
 
 class SimQueue(Protocol):
@@ -46,6 +56,8 @@ class ArraysDevice(Protocol):
     fate: Fate
     memory: MemoryAccount
 
-    def settle(self) -> None: ...
+    @property
+    def apply(self) -> Callable[..., Any]: ...
+    def settle(self, storage: Any = None, use: Use = Use.READ, index: tuple[Any, ...] = ()) -> None: ...
     def section(self, array: Any) -> Section: ...
     def namespace(self) -> Any: ...

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from offload.devices.sim.array import apply
-
 if TYPE_CHECKING:
     from offload.devices.sim.protocols import ArraysDevice
 
@@ -48,9 +46,9 @@ class _Source:
         return partial(self._call, value) if callable(value) else value
 
     def _call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        result = apply(function, args, kwargs, self._device)
+        result = self._device.apply(function, args, kwargs, self._device)
         if isinstance(result, (int, float)):
-            return apply(np.asarray, (result,), {}, self._device)
+            return self._device.apply(np.asarray, (result,), {}, self._device)
         if isinstance(result, list):  # of `spawn`
             return [type(self)(part) if isinstance(part, np.random.Generator) else part for part in result]
         return result
@@ -92,7 +90,7 @@ class BitGenerator:
 
     def random_raw(self, size: Any = None) -> Any:
         """Return integers of 64 random bits on the device."""
-        return apply(np.asarray, (self.bits.random_raw(size),), {}, self._device, host_allowed=True)
+        return self._device.apply(np.asarray, (self.bits.random_raw(size),), {}, self._device, host_allowed=True)
 
 
 class SimRandom:
