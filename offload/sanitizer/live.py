@@ -173,7 +173,7 @@ class LiveAccesses:
     def conflicts(
         self, stretch: int, array: np.ndarray[Any, Any], writes: bool, side: Any
     ) -> list[tuple[Any, int, int]]:
-        """Note an access as `note` does; return a side, its number of unordered accesses, and the last one's stretch."""
+        """Note an access as `note` does; return sides, the number of their unordered accesses, and the last stretch."""
         place = self._place_of(array)
         if place is None:
             return []
