@@ -3,10 +3,10 @@
 Theory of operation
 -------------------
 The stand-in for CuPy appends a `StreamOperation` for each call that enqueues work, synchronises, or lets the host
-access an array. Accesses are `offload.arrays.sections.Section` values: their ``space`` is the number of a
+access an array. Accesses are `offload.port.extents.AccessPart` values: their ``space`` is the number of a
 `StorageRecord`, and their addresses count from its first byte. Therefore the log holds no array, memory that is freed
 and used again belongs to another storage, and everything below is pure: `offload.port.model` says what orders the
-operations, and `offload.port.analysis` finds the report.
+operations, and `offload.port.analysis` makes the report.
 
 An operation has accesses in two places. ``reads`` and ``writes`` happen on ``stream``, when the stream gets there; for
 ``stream == HOST`` the host makes them during the call. ``host_reads`` are always made by the host during the call, such
@@ -18,8 +18,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from offload.port.extents import space_of
+
 if TYPE_CHECKING:
-    from offload.arrays.sections import Section
+    from offload.port.extents import AccessPart
 
 HOST: Final = -1
 """The stream number of operations that the host itself carries out."""
@@ -92,15 +94,15 @@ class StreamOperation:
     call: str  # "add", "set", "get", "asnumpy", "float", "wait_event", "synchronize", "matmul", …
     place: ProgramPlace
     stream: int
-    reads: tuple[Section, ...] = ()
-    writes: tuple[Section, ...] = ()
-    host_reads: tuple[Section, ...] = ()
+    reads: tuple[AccessPart, ...] = ()
+    writes: tuple[AccessPart, ...] = ()
+    host_reads: tuple[AccessPart, ...] = ()
     record: int | None = None  # of waits for events: the number of the "record" operation; None if never recorded
     blocks: bool = False  # of copies: the host waits for the stream before it goes on
     counts_reads: bool = True  # False if `reads` are assumed (a pointer of a CUDA kernel), so that they prove nothing
     is_query: bool = False  # of waits: a `done` that returned True, not a `synchronize`
     uses_random: bool = False  # it draws random numbers
-    thread: int = 0  # of the host; 0 is the first
+    thread: str = "MainThread"  # of the host
 
 
 @dataclass(slots=True)
@@ -121,8 +123,6 @@ class PortLog:
     unused_access: list[str] = field(default_factory=list)
     """Kernels named by ``--access`` that were never launched."""
 
-    def storage_of(self, section: Section) -> StorageRecord:
-        """Return the storage that a section lies in."""
-        number = section.space
-        assert isinstance(number, int)
-        return self.storages[number]
+    def storage_of(self, part: AccessPart) -> StorageRecord:
+        """Return the storage that the bytes lie in."""
+        return self.storages[space_of(part)]
