@@ -111,7 +111,11 @@ class TaskLog:
         if place is not None:
             kind, lane = "device", None if task.lane is None else self.lane_number(task.lane)
         else:
-            kind, lane = "coroutine" if task.is_coroutine else left[2] if left else "body", None
+            kind, lane = "coroutine" if task.is_coroutine else "body", None
+            if left is not None:
+                kind = left[2]
+            elif str(task.state_) == "detached":  # its body ended before the runtime was observed
+                kind, left = "detached", (start_s, 0, "")
         end = "complete" if failure is None else str(failed)
         self.details[created_s] = (
             end, None if place is None else place.device.number, lane, kind, left[0] if left else None,

@@ -346,7 +346,7 @@ def _observed_make(plain: Any) -> Any:
             pairs = list(wiring.single)
             for at, successors in wiring.several:
                 pairs += [(at, after) for after in successors(range(len(tasks)))]
-            for log in calls.logs:
+            for log in [log for log in calls.logs if log.wants_starts]:
                 for before, after in pairs:
                     log.edges.extend((tasks[before].created_s, tasks[after].created_s))
         return tasks

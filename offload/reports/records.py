@@ -79,14 +79,15 @@ def records(log: TaskLog) -> RunRecord:
     columns = [values[at::TASK_FIELDS] for at in range(TASK_FIELDS)]
     for created_s in sorted(columns[1]):
         number_at(created_s)  # in the order in which they were generated
-    for what, created_s, start_s, end_s, thread in zip(*columns, strict=True):
-        number = number_at(created_s)
+    for what, key_s, start_s, end_s, thread in zip(*columns, strict=True):
+        number = number_at(key_s)
+        created_s = min(key_s, start_s)  # it may have begun before it was observed
         try:
             name, directive, location = known[what]
         except KeyError:
             name, directive, location = known[what] = _words_of(what)
-        if created_s in details:
-            state, *more = details[created_s]
+        if key_s in details:
+            state, *more = details[key_s]
             add(TaskRecord(number, name, directive, location, state, created_s, start_s, end_s, thread, *more))
         else:
             add(TaskRecord(number, name, directive, location, "complete", created_s, start_s, end_s, thread))

@@ -67,12 +67,13 @@ _equipped: set[Any] = set()
 class _Attachment:
     """An observer, for one runtime or for all."""
 
-    __slots__ = ("has_failed", "observer", "runtime")
+    __slots__ = ("has_failed", "is_over", "observer", "runtime")
 
     def __init__(self, observer: Any, runtime: Any = None) -> None:
         self.observer = observer
         self.runtime = runtime
         self.has_failed = False
+        self.is_over = False  # another thread may have read its calls before, and not yet called
 
     def call(self, name: str) -> Callable[..., None] | None:
         """Return a call of a method that never raises; None if the observer does not have the method."""
@@ -81,6 +82,8 @@ class _Attachment:
             return None
 
         def call(*args: Any) -> None:
+            if self.is_over:
+                return
             try:
                 method(*args)
             except BaseException as error:  # noqa: BLE001  # the engine's steps go on
@@ -172,8 +175,11 @@ def attach(observer: Any, runtime: Any = None) -> _Attachment:
 def detach(attachment: _Attachment) -> None:
     """Detach an observer; do nothing if it is not attached."""
     with _lock:
+        attachment.is_over = True
         if attachment in _attached:
             _attached.remove(attachment)
+            if isinstance(attachment.observer, TaskLog):
+                attachment.observer.name_threads()
             _equip_all()
 
 
@@ -189,29 +195,38 @@ def _equip_all() -> None:
 
 
 def equip(runtime: Any, level: int = 0) -> None:
-    """Equip a runtime for its present observers, if there are any; ``level`` is that of ``OFFLOAD_NOTIFY``."""
+    """Equip a runtime for its present observers, if there are any; ``level`` is that of ``OFFLOAD_NOTIFY``.
+
+    Other threads go on meanwhile. An observer that stays must not miss anything, so what an equipped runtime has is
+    replaced, and never taken back first.
+    """
     with _lock:
         if level:
             _attached.append(_Attachment(Notifier(level, partial(_number_of, runtime.places)), runtime))
-        _strip(runtime)
         found = [one for one in _attached if one.runtime is None or one.runtime is runtime]
-        if found:
-            runtime.calls = calls = _calls_of(found)
-            _equipped.add(runtime)
-            _equip_engine(runtime.engine, calls)
-            if calls.waited is not None or calls.logs:
-                vars(runtime)["wait_for"] = _wait_of(runtime.wait_for, calls)
-            for place in runtime.places:
-                place.calls = calls
-                place.__class__ = ObservedPlace
-            if any(callable(getattr(one.observer, name, None)) for one in found for name in METHODS[6:]):
-                runtime.notify = calls
-                for place in runtime.places:
-                    place.notify = calls
-            for log in calls.logs:
-                if log.wants_starts:
-                    set_up(log, runtime)
+        if found and not runtime._is_closed:  # noqa: SLF001  # nobody else asks, and `leave` has been called
+            _put(runtime, found)
+        else:
+            _strip(runtime)
         _replace_methods()
+
+
+def _put(runtime: Any, found: Sequence[_Attachment]) -> None:
+    runtime.calls = calls = _calls_of(found)
+    _equipped.add(runtime)
+    _equip_engine(runtime.engine, calls)
+    if calls.waited is not None or calls.logs:
+        vars(runtime)["wait_for"] = _wait_of(partial(type(runtime).wait_for, runtime), calls)
+    else:
+        vars(runtime).pop("wait_for", None)
+    tells = any(callable(getattr(one.observer, name, None)) for one in found for name in METHODS[6:])
+    runtime.notify = calls if tells else None
+    for place in runtime.places:
+        place.calls, place.notify = calls, runtime.notify
+        place.__class__ = ObservedPlace
+    for log in calls.logs:
+        if log.wants_starts:
+            set_up(log, runtime)
 
 
 def _number_of(places: Sequence[DevicePlace], array: Any) -> int | None:
@@ -228,6 +243,7 @@ def leave(runtime: Any) -> None:
         _attached[:] = [one for one in _attached if one.runtime is not runtime]
         _strip(runtime)
         _replace_methods()
+        _labelled.cache_clear()  # its sites keep their runtimes
 
 
 def _replace_methods() -> None:
@@ -276,16 +292,16 @@ def _equip_engine(engine: Engine, calls: Calls) -> None:
     """Give an engine the class that its observers need, and links that note edges."""
     logs = calls.logs
     if len(logs) != 1 or calls.task_created is not None or calls.task_completed is not None:
-        _give(engine, calls)
+        if engine.__class__ is Engine or not logs:
+            _give(engine, calls)
+        else:  # with the fields of the class before: a thread may be in one of its methods, and the log stays
+            engine.calls = calls  # type: ignore[attr-defined]  # it is observed
         engine.__class__ = ObservedEngine
     else:
-        (log,) = logs
-        log_task = log.tasks.extend if log.wants_starts else log.done.append
-        _give(engine, calls, log.note_end, log_task, log.handles)
-        engine.__class__ = LoggedEngine if log.wants_starts else CountedEngine
+        _give(engine, calls, logs[0])
+        engine.__class__ = LoggedEngine if logs[0].wants_starts else CountedEngine
     edges = [log for log in logs if log.wants_starts]
-    if edges:
-        engine.follow, engine.follows_launched = _links_of(edges)
+    engine.follow, engine.follows_launched = _links_of(edges) if edges else (follow, follows_launched)
 
 
 def _strip_engine(engine: Engine) -> None:
@@ -294,14 +310,17 @@ def _strip_engine(engine: Engine) -> None:
     _give(engine, NO_CALLS)
 
 
-def _give(engine: Any, calls: Calls, log_end: Any = nothing, log_task: Any = nothing, handles: Any = None) -> None:
+def _give(engine: Any, calls: Calls, log: TaskLog | None = None) -> None:
     """Give an engine the fields of all observed engines.
 
     Observers come and go while threads work, so a method of one class may find the fields of another. All have all
-    fields, therefore, and those that nobody wants do nothing.
+    fields, therefore. Those that nobody wants do nothing, and no field takes arguments of two kinds.
     """
-    engine.calls, engine.log_end, engine.log_task = calls, log_end, log_task
-    engine.log_handles = {} if handles is None else handles
+    engine.calls = calls
+    engine.log_end = nothing if log is None else log.note_end
+    engine.log_task = nothing if log is None or not log.wants_starts else log.tasks.extend
+    engine.count_task = nothing if log is None or log.wants_starts else log.done.append
+    engine.log_handles = {} if log is None else log.handles
 
 
 # The engine's own methods, as functions: a call by way of `super` takes 0.1 µs more.
@@ -315,6 +334,7 @@ class ObservedEngine(Engine):
     calls: Calls
     log_end: Callable[..., None]
     log_task: Callable[[Any], None]
+    count_task: Callable[[Any], None]
     log_handles: dict[Any, float]
 
     def submit(self, task: Task, dependences: Any, orderings: Any = (), follows: Any = ()) -> bool:
@@ -374,7 +394,7 @@ class CountedEngine(ObservedEngine):
 
     def finish(self, task: Task, failure: BaseException | None = None, failed: TaskState = _FAILED) -> Task | None:
         if task.__class__ is Task:
-            self.log_task(task.construct)
+            self.count_task(task.construct)
         else:
             self.log_end(task, failure, failed)
         return _finish(self, task, failure, failed)
@@ -631,7 +651,8 @@ class ObservedPlace(DevicePlace):
                     mapped(task, str(entry.label), int(entry.nbytes), event)
                 nbytes = int(entry.nbytes) if event == "alloc" else -int(entry.nbytes)
                 for log in calls.logs:
-                    log.maps.append((perf_counter(), self.device.number, nbytes))
+                    if log.wants_starts:
+                        log.maps.append((perf_counter(), self.device.number, nbytes))
 
 
 def _after_fork() -> None:

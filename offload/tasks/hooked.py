@@ -7,6 +7,7 @@ observed (``runtime.calls``), as others may not be.
 
 from __future__ import annotations
 
+import os
 import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,27 +18,60 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
 _lock = threading.RLock()
-_methods: list[tuple[type, str, str, Any, Any]] = []
+_methods: dict[tuple[Any, str], tuple[Any, list[tuple[str, Callable[[Any], Any]]]]] = {}
+"""By class (or module) and name, the plain method, and its forms with the need of each."""
+
+_placed: dict[tuple[Any, str], Any] = {}
+"""The form of each that stands in its class, where that is not the plain one."""
+
+_demanded: dict[str, frozenset[str]] = {}
 _present: frozenset[str] = frozenset()
 
 
-def register(cls: type, name: str, make: Callable[[Any], Any], need: str = "any") -> None:
-    """Register ``make(method)``, the method's form while some runtime is observed by somebody with this ``need``."""
-    plain = vars(cls)[name]
+def register(cls: Any, name: str, make: Callable[[Any], Any], need: str = "any") -> None:
+    """Register ``make(method)``, the method's form while some runtime is observed by somebody with this ``need``.
+
+    Where a method has several forms that are needed, each is made of the one that was registered before it.
+    """
     with _lock:
-        _methods.append((cls, name, need, plain, make(plain)))
+        _, forms = _methods.setdefault((cls, name), (vars(cls)[name], []))
+        forms.append((need, make))
         if need in _present:
-            setattr(cls, name, _methods[-1][4])
+            _put(cls, name)
 
 
-def replace(needs: Collection[str]) -> None:
-    """Put the forms for these needs in, and else the plain methods."""
+def replace(needs: Collection[str], who: str = "observers") -> None:
+    """Put the forms in that somebody needs, here for these needs, and else the plain methods."""
     global _present  # the process's classes
     with _lock:
-        before, _present = _present, frozenset(needs)
-        for cls, name, need, plain, observed in _methods:
-            if (need in before) != (need in _present):
-                setattr(cls, name, observed if need in _present else plain)
+        _demanded[who] = frozenset(needs)
+        before, _present = _present, frozenset().union(*_demanded.values())
+        changed = before ^ _present
+        for (cls, name), (_, forms) in _methods.items():
+            if any(need in changed for need, _ in forms):
+                _put(cls, name)
+
+
+def _put(cls: Any, name: str) -> None:
+    plain, forms = _methods[cls, name]
+    if vars(cls)[name] is not _placed.pop((cls, name), plain):
+        return  # somebody else has replaced it
+    method = plain
+    for need, make in forms:
+        if need in _present:
+            method = make(method)
+    if method is not plain:
+        _placed[cls, name] = method
+    setattr(cls, name, method)
+
+
+def _after_fork() -> None:
+    global _lock  # noqa: PLW0603  # another thread of the parent may have it
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)  # before the handler of `offload.runtime.observing`, which replaces
 
 
 @calls_program
