@@ -68,6 +68,8 @@ def _put(cls: Any, name: str) -> None:
 def _after_fork() -> None:
     global _lock  # noqa: PLW0603  # another thread of the parent may have it
     _lock = threading.RLock()
+    for cls, name in _methods:  # it may have been at it
+        _put(cls, name)
 
 
 if hasattr(os, "register_at_fork"):
