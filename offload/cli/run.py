@@ -17,6 +17,7 @@ from offload.errors import OffloadError
 from offload.reports.files import TRACE_SUFFIXES, check_suffix, check_writable
 from offload.runtime import observing, registry, reporting
 from offload.runtime.runtime import Runtime
+from offload.runtime.settings import read_settings
 from offload.tasks.graph import Graph
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from offload.events.log import TaskLog
 
 _INTERRUPTED = 130
+_TAKE_VALUES = frozenset({"--devices", "--trace", "--graph", "--hang"})
 _OWN_FILES = frozenset({__file__, __file__.replace("run.py", "command.py")})
 
 
@@ -74,6 +76,9 @@ def main(argv: Sequence[str], parser: argparse.ArgumentParser) -> int:
     for name, value in vars(args).items():
         if value == "":
             parser.error(f"argument --{name}: it is empty; give a value, or leave the option out")
+    if not rest:
+        taken = f" ({own[-1]!r} is the value of {own[-2]})" if len(own) > 1 and own[-2] in _TAKE_VALUES else ""
+        parser.error(f"name a program: a file of Python, -m MODULE or -c CODE{taken}")
     program = _program(rest, parser)
     try:
         _prepare(args)
@@ -85,21 +90,18 @@ def main(argv: Sequence[str], parser: argparse.ArgumentParser) -> int:
 def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     """Split the arguments into the options of the command, and the program with everything that follows."""
     at = 0
-    takes_value = {"--devices", "--trace", "--graph", "--hang"}
     while at < len(argv):
         word = argv[at]
         if word == "--":
             return [*argv[:at]], [*argv[at + 1 :]]
         if word in {"-m", "-c"} or not word.startswith("-") or word == "-":
             break
-        at += 2 if word in takes_value and at + 1 < len(argv) and argv[at + 1] != "--" else 1
+        at += 2 if word in _TAKE_VALUES and at + 1 < len(argv) and argv[at + 1] != "--" else 1
     return [*argv[:at]], [*argv[at:]]
 
 
 def _program(words: list[str], parser: argparse.ArgumentParser) -> GivenProgram:
     """Return the program that is named, which exists; end with status 2 otherwise."""
-    if not words:
-        parser.error("name a program: a file of Python, -m MODULE or -c CODE")
     first, rest = words[0], words[1:]
     if first in {"-m", "-c"}:
         if not rest:
@@ -132,6 +134,7 @@ def _prepare(args: argparse.Namespace) -> None:
     for path in files:
         check_writable(path)
     if args.hang is not None:
+        read_settings({"OFFLOAD_HANG_S": args.hang})  # it is a number
         os.environ["OFFLOAD_HANG_S"] = args.hang
     if args.devices is not None:
         os.environ["OFFLOAD_DEVICES"] = args.devices

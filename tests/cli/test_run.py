@@ -8,9 +8,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
+from tests.profiles import few
 from tests.reports.validator import check, read
 from tests.strict import STRICT
 
@@ -26,6 +28,8 @@ omp.task(axpy, depend=[omp.inout(x)])(x, 1)
 omp.target(nowait=True, depend=[omp.inout(x)])(axpy)(x, 1)
 omp.taskwait()
 """
+
+ALL_FILES = ["--trace", "t.json", "--graph", "g.svg"]
 
 
 def python(folder, *words, **kwargs):
@@ -162,6 +166,9 @@ MISTAKES = {
     "an empty value": ["--trace", "", "program.py"],
     "a suffix of a trace": ["--trace", "t.txt", "program.py"],
     "a suffix of a graph": ["--graph", "g.json", "program.py"],
+    "an option that takes the program as its value": ["--hang", "program.py"],
+    "a time that is no number": ["--hang", "soon", "program.py"],
+    "a time below 0": ["--hang=-1", "program.py"],
     "a folder that does not exist": ["--trace", "missing/t.json", "program.py"],
     "a folder as a file": ["--graph", "folder.svg", "program.py"],
     "-m without a module": ["-m"],
@@ -272,6 +279,60 @@ def test_a_program_that_forks(program, tmp_path):
     path = program(TASKS + "import os\nif os.fork() == 0:\n    raise SystemExit\nos.wait()\n")
     assert run(tmp_path, "--trace", "t.json", path).returncode == 0
     assert len(check(read(tmp_path / "t.json"))) == 2
+
+
+def test_a_program_that_forks_with_all_options(program, tmp_path):
+    """The reports of a program whose children fork, run tasks and end in several ways are the parent's alone."""
+    path = program(
+        TASKS + "import multiprocessing, os\n"
+        "def work(n):\n"
+        "    with omp.Runtime('sim:1'): omp.task(int, name='child')().result()\n"
+        "    return n\n"
+        "if __name__ == '__main__':\n"
+        "    with multiprocessing.get_context('fork').Pool(2) as pool: print(sum(pool.map(work, range(4))))\n"
+        "    if os.fork() == 0: os._exit(0)\n"
+        "    os.wait()\n"
+    )
+    found = run(tmp_path, *ALL_FILES, "--profile", "--live", path)
+    assert (found.stdout, found.returncode) == ("6\n", 0), found.stderr
+    assert found.stderr.count("The run took") == 1
+    assert {event["name"] for event in check(read(tmp_path / "t.json")).values()} == {"axpy"}
+    assert "child" not in (tmp_path / "g.svg").read_text()
+
+
+ENDS = {
+    "import os\nos._exit(7)": 7,
+    "import sys\nsys.exit(3)": 3,
+    "import threading, sys\nthreading.Thread(target=sys.exit, args=(4,)).start()": 0,
+    "raise ValueError('bad')": 1,
+    "omp.task(lambda: 1 / 0)()\nomp.taskwait()": 1,
+    "omp.task(lambda: 1 / 0)()": 1,
+    "raise KeyboardInterrupt": 130,
+    "raise MemoryError": 1,
+    "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nimport time\ntime.sleep(60)": 130,
+    "omp.task(time.sleep)(0.05)\nimport os, signal, threading\n"
+    "threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+    "event = omp.Event()\nomp.task(int, detach=event)()\n"
+    "try:\n    omp.taskwait()\nfinally:\n    event.fulfill()": 130,
+}
+
+
+@pytest.mark.parametrize("start", few(1, [["program.py"], ["-m", "program"], ["-c"]]))
+@pytest.mark.parametrize(("end", "status"), ENDS.items())
+def test_ends(program, tmp_path, start, end, status):
+    """However a program ends, by whichever way it was started, its status is its own, and files are whole or absent."""
+    text = TASKS + "import time\nprint('done', flush=True)\n" + end + "\n"
+    program(text)
+    found = run(tmp_path, *ALL_FILES, *start, *([text] if start == ["-c"] else []))
+    assert (found.stdout, found.returncode) == ("done\n", status), found.stderr
+    assert "could not be written" not in found.stderr
+    names = {file.name for file in tmp_path.iterdir()} - {"__pycache__"}
+    if status == 7:
+        assert names == {"program.py"}
+    else:
+        assert names == {"program.py", "t.json", "g.svg"}
+        assert {"axpy"} <= {event["name"] for event in check(read(tmp_path / "t.json")).values()}
+        ET.parse(tmp_path / "g.svg")
 
 
 @pytest.mark.parametrize(("number", "statuses"), [(signal.SIGTERM, {-15, 143}), (signal.SIGINT, {130})])
