@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from time import perf_counter
 
 import numpy as np
@@ -14,7 +15,7 @@ from offload.reports.profile import profile
 from offload.reports.records import records
 from offload.reports.trace import trace
 from offload.runtime.stamps import settle
-from tests.gpu.conftest import cupy, cupyx
+from tests.gpu.conftest import cupy, cupyx, warm
 from tests.reports.validator import check, read
 
 pytestmark = pytest.mark.gpu
@@ -43,9 +44,19 @@ def add_one(x):
 
 
 @pytest.mark.measures
-def test_times_agree_with_events():
-    """The span of a body is that between CUDA events around the same work, and lies between the host's times."""
-    taken, seen = [], []
+def test_times_agree_with_events(latch):
+    """The span of a body is that between CUDA events around the same work, and lies between the host's times.
+
+    An earlier task holds the stream until the body has enqueued everything. So the device takes both pairs of events
+    and the work between them without a gap in which it would wait for the host.
+    """
+    taken, seen, was_held = [], [], []
+    is_launched = threading.Event()
+    warm()
+
+    @omp.target(nowait=True)
+    def hold(x):
+        latch.hold(omp.current_stream())
 
     @omp.target(nowait=True)
     def body(x):
@@ -53,22 +64,39 @@ def test_times_agree_with_events():
         events[0].record()
         busy(x, 20)
         events[1].record()
+        was_held.append(not events[0].done)
         taken.append(events)
+        is_launched.set()
+
+    def turn(x):
+        is_launched.clear()
+        start_s = perf_counter()
+        hold.options(depend=[omp.inout(x)])(x)
+        task = body.options(depend=[omp.inout(x)])(x)
+        try:
+            assert is_launched.wait(10)
+        finally:
+            latch.release()
+        task.result()
+        seen.append((start_s, perf_counter()))
 
     def program():
         x = omp.target_alloc(1 << 22, dtype="f8")
-        body(x).result()  # compiles
+        latch.release()
+        turn(x)  # compiles, which would wait for a kernel that runs
         for _ in range(10):
-            start_s = perf_counter()
-            body(x).result()
-            seen.append((start_s, perf_counter()))
+            omp.taskwait()
+            latch.again()
+            turn(x)
         omp.target_free(x)
 
     run = logged(program)
-    spans = [span for span in run.spans if span.kind == "body"]
-    assert len(spans) == 11
-    for span, (first, last), (start_s, end_s) in zip(spans[1:], taken[1:], seen, strict=True):
-        assert abs((span.end_s - span.start_s) - cupy.cuda.get_elapsed_time(first, last) * 1e-3) < AGREE_S
+    spans = [span for span in run.spans if span.kind == "body" and span.name == "body"]
+    assert len(spans) == len(taken) == 11
+    assert all(was_held[1:])
+    for span, (first, last), (start_s, end_s) in list(zip(spans, taken, seen, strict=True))[1:]:
+        measured_s = cupy.cuda.get_elapsed_time(first, last) * 1e-3
+        assert abs((span.end_s - span.start_s) - measured_s) < AGREE_S, (span.end_s - span.start_s, measured_s)
         assert start_s - AGREE_S < span.start_s < span.end_s < end_s + AGREE_S
 
 
