@@ -37,6 +37,7 @@ from offload.arrays.items import all_memory, label
 from offload.errors import ClauseError, CleanupWarning
 from offload.events.log import TaskLog
 from offload.events.observer import METHODS, NO_CALLS, Calls, nothing
+from offload.interrupts.shields import Shield
 from offload.runtime import registry
 from offload.runtime.launch import DeviceTask
 from offload.runtime.place import DevicePlace
@@ -84,10 +85,11 @@ class _Attachment:
         def call(*args: Any) -> None:
             if self.is_over:
                 return
-            try:
-                method(*args)
-            except BaseException as error:  # noqa: BLE001  # the engine's steps go on
-                self._fail(name, error)
+            with Shield():  # an interruption that comes meanwhile is the program's, and no failure of the observer
+                try:
+                    method(*args)
+                except BaseException as error:  # noqa: BLE001  # the engine's steps go on
+                    self._fail(name, error)
 
         return call
 

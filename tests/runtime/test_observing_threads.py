@@ -372,3 +372,29 @@ def test_forks_while_observers_come_and_go():
 def test_runtimes_are_known():
     """The registry has no runtime of these tests left."""
     assert not [runtime for runtime in registry.runtimes if runtime.calls is not None]
+
+
+@pytest.mark.parametrize("name", ["task_created", "task_started", "task_completed", "waited", "copied", "mapped"])
+def test_an_interruption_is_the_programs(name):
+    """Ctrl-C in the middle of a method reaches the program, and the observer stays."""
+
+    class Interrupted:
+        n_calls = 0
+
+        def __init__(self):
+            setattr(self, name, self.call)
+
+        def call(self, *_):
+            self.n_calls += 1
+            if self.n_calls == 1:
+                signal.raise_signal(signal.SIGINT)
+
+    observer, x = Interrupted(), np.zeros(3)
+    with omp.Runtime("sim:1", num_threads=0), omp.tool(observer):
+        with pytest.raises(KeyboardInterrupt):
+            omp.target(add)(x) if name in {"copied", "mapped"} else omp.task(int)().result()
+        with suppress(omp.errors.OffloadError):  # what the interruption has cut short
+            omp.taskwait()
+        before = observer.n_calls
+        omp.target(add)(x) if name in {"copied", "mapped"} else omp.task(int)().result()
+        assert observer.n_calls > before
