@@ -70,9 +70,9 @@ def accesses_of_method(
     return call.reads, call.writes
 
 
-def views_only(function: Callable[..., Any]) -> bool:
-    """Tell whether a function accesses no element in any call."""
-    return _rule_of(function) is _nothing
+def is_native(function: Any) -> bool:
+    """Tell whether a function leaves the class of an array as it is: it makes a view, or calls the array's methods."""
+    return function in _NATIVE_FUNCTIONS
 
 
 class _Call:
@@ -594,6 +594,13 @@ def _functions() -> dict[Any, Rule]:
 
 
 _RULES = _functions()
+_NATIVE_FUNCTIONS: frozenset[Any] = frozenset(
+    (
+        *_found([np], _rules(_NOTHING, _reading_one)),
+        *(np.astype, np.atleast_1d, np.atleast_2d, np.atleast_3d, np.meshgrid, np.ravel, np.reshape),
+        *(np.lib.stride_tricks.as_strided, np.linalg.diagonal, np.linalg.matrix_transpose),
+    )
+)
 _METHOD_RULES: dict[str, Rule] = {
     **_rules(_METHODS, _reading),
     **_rules(_METHODS_WRITE, lambda _: _read_and_write),

@@ -1,0 +1,73 @@
+"""Give the program's own files the tracked NumPy.
+
+The statement ``import`` calls ``builtins.__import__``. While `tracked_imports` is entered, that gives files under the
+program's folder the face of NumPy's modules, and everybody else the modules.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+import sysconfig
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from offload.interrupts.frames import is_own
+from offload.sanitizer import numpy as _face
+from offload.sanitizer.faces import face_of
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Mapping
+
+
+@contextmanager
+def tracked_imports(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Have the files under a folder import the tracked NumPy.
+
+    Parameters
+    ----------
+    folder : str or path
+        The program's folder. Installed packages under it are not the program's.
+
+    Notes
+    -----
+    The program is also every module without a file, such as the code of ``python -c``. The former meaning of ``import``
+    comes back at the end of the block. Modules that were imported keep the NumPy that they have.
+    """
+    root = Path(folder).resolve()
+    plain = builtins.__import__
+    known: dict[Any, bool] = {}
+
+    def load(
+        name: str, names: Mapping[str, Any] | None = None, places: Any = None, wanted: Any = (), level: int = 0
+    ) -> Any:
+        module = plain(name, names, places, wanted, level)
+        if level or not (name == "numpy" or name.startswith("numpy.")) or not names:
+            return module
+        file = names.get("__file__")
+        is_program = known.get(file) if file is not None else names.get("__name__") == "__main__"
+        if is_program is None:
+            is_program = known[file] = _is_under(root, str(file)) and not is_own(names.get("__name__"))
+        if not is_program:
+            return module
+        return _face if module is sys.modules["numpy"] else face_of(module)
+
+    builtins.__import__ = load  # type: ignore[assignment]  # the types of its arguments are those of the statement
+    try:
+        yield
+    finally:
+        builtins.__import__ = plain
+
+
+_INSTALLED = tuple(
+    Path(path).resolve() for name, path in sysconfig.get_paths().items() if name in {"stdlib", "platstdlib"}
+)
+
+
+def _is_under(root: Path, file: str) -> bool:
+    """Tell whether a file lies under the program's folder, and is not installed there."""
+    path = Path(file).resolve()
+    is_installed = not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
+    return path.is_relative_to(root) and not is_installed and not any(map(path.is_relative_to, _INSTALLED))
