@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gzip
 import os
-import secrets
 import stat
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from offload.errors import UnsupportedError
+from offload.interrupts.whole_files import write_in_one_piece
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -52,16 +51,7 @@ def write_whole(path: str | os.PathLike[str], parts: Iterable[str]) -> None:
             file.writelines(_bytes_of(where, parts))
         return
     where = Path(os.path.realpath(where))  # replace what a link points to, not the link
-    # Not by `tempfile`: it makes files private, and the umask cannot be read without changing it for all threads.
-    part = where.with_name(f".{where.name[:64]}.{os.getpid()}-{secrets.token_hex(4)}.part")
-    try:
-        with part.open("xb") as file:
-            file.writelines(_bytes_of(where, parts))
-        part.replace(where)
-    except BaseException:
-        with suppress(OSError):
-            part.unlink()
-        raise
+    write_in_one_piece(where, _bytes_of(where, parts))
 
 
 def _bytes_of(where: Path, parts: Iterable[str]) -> Iterable[bytes]:

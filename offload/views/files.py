@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from offload.errors import UnsupportedError
+from offload.interrupts.whole_files import write_in_one_piece
 from offload.views.converters import Format, convert
 from offload.views.dot import to_dot
 from offload.views.mermaid import to_mermaid
@@ -46,7 +45,8 @@ def visualize(graph: Graph, path: str | os.PathLike[str]) -> None:
         # Replace what a link points to, not the link.
         real = Path(os.path.realpath(target))
         _check(real)  # before the work
-        _write_atomically(real, writer(graph))
+        content = writer(graph)
+        write_in_one_piece(real, [content if isinstance(content, bytes) else content.encode()])
     except OSError as error:
         error.filename = str(target)  # not the temporary file next to it
         del error.filename2  # a None would be told, too
@@ -81,16 +81,3 @@ def _check(path: Path) -> None:
         raise PermissionError(errno.EACCES, "visualize: it is read-only; make it writable or name another file")
     if not os.access(folder, os.W_OK):
         raise PermissionError(errno.EACCES, f"visualize: you may not write in the folder {str(folder)!r}")
-
-
-def _write_atomically(path: Path, content: str | bytes) -> None:
-    # Not tempfile: it makes files private, and the umask cannot be read without changing it for all threads.
-    part = path.with_name(f".{path.name[:64]}.{os.getpid()}-{secrets.token_hex(4)}.part")
-    try:
-        with part.open("xb") as file:
-            file.write(content if isinstance(content, bytes) else content.encode())
-        part.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            part.unlink()
-        raise
