@@ -14,6 +14,7 @@ from offload import acc
 from offload.errors import OffloadError
 from offload.events.log import TaskLog
 from offload.reports.files import write_whole
+from offload.reports.profile import profile
 from offload.reports.records import records
 from offload.reports.trace import trace
 from offload.runtime.stamps import settle
@@ -82,7 +83,7 @@ def generate(rng, devices):
 
 
 def run_program(seed, path):
-    """Run a program under a log, and write its trace; return the keys of its tasks."""
+    """Run a program under a log, and write its trace; return the keys of its tasks, and its record."""
     rng = Random(seed)
     devices = rng.choice([0, 1, 2])
     log = TaskLog()
@@ -103,15 +104,20 @@ def run_program(seed, path):
     except* (WrongError, OffloadError):
         pass
     settle(log)
-    write_whole(path, trace(records(log)))
-    return keys
+    run = records(log)
+    write_whole(path, trace(run))
+    return keys, run
 
 
 @pytest.mark.filterwarnings("ignore::offload.errors.OffloadWarning")
 @pytest.mark.parametrize("seed", few(range(10), range(500)))
 def test_traces_are_valid(seed, tmp_path):
-    """Tracks nest, pairs are complete, ids are unique, times are monotone, flows lie inside of slices."""
+    """Tracks nest, pairs are complete, ids are unique, times are monotone, flows lie inside of slices; parts add up."""
     path = tmp_path / ("trace.json.gz" if seed % 2 else "trace.json")
-    keys = run_program(seed, path)
+    keys, run = run_program(seed, path)
     found = check(read(path))
     assert set(keys) <= set(found)
+    seen = profile(run)
+    assert seen.wall_s == run.end_s - run.begin_s
+    assert sum(seen.parts.values()) == pytest.approx(seen.wall_s, rel=1e-3)
+    assert sum(row.count for row in seen.rows) == len(found)
