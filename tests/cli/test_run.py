@@ -337,7 +337,7 @@ def test_ends(program, tmp_path, start, end, status):
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 130)])
 def test_signals(program, tmp_path, number, status):
-    """A program that SIGTERM ends leaves no file, as Python ends at once then; one that Ctrl-C ends leaves whole files."""
+    """A program that SIGTERM ends leaves no file, as Python ends at once; after Ctrl-C all files are whole."""
     path = program(TASKS + "import time\nprint('ready', flush=True)\ntime.sleep(60)\n")
     words = [sys.executable, "-m", "offload", "run", *ALL_FILES, "--profile", "--live", str(path)]
     with subprocess.Popen(words, cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as job:
