@@ -197,6 +197,8 @@ def _item(call: _Call) -> None:
 
 def _flat(array: Storage, index: Any, mode: str = "raise") -> tuple[Any, ...]:
     """Return the index of elements that are numbered in C order."""
+    if not array.ndim:
+        return (... if np.size(index) else np.zeros((), bool),)  # which is all of it, or nothing
     at = np.asarray(index, np.int64)
     at = np.clip(at, 0, array.size - 1) if mode == "clip" else at % max(array.size, 1)
     return np.unravel_index(at.reshape(-1), array.shape)
@@ -209,7 +211,7 @@ def _take(call: _Call) -> None:
     call.write(call.get(3, "out"))
     if not isinstance(array, np.ndarray):
         call.read(array)
-    elif axis is None:
+    elif axis is None or not array.ndim:
         call.read(taken(array, _flat(array, indices, mode)))
     elif array.shape[axis]:
         n, at = array.shape[axis], np.asarray(indices, np.int64)
@@ -257,7 +259,7 @@ def _compress(call: _Call) -> None:
     if isinstance(array, np.ndarray):
         at = np.flatnonzero(condition)
         place = _flat(array, at) if axis is None else at
-        call.read(taken(array if axis is None else np.moveaxis(array, axis, 0), place))
+        call.read(taken(array if axis is None else np.moveaxis(np.atleast_1d(array), axis, 0), place))
     else:
         call.read(array)
 

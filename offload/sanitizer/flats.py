@@ -21,14 +21,17 @@ class TrackedFlat:
         The iterator of its plain view.
     note : callable
         Notes an access, given an index of the array, and the values that are set if it is a write.
+    wrap : callable
+        Makes a result tracked.
     """
 
-    __slots__ = ("_array", "_flat", "_note")
+    __slots__ = ("_array", "_flat", "_note", "_wrap")
 
-    def __init__(self, array: Any, flat: Any, note: Callable[..., None]) -> None:
+    def __init__(self, array: Any, flat: Any, note: Callable[..., None], wrap: Callable[..., Any]) -> None:
         self._array = array
         self._flat = flat
         self._note = note
+        self._wrap = wrap
 
     @property  # type: ignore[misc]  # it cannot be set
     def __class__(self) -> Any:
@@ -45,13 +48,15 @@ class TrackedFlat:
     def _places(self, index: Any) -> tuple[Any, ...]:
         """Return the index in the array of the elements that an index takes in the row."""
         size = self._array.size
+        if not self._array.ndim:
+            return (...,)
         at = index % size if isinstance(index, int) and size else np.arange(size)[index]
         return np.unravel_index(np.asarray(at).reshape(-1), self._array.shape)
 
     def __getitem__(self, index: Any) -> Any:
         result = self._flat[index]
         self._note(self._places(index))
-        return result.view(type(self._array)) if isinstance(result, np.ndarray) else result
+        return self._wrap(result, [])
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self._flat[index] = value

@@ -219,6 +219,10 @@ class _Kind(type):
             return type(name, tuple(others), names)
         return super().__new__(cls, name, bases, names)
 
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]  # of a class it can be set
+        return "ndarray"
+
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, np.ndarray)
 
@@ -251,6 +255,8 @@ class TrackedArray(np.ndarray, metaclass=_Kind):
     # -- elements --------------------------------------------------------------------------------
     def __getitem__(self, index: Any) -> Any:
         result = np.ndarray.__getitem__(self, index)
+        if type(result) is TrackedArray and type(_base_of(result)) is np.ndarray:
+            result = wrapped(_base_of(result), [])  # a copy, by a mask or an index array
         if sink is not None and type(self) is TrackedArray and accessor(frame_at(1)) is not None:
             found: Found = []
             note(*accesses_of_method("__getitem__", plain(self, found), (plain(index, found),), {}))
@@ -281,7 +287,7 @@ class TrackedArray(np.ndarray, metaclass=_Kind):
     @property
     def flat(self) -> Any:
         """See `numpy.ndarray.flat`."""
-        return TrackedFlat(self, _flat_of(_view(self, np.ndarray)), partial(_note_elements, self))
+        return TrackedFlat(self, _flat_of(_view(self, np.ndarray)), partial(_note_elements, self), wrapped)
 
     @flat.setter
     def flat(self, value: Any) -> None:
@@ -435,7 +441,8 @@ for _name in _CONVERTED.split():
 for _name in _NATIVE.split():
     setattr(TrackedArray, _name, _native(_name))
 # What a program prints of the class, and what errors say of it, is the same as without the sanitizer.
-TrackedArray.__name__ = TrackedArray.__qualname__ = "ndarray"
+type.__dict__["__name__"].__set__(TrackedArray, "numpy.ndarray")  # what errors of C say
+TrackedArray.__qualname__ = "ndarray"
 TrackedArray.__module__ = "numpy"
 
 
