@@ -230,6 +230,33 @@ class LeakError(UsageError):
     """
 
 
+class SanitizerError(UsageError):
+    """A runtime with ``sanitize="error"`` has ended, and its sanitizer has findings.
+
+    Attributes
+    ----------
+    findings : tuple of offload.sanitizer.Finding
+        The findings.
+
+    Examples
+    --------
+    >>> from offload.sanitizer import numpy as np
+    >>> x = np.ones(3)
+    >>> with omp.Runtime("sim:1", sanitize="error"):
+    ...     omp.target(map=[omp.to("x")])(lambda x: x.fill(2))(x)
+    ...     total = x.sum()  # the device's values have not been copied back
+    Traceback (most recent call last):
+        ...
+    offload.errors.SanitizerError: ...
+    """
+
+    findings: tuple[Any, ...]
+
+    def __init__(self, *args: object, findings: tuple[Any, ...] = ()) -> None:
+        super().__init__(*args)
+        self.findings = findings
+
+
 class UnsupportedError(OffloadError, NotImplementedError):
     """A valid request that this version, or this platform, cannot carry out.
 

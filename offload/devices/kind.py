@@ -85,6 +85,8 @@ class Kind(ABC):
         The maker of the devices.
     in_forks : str
         Advice for a forked child of a process that has used the devices.
+    reports_arrays : bool
+        Whether the devices tell a watch of the operations on their arrays (`Opening`).
     variables : mapping
         The variables of the environment that the kind has for itself, named ``OFFLOAD_…``: functions of text and name,
         which return a str, int or float and raise `ClauseError`.
@@ -95,6 +97,7 @@ class Kind(ABC):
     acc_type: ClassVar[str | None] = None
     vendor: ClassVar[str] = "offload"
     in_forks: ClassVar[str] = "make one in the child"
+    reports_arrays: ClassVar[bool] = False
     variables: ClassVar[Mapping[str, Callable[[str, str], Any]]] = MappingProxyType({})
 
     def count(self) -> int:

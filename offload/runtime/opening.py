@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from offload.devices import kinds
 from offload.devices.kind import Kind, Opening
-from offload.errors import ClauseError, DeviceUnavailableError
+from offload.errors import ClauseError, DeviceUnavailableError, UnsupportedError
 from offload.runtime.settings import TargetOffload
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ def open_devices(
     ------
     ClauseError
         The specification means nothing, or a variable of a kind that it names.
+    UnsupportedError
+        Operations on the arrays of a device cannot be observed, and there is a ``watch``.
     DeviceUnavailableError
         It names a device that does not exist here, or a kind that opens devices of another.
     """
@@ -77,12 +79,16 @@ def open_devices(
             parse_devices(spec or "none", lambda _: 0)  # a mistake is one all the same
         return []
     if named is not None:
+        if watch is not None:
+            raise cannot_watch("dask")
         return _open_cluster(*named, settings, poisons=poisons)
     if spec is None:
         spec = _default_spec()
     counts: dict[str, int] = {}
 
     def count_of(kind: Kind) -> int:
+        if watch is not None and not kind.reports_arrays:
+            raise cannot_watch(kind.name)
         if kind.name not in counts:
             counts[kind.name] = kind.count()
         return counts[kind.name]
@@ -90,6 +96,8 @@ def open_devices(
     wanted = parse_devices(spec, count_of)
     for device in wanted:
         kind = device.kind
+        if watch is not None and not kind.reports_arrays:
+            raise cannot_watch(kind.name)
         if kind.has_indices and device.index >= count_of(kind):
             raise DeviceUnavailableError(
                 f"devices={spec!r}: there is no device {kind.name}:{device.index}; there are {count_of(kind)} of them"
@@ -106,6 +114,14 @@ def open_devices(
             )
         opened.append(made)
     return opened
+
+
+def cannot_watch(kind: str) -> UnsupportedError:
+    """Return the error for a kind of device whose array operations cannot be observed."""
+    return UnsupportedError(
+        f"sanitize: array operations on devices of kind {kind!r} cannot be observed; use devices='sim', or "
+        "OFFLOAD_DEVICES=sim"
+    )
 
 
 def version() -> str:
@@ -224,3 +240,12 @@ def not_a_specification(devices: object) -> ClauseError:
     return ClauseError(
         f"devices={devices!r:.80} is not a string; write for example 'cuda', 'sim:2' or 'none', or pass a Dask client"
     )
+
+
+def generator(seed: float | None) -> random.Random | None:
+    """Return a generator of a reproducible order; None without a seed."""
+    if seed is None:
+        return None
+    from random import Random  # 3 ms of the time of `import offload`, for those who seed only
+
+    return Random(seed)  # noqa: S311  # no secret

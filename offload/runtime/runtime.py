@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 from weakref import WeakSet
 
 from offload.data.associations import take_declared
@@ -35,14 +35,15 @@ from offload.interrupts.finalizers import put_off, refuse_inside
 from offload.interrupts.frames import caller, warn
 from offload.interrupts.shields import Shield, in_one_piece, late
 from offload.runtime import observing, registry, reporting
+from offload.runtime.everything import Everything
 from offload.runtime.keywords import takes_clauses
 from offload.runtime.leftovers import labels_at, leftovers
-from offload.runtime.opening import DaskClient, is_client, not_a_specification, open_devices
+from offload.runtime.opening import DaskClient, generator, is_client, not_a_specification, open_devices
 from offload.runtime.place import DevicePlace, initial_device, invalid_device
 from offload.runtime.queues import Queues
-from offload.runtime.settings import DisplayEnv, Settings, TargetOffload, format_env, read_settings
+from offload.runtime.settings import DisplayEnv, Settings, TargetOffload, format_env, read_settings, sanitize_mode
 from offload.tasks.engine import Engine
-from offload.tasks.goals import Goal, TaskEnd
+from offload.tasks.goals import TaskEnd
 from offload.tasks.parker import Parker
 from offload.tasks.presence import Entered
 from offload.tasks.region import Inherited, Region
@@ -51,15 +52,15 @@ from offload.tasks.states import TaskState
 from offload.tasks.waiting import wait_within
 
 if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
     from offload.devices.base import Device
     from offload.devices.streams import Lane
     from offload.events.observer import Calls
-    from offload.tasks.region import AnyTask, TaskSet
+    from offload.sanitizer.findings import Finding
+    from offload.tasks.goals import Goal
     from offload.tasks.site import Call
     from offload.tasks.task import Task
 
@@ -99,6 +100,9 @@ class Runtime:
     check : bool
         Raise `LeakError` at the end if data is still mapped or allocated, instead of issuing a `CleanupWarning`. Fill
         uninitialised memory of simulated devices with NaN, True for bools, and otherwise bytes 0xCB.
+    sanitize : bool or "error", optional
+        Find missing ``map``, ``update``, ``depend`` and waits, and print them at the end (`findings`). ``"error"``
+        raises them there as a `SanitizerError`. Devices must be simulated. None: ``OFFLOAD_SANITIZE``, else False.
     seed : int, optional
         Choose ready tasks, interleave simulated streams and place bodies at random, from this seed. This finds programs
         that rely on an accidental order. A seed also fills memory as ``check`` does. None: ``OFFLOAD_SEED``, else no
@@ -107,7 +111,7 @@ class Runtime:
         Variables that replace ``os.environ``: ``OMP_TARGET_OFFLOAD``, ``OMP_DEFAULT_DEVICE``,
         ``OMP_MAX_TASK_PRIORITY``, ``OMP_CANCELLATION``, ``OMP_DISPLAY_ENV``, ``ACC_DEVICE_NUM``, ``ACC_DEVICE_TYPE``,
         ``OFFLOAD_DEVICES``, ``OFFLOAD_SIM_MEMORY``, ``OFFLOAD_HANG_S``, ``OFFLOAD_LEASE_S``, ``OFFLOAD_LOOP_DEVICES``,
-        ``OFFLOAD_NOTIFY``, ``OFFLOAD_SEED``, ``OFFLOAD_TRACE``, ``OFFLOAD_UNSEEN``.
+        ``OFFLOAD_NOTIFY``, ``OFFLOAD_SANITIZE``, ``OFFLOAD_SEED``, ``OFFLOAD_TRACE``, ``OFFLOAD_UNSEEN``.
 
     Raises
     ------
@@ -116,6 +120,8 @@ class Runtime:
     DeviceUnavailableError
         A device does not exist on this machine. A cluster has no workers, or a worker has another version of `offload`
         or of Python.
+    UnsupportedError
+        A device is not simulated, and the runtime is to be sanitized.
     UsageError
         The process was forked from one that has used CUDA, and ``devices`` names CUDA devices. The client is
         asynchronous or closed.
@@ -127,11 +133,15 @@ class Runtime:
     ['sim:0', 'sim:1'] 2
     """
 
+    sanitized: Any = None  # its `SanitizedRun`
     calls: Calls | None  # of observers; None while there is none
     notify: Calls | None  # the same, if they are told of waits and launches
 
     checks_always = False
     """Whether every runtime checks, as ``offload run --check`` says."""
+
+    sanitizes_always = False
+    """Whether every runtime is sanitized, as ``offload run --sanitize`` says."""
 
     defers = True
     """Whether host threads defer tasks outside of bodies; where nobody would wait for those they run at once."""
@@ -143,6 +153,7 @@ class Runtime:
         *,
         num_threads: int | None = None,
         check: bool = False,
+        sanitize: bool | Literal["error"] | None = None,
         seed: int | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
@@ -152,10 +163,18 @@ class Runtime:
         self._is_closed = True
         try:
             with Shield():  # threads start
-                self._open(devices, num_threads, read_settings(env), check=check or self.checks_always, seed=seed)
+                settings = read_settings(env)
+                mode = sanitize_mode(sanitize, settings, always=self.sanitizes_always)
+                if mode is not None:
+                    from offload.runtime.sanitized import SanitizedRun  # nobody else needs it
+
+                    self.sanitized = SanitizedRun(self, raises=mode == "error")
+                self._open(devices, num_threads, settings, check=check or self.checks_always, seed=seed)
         except BaseException:
             if not self._is_closed:  # an interruption
                 self._shut_down()
+            elif self.sanitized is not None:
+                self.sanitized.leave()
             raise
 
     def _open(
@@ -171,13 +190,16 @@ class Runtime:
             raise not_a_specification(devices)
         if settings.trace:
             reporting.trace_as_told(settings.trace)
-        self.rng = _generator(settings.seed if seed is None else seed)
+        self.rng = generator(settings.seed if seed is None else seed)
         poisons = check or self.rng is not None
-        found = open_devices(devices or settings.device_spec, settings, self.rng, poisons=poisons)
+        watch = getattr(self.sanitized, "watch", None)
+        found = open_devices(devices or settings.device_spec, settings, self.rng, poisons, watch)
         self._set_up(settings, found, num_threads, check=check)
         registry.note_open(self)
         self._is_closed = False
         observing.equip(self, settings.notify)
+        if self.sanitized is not None:
+            self.sanitized.start()
         if settings.display_env is not DisplayEnv.NOTHING:
             sys.stderr.write(self.env_text(verbose=settings.display_env is DisplayEnv.ALL))
 
@@ -243,6 +265,18 @@ class Runtime:
     def env_text(self, *, verbose: bool) -> str:
         """Return the text that `display_env` prints."""
         return format_env(self.settings, self.default_device, verbose=verbose)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings of the sanitizer so far; empty if the runtime is not sanitized.
+
+        Examples
+        --------
+        >>> with omp.Runtime("sim:1") as runtime:
+        ...     print(runtime.findings)
+        ()
+        """
+        return () if self.sanitized is None else self.sanitized.summary.findings
 
     # -- devices and their places --------------------------------------------------------------------
     def place(self, frame: Region, device_num: int | None, *, if_: bool = True) -> DevicePlace | None:
@@ -554,7 +588,10 @@ class Runtime:
             except BaseException as caught:  # noqa: BLE001  # raised below, or noted
                 failure = caught
             left = leftovers(self.places, self._allocated.values())
+            found = None if self.sanitized is None else self.sanitized.end([*self._allocated.values()])
             self._shut_down()
+        if failure is None and error is None:
+            failure = found
         if left:
             message = "left at the end of the runtime: " + "; ".join(left)
             if error is not None:
@@ -640,6 +677,8 @@ class Runtime:
     def _shut_down(self) -> None:
         self._is_closed = True
         observing.leave(self)
+        if self.sanitized is not None:
+            self.sanitized.leave()
         self.engine.close_for(_CLOSED)
         for records in self.records:
             records.leave(self)
@@ -659,37 +698,6 @@ class Runtime:
         for frame in list(self._roots):
             frame.tracker.clear()  # clauses may outlive it
         registry.note_closed(self)
-
-
-class Everything(Goal):
-    """All tasks of a runtime, generated by any thread."""
-
-    __slots__ = ("_regions", "_runtime")
-
-    def __init__(self, runtime: Runtime, what: str) -> None:
-        super().__init__(what)
-        self._runtime = runtime
-        self._regions: Sequence[Region] = ()
-
-    def done(self) -> bool:
-        return not any(members.live for members in self.sets)
-
-    def is_left(self) -> bool:
-        regions = self._regions = self._runtime.regions()
-        self.sets = [region.children for region in regions if region.children.live]
-        return bool(self.sets or set(self._runtime.regions()) - set(regions))  # bodies that ended before their tasks
-
-    def failures(self, take: Callable[[TaskSet], Iterable[AnyTask]]) -> Iterable[AnyTask]:
-        return [task for region in self._regions for task in take(region.children)]
-
-
-def _generator(seed: float | None) -> random.Random | None:
-    """Return a generator of a reproducible order; None without a seed."""
-    if seed is None:
-        return None
-    from random import Random  # 3 ms of the time of `import offload`, for those who seed only
-
-    return Random(seed)  # noqa: S311  # no secret
 
 
 arrivals.install()

@@ -34,6 +34,7 @@ _ACC_DEVICES: dict[str, str | None] = {"default": None, "host": "none"}
 """What the device types of OpenACC that are no kind's are as a specification of devices."""
 
 _FALSE_OR_TRUE = {"false": False, "true": True, "0": False, "1": True}
+_SANITIZE = {"0": None, "false": None, "1": "report", "true": "report", "error": "error"}
 _NOTIFY = {"0": 0, "1": 1, "2": 2, "3": 3}
 _Meaning = TypeVar("_Meaning")
 _OPENMP = 202111
@@ -95,6 +96,8 @@ class Settings:
         ``OFFLOAD_LOOP_DEVICES``: ``"all"`` or device numbers, which constructs without ``device`` and ``devices`` have.
     notify : int
         ``OFFLOAD_NOTIFY``: 0, or how much `offload.views.lines` tells, up to 3.
+    sanitize : str or None
+        ``OFFLOAD_SANITIZE``: ``"report"`` or ``"error"`` for the sanitizer; None for no sanitizer.
     seed : int or None
         ``OFFLOAD_SEED``: the seed of a runtime that is given none.
     trace : str or None
@@ -120,6 +123,7 @@ class Settings:
     lease_s: float
     loop_devices: str | tuple[int, ...] | None
     notify: int
+    sanitize: str | None
     seed: int | None
     trace: str | None
     unseen: Unseen
@@ -173,6 +177,7 @@ class Settings:
             "OFFLOAD_LEASE_S": self.lease_s,
             "OFFLOAD_LOOP_DEVICES": ",".join(map(str, numbers)) if isinstance(numbers, tuple) else numbers,
             "OFFLOAD_NOTIFY": self.notify,
+            "OFFLOAD_SANITIZE": self.sanitize,
             "OFFLOAD_SEED": self.seed,
             "OFFLOAD_TRACE": self.trace,
             "OFFLOAD_UNSEEN": self.unseen.upper(),
@@ -201,6 +206,7 @@ def read_settings(env: Mapping[str, str] | None) -> Settings:
         lease_s=_seconds(env, "OFFLOAD_LEASE_S", "300"),
         loop_devices=_loop_devices(env),
         notify=_word(env, "OFFLOAD_NOTIFY", _NOTIFY),
+        sanitize=_word(env, "OFFLOAD_SANITIZE", _SANITIZE),
         seed=_seed(env),
         trace=env.get("OFFLOAD_TRACE", "").strip() or None,
         unseen=Unseen(_word(env, "OFFLOAD_UNSEEN", {word: word for word in Unseen})),
@@ -210,6 +216,34 @@ def read_settings(env: Mapping[str, str] | None) -> Settings:
     for kind in kinds.known():
         settings.of_kind(kind)
     return settings
+
+
+def sanitize_mode(value: object, settings: Settings, *, always: bool) -> str | None:
+    """Return how a runtime is to be sanitized: None for not at all, ``"report"`` or ``"error"``.
+
+    Parameters
+    ----------
+    value : object
+        The argument ``sanitize``; None leaves it to the variable.
+    settings : Settings
+        The variables.
+    always : bool
+        Whether every runtime is sanitized.
+
+    Raises
+    ------
+    ClauseError
+        The argument is something else than None, a bool or ``"error"``.
+    """
+    if value is None:
+        mode = settings.sanitize
+    elif value is True or value is False:
+        mode = "report" if value else None
+    elif isinstance(value, str) and value == "error":
+        mode = "error"
+    else:
+        raise ClauseError(f"sanitize={value!r:.60} is not allowed; use True, False or 'error'")
+    return "report" if mode is None and always else mode
 
 
 def _seconds(env: Mapping[str, str], name: str, default: str) -> float:

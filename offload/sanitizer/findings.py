@@ -10,6 +10,7 @@ from __future__ import annotations
 import linecache
 import re
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -99,9 +100,7 @@ class Finding:
         return asdict(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        from offload.sanitizer.report import mimebundle
-
-        return mimebundle((self,))
+        return _mimebundle((self,))
 
 
 class FindingList(tuple[Finding, ...]):
@@ -110,16 +109,15 @@ class FindingList(tuple[Finding, ...]):
     __slots__ = ()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        from offload.sanitizer.report import mimebundle
-
-        return mimebundle(self)
+        return _mimebundle(self)
 
 
 class ArrayPart(NamedTuple):
-    """A box of an array: its name, and for each dimension the first index and the one after the last."""
+    """A box of an array: its name, for each dimension the first index and the one after the last, and its address."""
 
     name: str
     box: tuple[tuple[int, int], ...]
+    address: int
 
     @property
     def elements(self) -> str:
@@ -131,11 +129,14 @@ class ArrayPart(NamedTuple):
         if len(self.box) != len(other.box):
             return self
         pairs = zip(self.box, other.box, strict=True)
-        return ArrayPart(self.name, tuple((min(a[0], b[0]), max(a[1], b[1])) for a, b in pairs))
+        return ArrayPart(self.name, tuple((min(a[0], b[0]), max(a[1], b[1])) for a, b in pairs), self.address)
 
 
 class Remedy(NamedTuple):
-    """A fix for any array: ``{}`` in the text stands for the names of the arrays."""
+    """A fix for any array: ``{}`` in the text stands for the names of the arrays.
+
+    For ``depend`` the text is made at the end, from all accesses of the two lines (`_depend_text`).
+    """
 
     kind: str
     text: str
@@ -144,7 +145,10 @@ class Remedy(NamedTuple):
 
 
 class Occurrence(NamedTuple):
-    """Something that was seen; equal ones are counted. ``runs`` are its bytes, on the host where they are mapped."""
+    """Something that was seen; equal ones are counted. ``runs`` are its bytes, on the host where they are mapped.
+
+    ``writes`` says of both sides whether they write.
+    """
 
     rule: FindingRule
     part: ArrayPart
@@ -152,6 +156,7 @@ class Occurrence(NamedTuple):
     second: Side | None
     remedy: Remedy
     runs: Runs
+    writes: tuple[bool, bool] = (False, False)
 
 
 class Summary(NamedTuple):
@@ -162,6 +167,15 @@ class Summary(NamedTuple):
     silenced: int
     accesses: int
     not_seen: tuple[str, ...]
+
+    @property
+    def message(self) -> str:
+        """The message of the error about the findings: where the first one is, and what to write there."""
+        first = self.findings[0]
+        at, fix = first.second or first.first, first.fix
+        n_others = len(self.findings) + self.more - 1
+        others = f"; {_counted(n_others, 'more finding')}" if n_others else ""
+        return f"{first.rule} of {first.item} at {at.file}:{at.line}; write {fix.text} at {fix.file}:{fix.line}{others}"
 
     def as_json(self, program: Sequence[str]) -> dict[str, Any]:
         """Return the report that ``offload run --sanitize --report`` writes."""
@@ -182,20 +196,38 @@ class _Merged:
     def __init__(self, first: Occurrence) -> None:
         self.first = first
         self.count = 0
-        self.parts: dict[str, ArrayPart] = {}
+        self.parts: list[ArrayPart] = []
+        self.writes: set[tuple[bool, bool]] = set()
 
     def add(self, occurrence: Occurrence, count: int) -> None:
         self.count += count
+        self.writes.add(occurrence.writes)
         part = occurrence.part
-        known = self.parts.get(part.name)
-        self.parts[part.name] = part if known is None else known.joined(part)
+        for number, known in enumerate(self.parts):
+            if known.name == part.name or known.address == part.address:
+                self.parts[number] = known.joined(part) if _is_name(known.name) else part.joined(known)
+                return
+        self.parts.append(part)
 
     def finding(self) -> Finding:
-        rule, _, first, second, remedy, _ = self.first
-        names = ", ".join(self.parts)
-        fix = Fix(remedy.kind, remedy.text.replace("{}", names), remedy.file, remedy.line)
-        elements = ", ".join(part.elements for part in self.parts.values())
+        rule, _, first, second, remedy, *_ = self.first
+        names = ", ".join(dict.fromkeys(part.name for part in self.parts))
+        text = remedy.text if remedy.kind != "depend" else self._depend_text()
+        fix = Fix(remedy.kind, text.replace("{}", names), remedy.file, remedy.line)
+        elements = ", ".join(part.elements for part in self.parts)
         return Finding(rule.value, names, elements, first, second, fix, self.count)
+
+    def _depend_text(self) -> str:
+        """Return the clauses for both tasks, by what each does with the arrays."""
+        types = []
+        for side in (0, 1):
+            uses = {writes[side] for writes in self.writes}
+            types.append("in_" if uses == {False} else "out" if uses == {True} else "inout")
+        first, second = self.first.first, self.first.second
+        assert second is not None
+        if types[0] == types[1]:
+            return f"depend=[{types[0]}({{}})] on both tasks"
+        return f"depend=[{types[0]}({{}})] on {first.name}, depend=[{types[1]}({{}})] on {second.name}"
 
 
 class FindingStore:
@@ -233,6 +265,10 @@ def _place_of(finding: Finding) -> tuple[Any, ...]:
     return finding.first.file, finding.first.line, second.file, second.line, finding.rule
 
 
+def _is_name(text: str) -> bool:
+    return "[" not in text
+
+
 def _is_silenced(occurrence: Occurrence) -> bool:
     """Tell whether a comment on the line of either side silences the rule."""
     for side in (occurrence.first, occurrence.second):
@@ -248,3 +284,71 @@ def _is_silenced(occurrence: Occurrence) -> bool:
 def source_line(side: Side) -> str:
     """Return the text of a side's line; an empty one if there is no such file."""
     return linecache.getline(side.file, side.line).strip()
+
+
+# -- the text ----------------------------------------------------------------------------------------
+_TITLES = {
+    "stale-host": "the host reads data that is newer on a device",
+    "stale-device": "a device reads data that is newer on the host",
+    "uninitialised": "data is read that nobody has written",
+    "race": "nothing orders two accesses",
+    "leak": "storage is never released",
+}
+_VERBS = {"read": "read", "write": "written", "copy": "copied", "map": "mapped"}
+
+_STYLES = {"bold red": "font-weight:bold;color:#b00", "cyan": "color:#067", "bold green": "font-weight:bold;color:#060"}
+"""What the styles of segments are in HTML."""
+
+
+def segments(finding: Finding) -> list[tuple[str, str]]:
+    """Return the lines about a finding as pieces of text, each with its style; no style is an empty one."""
+    times = f" ({finding.count:,} times)" if finding.count > 1 else ""
+    pieces = [(finding.rule, "bold red"), (f": {_TITLES[finding.rule]}: {_items(finding)}{times}\n", "")]
+    for side in (finding.first, finding.second):
+        if side is not None:
+            pieces += [
+                (f"  {_VERBS[side.what]:<8}", ""),
+                (f"{side.file}:{side.line}", "cyan"),
+                (f" in {side.name}: {source_line(side)}\n", ""),
+            ]
+    return [
+        *pieces,
+        (f"  {'fix':<8}", ""),
+        (finding.fix.text, "bold green"),
+        (f" at {finding.fix.file}:{finding.fix.line}\n", ""),
+    ]
+
+
+def _items(finding: Finding) -> str:
+    names = finding.item.split(", ")
+    boxes = [f"[{box}".rstrip(", ") for box in finding.elements.split("[")[1:]]
+    if len(names) != len(boxes):
+        return f"{finding.item} {finding.elements}"
+    return ", ".join(name + box for name, box in zip(names, boxes, strict=True))
+
+
+def last_line(summary: Summary) -> str:
+    """Return the line that says how much was examined."""
+    found = len(summary.findings) + summary.more
+    parts = [f"offload sanitizer: {_counted(found, 'finding')} in {_counted(summary.accesses, 'access')} of this run"]
+    if summary.more:
+        parts.append(f"{summary.more:,} of them are not shown")
+    if summary.silenced:
+        parts.append(f"{_counted(summary.silenced, 'more finding')} silenced by comments")
+    if summary.not_seen:
+        parts.append("not seen: " + "; ".join(summary.not_seen))
+    return "; ".join(parts)
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" + ("" if n == 1 else "es" if noun.endswith("s") else "s")
+
+
+def _mimebundle(findings: Iterable[Finding]) -> dict[str, str]:
+    """Return findings as text and as HTML, for notebooks."""
+    pieces = [piece for finding in findings for piece in (*segments(finding), ("\n", ""))] or [("no findings", "")]
+    text = "".join(text for text, _ in pieces).rstrip("\n")
+    marked = [
+        f'<span style="{_STYLES[style]}">{escape(text)}</span>' if style else escape(text) for text, style in pieces
+    ]
+    return {"text/plain": text, "text/html": f"<pre>{''.join(marked).rstrip()}</pre>"}

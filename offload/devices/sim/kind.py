@@ -19,6 +19,7 @@ class SimKind(Kind):
 
     name = "sim"
     acc_type = "sim"
+    reports_arrays = True
     variables = MappingProxyType({MEMORY: parse_nbytes})
 
     def open(self, opening: Opening) -> Device:

@@ -1,0 +1,139 @@
+"""The sanitizer of a runtime, from ``Runtime(sanitize=True)`` to the report at the end."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+from offload.data.entries import Origin
+from offload.errors import CleanupWarning, SanitizerError
+from offload.interrupts.frames import caller, warn
+from offload.runtime import sanitized_data, sanitizing
+from offload.sanitizer.authors import place_of
+from offload.sanitizer.elements import byte_bounds
+from offload.sanitizer.findings import ArrayPart, Side
+from offload.sanitizer.names import plain_name, variable_at
+from offload.sanitizer.sanitizer import Sanitizer
+from offload.sanitizer.tracked import DeviceWatch, set_sink
+from offload.tasks.scope import current_scope
+from offload.tasks.site import line_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+
+    from offload.sanitizer.findings import Summary
+    from offload.sanitizer.tracked import Arrays, Sink
+
+summaries: list[Summary] = []
+"""What the runtimes that have ended were found to do, for the report of a process; kept while `keeps_summaries`."""
+
+keeps_summaries = False
+
+
+class SanitizedRun:
+    """A runtime that is sanitized.
+
+    Parameters
+    ----------
+    runtime : Runtime
+        The runtime, whose devices are not open yet.
+    raises : bool
+        Whether its end raises the findings.
+    """
+
+    def __init__(self, runtime: Any, *, raises: bool) -> None:
+        self._runtime = runtime
+        self._raises = raises
+        self._summary: Summary | None = None
+        self.sanitizer = Sanitizer(sanitizing.begin(runtime), self._scope)
+        self.watch = DeviceWatch(self.sanitizer)
+
+    def _scope(self) -> Any:
+        """Return the scope of the calling thread; None on a thread that the runtime does not know."""
+        scope = current_scope.get()
+        if scope is not None and scope.runtime is self._runtime and scope.thread == get_ident():
+            return scope
+        return getattr(self._runtime.local, "scope", None)
+
+    def start(self) -> None:
+        """Begin when the devices are open."""
+        sanitized_data.watch(self._runtime, self.sanitizer)
+        _sinks.add(self.sanitizer)
+
+    @property
+    def summary(self) -> Summary:
+        """The findings so far; those of the whole run after its end."""
+        return self.sanitizer.summary() if self._summary is None else self._summary
+
+    def end(self, allocated: Sequence[tuple[Any, str, Any]]) -> SanitizerError | None:
+        """Report when all tasks are complete and the devices still open; return the error to be raised, if any."""
+        for place in self._runtime.places:
+            for entry in place.table.entries():
+                mapped = sanitized_data.mapping_of(place, entry)
+                if entry.origin is Origin.MAPPED and mapped is not None:
+                    author = mapped.made.author
+                    self._leak(mapped.host, mapped.label, author.side, is_mapped=True, is_acc=author.is_acc)
+        for array, what, call in allocated:
+            file, line = place_of(line_of(call))
+            storage = array._storage if hasattr(array, "_storage") else array  # noqa: SLF001  # of a simulated device
+            side = Side(file, line, "map", "target_alloc")
+            self._leak(storage, what.partition(" on ")[0], side, is_mapped=False, is_acc=False)
+        summary = self._summary = self.sanitizer.summary()
+        if keeps_summaries:
+            summaries.append(summary)
+        with suppress(OSError, ValueError):  # nobody reads it
+            from offload.sanitizer.report import show
+
+            show(summary, sys.stderr)
+        if self.sanitizer.failure is not None:
+            warn(f"the sanitizer itself has failed: {self.sanitizer.failure!r:.300}", CleanupWarning)
+        if not (self._raises and summary.findings):
+            return None
+        return SanitizerError(summary.message, findings=summary.findings)
+
+    def _leak(self, array: Any, label: str, made: Side, *, is_mapped: bool, is_acc: bool) -> None:
+        lo, hi = byte_bounds(array)
+        found = variable_at(caller(), (lo, hi))
+        name = plain_name(label) if found is None else found.name
+        part = ArrayPart(name, tuple((0, n) for n in array.shape), lo)
+        self.sanitizer.leak(made, part, is_mapped=is_mapped, is_acc=is_acc)
+
+    def leave(self) -> None:
+        """Take back all that observes the runtime, which is closed, or has never been open."""
+        _sinks.remove(self.sanitizer)
+        sanitizing.end(self._runtime)
+        sanitized_data.leave(self.sanitizer)
+
+
+class _Sinks:
+    """The sink of tracked arrays: it passes the accesses of the host on to each sanitizer of the process."""
+
+    def __init__(self) -> None:
+        self._sanitizers: tuple[Sanitizer, ...] = ()
+        self._before: Sink | None = None
+
+    def add(self, sanitizer: Sanitizer) -> None:
+        if not self._sanitizers:
+            self._before = set_sink(self)
+        self._sanitizers = (*self._sanitizers, sanitizer)
+
+    def remove(self, sanitizer: Sanitizer) -> None:
+        had_some = bool(self._sanitizers)
+        self._sanitizers = tuple(other for other in self._sanitizers if other is not sanitizer)
+        if had_some and not self._sanitizers:
+            set_sink(self._before)
+
+    def note(self, reads: Arrays, writes: Arrays, device: Any) -> None:
+        for sanitizer in self._sanitizers:
+            sanitizer.note(reads, writes, device)
+
+    def given_away(self, storage: np.ndarray[Any, Any], device: Any) -> None:
+        for sanitizer in self._sanitizers:
+            sanitizer.given_away(storage, device)
+
+
+_sinks = _Sinks()

@@ -1,0 +1,287 @@
+"""Mappings and copies of a sanitized runtime, as its sanitizer is told of them.
+
+The sanitizer wants each event when the stream gets to it, since other work of the stream may come before. So each event
+is an operation of the stream: a copy's before the copy, a new mapping's before anything that uses the storage, and the
+end of a mapping after its last copy. A table commits a plan without knowing the stream. So the events of a plan wait,
+for the thread that commits it, until that thread puts the next operation, or a mark, on a lane of the device.
+
+The hooks are methods that are replaced while a runtime is sanitized (`offload.tasks.hooked`).
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from offload.data.entries import Entry, Origin
+from offload.data.environment import DataEnvironment
+from offload.data.maptypes import MapType
+from offload.data.present_table import PresentTable
+from offload.devices.streams import Lane
+from offload.interrupts.frames import caller
+from offload.runtime.observing import ObservedPlace
+from offload.runtime.works import FillWork
+from offload.sanitizer.elements import byte_bounds
+from offload.sanitizer.names import is_description, plain_name, variable_at
+from offload.sanitizer.sanitizer import DoneAt, Mapped, Sanitizer, Storage
+from offload.sanitizer.tracked import TrackedArray
+from offload.tasks import hooked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from offload.data.items import MapItem
+    from offload.data.plans import Plan
+
+
+class SanitizedPlace:
+    """A place of a sanitized runtime, as the hooks know it.
+
+    Parameters
+    ----------
+    place : DevicePlace
+        The place.
+    sanitizer : Sanitizer
+        The sanitizer of its runtime.
+    """
+
+    def __init__(self, place: Any, sanitizer: Sanitizer) -> None:
+        self.device = place.device
+        self.sanitizer = sanitizer
+        self.mapped: dict[Entry, Mapped] = {}
+
+    def done(self, what: str, *, writes: bool) -> DoneAt:
+        """Return the construct that the calling thread launches, as the author of work that it enqueues."""
+        sanitizer = self.sanitizer
+        with sanitizer.orders.lock:
+            task = sanitizer.orders._local.launching  # noqa: SLF001
+            if task is None:
+                author = sanitizer.authors.of_call(caller(), what, writes=writes)
+            else:
+                author = sanitizer.authors.of_task(task, what, writes=writes)
+            return DoneAt(author, sanitizer.orders.of_copy(task))
+
+    def note(self, plan: Plan) -> None:
+        """Have the events of a plan that has been committed wait for an operation on a lane."""
+        if plan.created:
+            types = {entry: item.map_type for item, entry in zip(plan.items, plan.entries, strict=False)}
+            done = self.done("map", writes=True)
+            for entry in plan.created:
+                mapped = self.describe(entry, done, types.get(entry, MapType.ALLOC))
+                _pending.add(self.device, partial(self.sanitizer.begin_mapping, mapped))
+        if plan.removed:
+            self._note_removed(plan)
+
+    def describe(self, entry: Entry, done: DoneAt, map_type: MapType) -> Mapped:
+        """Return new storage as the sanitizer knows it."""
+        host: Any = entry.host
+        storage = self.device.section(entry.buffer)
+        mapped = Mapped(storage, _plain(host), entry.section, _label_of(entry), done, map_type.word)
+        mapped.is_tracked = _is_tracked(host)
+        mapped.is_seen = entry.origin is not Origin.ASSOCIATED
+        self.mapped[entry] = mapped
+        return mapped
+
+    def _note_removed(self, plan: Plan) -> None:
+        copies = [entry for _, entry in plan.copies_out]
+        types = {entry: item.map_type for item, entry in zip(plan.items, plan.entries, strict=False)}
+        done = self.done("map", writes=True)
+        for entry in plan.removed:
+            mapped = self.mapped.pop(entry, None)
+            if mapped is None:
+                continue
+            if entry in types:
+                mapped.map_type = types[entry].word
+            mapped.ended = done
+            mapped.copies_left = copies.count(entry)
+            if not mapped.copies_left:
+                # A plan of no construct undoes an entry.
+                end = partial(self.sanitizer.end_mapping, mapped, done, discards=plan.counter is None)
+                _pending.add(self.device, end)
+
+    def copy(self, dst: Any, src: Any, lane: Lane) -> None:
+        """Note a copy that is about to be enqueued."""
+        reads, writes = self.done("copy", writes=False), self.done("copy", writes=True)
+        _put(lane, partial(self.sanitizer.copy, _storage(dst), _storage(src), reads, writes))
+
+    def zero(self, entries: Iterable[Entry], lane: Lane) -> None:
+        """Note that new storage is about to be filled with zeros."""
+        done = self.done("copy", writes=True)
+        for entry in entries:
+            _put(lane, partial(self.sanitizer.zero, self.mapped[entry], _storage(entry.buffer).array, done))
+
+    def fill(self, array: Any, lane: Lane) -> None:
+        """Note that an array is about to be filled."""
+        _put(lane, partial(self.sanitizer.fill, _storage(array), self.done("copy", writes=True)))
+
+
+class _Pending(threading.local):
+    """The events of the calling thread that wait for an operation, with the devices."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[Any, Callable[[], None]]] = []
+
+    def add(self, device: Any, event: Callable[[], None]) -> None:
+        self.events.append((device, event))
+
+    def flush(self, lane: Lane) -> None:
+        """Put the events of a lane's device on the lane."""
+        if self.events:
+            events, self.events = self.events, []
+            for device, event in events:
+                if device is lane.device:
+                    lane.stream.lane.put(event, ())
+                else:
+                    self.events.append((device, event))
+
+
+_pending = _Pending()
+_places: dict[Any, SanitizedPlace] = {}
+"""The places of the sanitized runtimes; and the same by the identity of their tables, and of their devices."""
+
+
+def watch(runtime: Any, sanitizer: Sanitizer) -> None:
+    """Have the sanitizer of a runtime told of its mappings and copies."""
+    for place in runtime.places:
+        _places[place] = _places[id(place.table)] = SanitizedPlace(place, sanitizer)
+
+
+def mapping_of(place: Any, entry: Entry) -> Mapped | None:
+    """Return an entry as the sanitizer of its runtime knows it."""
+    known = _places.get(place)
+    return None if known is None else known.mapped.get(entry)
+
+
+def leave(sanitizer: Sanitizer) -> None:
+    """Tell a sanitizer no more."""
+    for key, known in list(_places.items()):
+        if known.sanitizer is sanitizer:
+            del _places[key]
+
+
+def _put(lane: Lane, event: Callable[[], None]) -> None:
+    _pending.flush(lane)
+    lane.stream.lane.put(event, ())
+
+
+def _storage(array: Any) -> Storage:
+    """Return an array of a copy as the sanitizer wants it."""
+    if isinstance(array, np.ndarray):
+        return Storage(_plain(array), on_device=False)
+    return Storage(array._storage, on_device=True)  # noqa: SLF001  # of a simulated device: there is no other here
+
+
+def _plain(host: Any) -> np.ndarray[Any, Any]:
+    return host.view(np.ndarray) if type(host) is not np.ndarray else host
+
+
+def _label_of(entry: Entry) -> str:
+    """Return the name of an entry's host array, from its clause or from the variable that holds it."""
+    label = str(entry.label)
+    if not is_description(label):
+        return plain_name(label)
+    found = variable_at(caller(), byte_bounds(_plain(entry.host)))
+    return label if found is None else found.name
+
+
+def _is_tracked(host: Any) -> bool:
+    """Tell whether an array, or one that it is a view of, is tracked."""
+    while isinstance(host, np.ndarray):
+        if isinstance(host, TrackedArray):
+            return True
+        host = host.base
+    return False
+
+
+# -- the hooks ---------------------------------------------------------------------------------------
+def _sanitized_commit(plain: Any) -> Any:
+    def commit(self: PresentTable, plan: Plan, buffers: Any = ()) -> None:
+        plain(self, plan, buffers)
+        if (plan.created or plan.removed) and (known := _places.get(id(self))) is not None:
+            known.note(plan)
+
+    return commit
+
+
+def _sanitized_insert(plain: Any) -> Any:
+    def insert(self: PresentTable, item: MapItem, buffer: object, origin: Origin) -> Entry:
+        entry: Entry = plain(self, item, buffer, origin)
+        known = _places.get(id(self))
+        if known is not None:
+            mapped = known.describe(entry, known.done("map", writes=True), MapType.TO)
+            known.sanitizer.begin_mapping(mapped)
+            if origin is Origin.DECLARED:  # the host's values are copied at once
+                known.sanitizer.declare(mapped)
+        return entry
+
+    return insert
+
+
+def _sanitized_discard(plain: Any) -> Any:
+    def discard(self: PresentTable, entry: Entry) -> None:
+        plain(self, entry)
+        known = _places.get(id(self))
+        if known is not None and (mapped := known.mapped.pop(entry, None)) is not None:
+            known.sanitizer.end_mapping(mapped, known.done("map", writes=True))
+
+    return discard
+
+
+def _sanitized_copy(plain: Any) -> Any:
+    def copy(self: Any, dst: Any, src: Any, lane: Lane, staged: list[Any], text: object = None) -> None:
+        known = _places.get(self)
+        if known is not None:
+            known.copy(dst, src, lane)
+        plain(self, dst, src, lane, staged, text)
+
+    return copy
+
+
+def _sanitized_copy_in(plain: Any) -> Any:
+    def copy_in(self: Any, plan: Plan, lane: Lane, staged: list[Any]) -> None:
+        known = _places.get(self)
+        if known is not None and plan.zeroed:
+            known.zero(plan.zeroed, lane)
+        plain(self, plan, lane, staged)
+
+    return copy_in
+
+
+def _sanitized_update(plain: Any) -> Any:
+    def begin_update(self: Any, plan: Plan, lane: Lane, enqueuers: Any) -> Any:
+        return plain(self, plan, lane, None if self in _places else enqueuers)  # each copy is told of
+
+    return begin_update
+
+
+def _sanitized_fill(plain: Any) -> Any:
+    def begin(self: FillWork, launch: Any, place: Any, lane: Lane, staged: list[Any]) -> None:
+        known = _places.get(place)
+        if known is not None:
+            known.fill(self._array, lane)
+        plain(self, launch, place, lane, staged)
+
+    return begin
+
+
+def _sanitized_mark(plain: Any) -> Any:
+    def mark(self: Lane) -> Any:
+        if _pending.events:
+            _pending.flush(self)
+        return plain(self)
+
+    return mark
+
+
+hooked.register(PresentTable, "commit", _sanitized_commit, "sanitize")
+hooked.register(PresentTable, "insert", _sanitized_insert, "sanitize")
+hooked.register(PresentTable, "discard", _sanitized_discard, "sanitize")
+hooked.register(DataEnvironment, "copy", _sanitized_copy, "sanitize")
+hooked.register(ObservedPlace, "copy", _sanitized_copy, "sanitize")
+hooked.register(DataEnvironment, "copy_in", _sanitized_copy_in, "sanitize")
+hooked.register(DataEnvironment, "_begin_update", _sanitized_update, "sanitize")
+hooked.register(FillWork, "begin", _sanitized_fill, "sanitize")
+hooked.register(Lane, "mark", _sanitized_mark, "sanitize")

@@ -1,0 +1,160 @@
+"""The authors of accesses: which line of the program, in which task, thread or stream."""
+
+from __future__ import annotations
+
+import os
+import threading
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from offload.interrupts.frames import caller, is_between
+from offload.sanitizer.findings import Side
+from offload.tasks.site import line_of
+
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import TypeAlias
+
+    Place: TypeAlias = tuple[str, int]
+    """A file, by its absolute name, and a line."""
+
+
+class Doing(Enum):
+    """The kind of code that accesses something."""
+
+    HOST = "host"  # of a thread, outside of any task
+    TASK = "task"  # the body of a task
+    COPY = "copy"  # the library, for a construct
+    STREAM = "stream"  # work that was launched on a stream
+
+
+class Author:
+    """A line that accesses something, and all that a report says of it. Equal ones are the same object.
+
+    Attributes
+    ----------
+    side : Side
+        The side of a finding.
+    writes : bool
+        Whether the access writes.
+    doing : Doing
+        The kind of code.
+    clauses, call : tuple of str and int
+        The places of the construct's clauses and of its call. Both are the place of the access itself outside of tasks.
+    is_acc : bool
+        Whether the construct is OpenACC's.
+    directive : str
+        The name of the construct; empty outside of tasks.
+    """
+
+    __slots__ = ("call", "clauses", "directive", "doing", "is_acc", "side", "writes")
+
+    def __init__(self, side: Side, doing: Doing, task: Any, frame: FrameType, *, writes: bool) -> None:
+        self.side = side
+        self.writes = writes
+        self.doing = doing
+        here = side.file, side.line
+        if task is None:
+            self.clauses = self.call = here
+            self.directive = ""
+        else:
+            self.clauses, self.call = clauses_of(task), call_of(task, frame)
+            self.directive = str(task.construct.directive)
+        self.is_acc = self.directive.startswith("acc")
+
+    def __repr__(self) -> str:
+        return f"<Author {self.side}>"
+
+
+class Authors:
+    """The authors of one runtime."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Any, ...], Author] = {}
+
+    def of_frame(self, frame: FrameType, scope: Any, *, writes: bool, stream: str = "") -> Author:
+        """Return the author of an access by the program.
+
+        Parameters
+        ----------
+        frame : frame
+            The program's frame.
+        scope : Scope or None
+            The work of the calling thread; None on a thread that the runtime does not know.
+        writes : bool
+            Whether the access writes.
+        stream : str
+            The name of the stream that carries it out, if it was launched on one.
+        """
+        task = None if scope is None else scope.task
+        file, line = frame.f_code.co_filename, frame.f_lineno
+        construct = None if task is None else task.construct
+        key = file, line, writes, stream, construct, None if task is None else task.name
+        author = self._known.get(key)
+        if author is None:
+            doing = Doing.STREAM if stream else Doing.HOST if task is None else Doing.TASK
+            name = stream or (threading.current_thread().name if task is None else str(task.name))
+            side = Side(os.path.abspath(file), line, "write" if writes else "read", name)  # noqa: PTH100  # no link is followed
+            author = self._known[key] = Author(side, doing, task, frame, writes=writes)
+        return author
+
+    def of_task(self, task: Any, what: str, *, writes: bool) -> Author:
+        """Return the author of work that the library does for a construct."""
+        key = what, writes, task.construct, task.name
+        author = self._known.get(key)
+        if author is None:
+            side = Side(*clauses_of(task), what, str(task.name))
+            author = self._known[key] = Author(side, Doing.COPY, task, caller(), writes=writes)
+        return author
+
+    def of_call(self, frame: FrameType, what: str, *, writes: bool) -> Author:
+        """Return the author of work that the library does in a call, without a task."""
+        file, line = frame.f_code.co_filename, frame.f_lineno
+        key = "call", file, line, what, writes
+        author = self._known.get(key)
+        if author is None:
+            side = Side(os.path.abspath(file), line, what, threading.current_thread().name)  # noqa: PTH100  # the same
+            author = self._known[key] = Author(side, Doing.COPY, None, frame, writes=writes)
+        return author
+
+
+def program_frame() -> FrameType:
+    """Return the innermost frame of the program, to which NumPy's own functions do not belong."""
+    frame = caller(2)
+    while _is_numpy(frame) and frame.f_back is not None:
+        frame = frame.f_back
+        while is_between(frame) and frame.f_back is not None:
+            frame = frame.f_back
+    return frame
+
+
+def _is_numpy(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == "numpy"
+
+
+def clauses_of(task: Any) -> Place:
+    """Return where the clauses of a task's construct stand."""
+    return place_of(task.construct.location)
+
+
+def call_of(task: Any, frame: FrameType) -> Place:
+    """Return where the program calls a task's construct; ``frame`` is the program's innermost one, perhaps a body's.
+
+    An undeferred task that runs where it was generated does not know its caller: the stack has it.
+    """
+    if task.caller is not None:
+        return place_of(line_of(task.caller))
+    if task.construct.is_call:
+        return clauses_of(task)
+    outer: FrameType | None = frame
+    while outer is not None and not is_between(outer):  # a body, and functions that it calls
+        outer = outer.f_back
+    while outer is not None and is_between(outer):
+        outer = outer.f_back
+    return clauses_of(task) if outer is None else (os.path.abspath(outer.f_code.co_filename), outer.f_lineno)  # noqa: PTH100  # the same
+
+
+def place_of(location: str) -> Place:
+    """Return the file and the line of a location, ``file:line``."""
+    file, _, line = location.rpartition(":")
+    return os.path.abspath(file), int(line) if line.isdecimal() else 0  # noqa: PTH100  # the same

@@ -1,0 +1,129 @@
+"""Names for the memory of findings: the variable that holds it where the program is, and the elements of the array."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from offload.sanitizer.elements import byte_bounds
+from offload.sanitizer.findings import ArrayPart
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+    from offload.sanitizer.states import Run, Runs
+
+_NAME = re.compile(r"\w+")
+
+_FROM_BOX = 256
+"""The runs of which the box is worked out one by one; of more than these only the first and the last ones."""
+
+
+class Variable(NamedTuple):
+    """A variable of the program, and the host array or the hidden storage that it holds."""
+
+    name: str
+    array: np.ndarray[Any, Any]
+
+
+def variable_at(frame: FrameType | None, run: Run) -> Variable | None:
+    """Return the variable of a frame whose array holds all of a run; None if there is none.
+
+    A name in the line that the frame is at comes first, then local names, then arrays that hold little else.
+    """
+    if frame is None:
+        return None
+    words = set(_NAME.findall(linecache.getline(frame.f_code.co_filename, frame.f_lineno)))
+    best, best_rank = None, None
+    for is_local, names in ((True, frame.f_locals), (False, frame.f_globals)):
+        for name, array in _arrays_of(names):
+            lo, hi = byte_bounds(array)
+            if lo <= run[0] and run[1] <= hi:
+                mentioned = name.partition(".")[2] or name
+                rank = mentioned not in words, not is_local, name.startswith("_"), hi - lo, name
+                if best_rank is None or rank < best_rank:
+                    best, best_rank = Variable(name, array), rank
+    return best
+
+
+def _arrays_of(names: Any) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+    """Yield the arrays that variables hold, also those that are attributes of objects."""
+    for name, value in list(names.items()):
+        array = _array_in(value)
+        if array is not None:
+            yield name, array
+        elif not isinstance(value, (ModuleType, type)):
+            for attribute, inner in list(getattr(value, "__dict__", {}).items()):
+                if (array := _array_in(inner)) is not None:
+                    yield f"{name}.{attribute}", array
+
+
+def _array_in(value: Any) -> np.ndarray[Any, Any] | None:
+    array = value if isinstance(value, np.ndarray) else getattr(type(value), "_storage", None) and value._storage  # noqa: SLF001  # a device's array
+    return array if isinstance(array, np.ndarray) and array.size else None
+
+
+def part_of(name: str, array: np.ndarray[Any, Any], runs: Runs) -> ArrayPart:
+    """Return the smallest box of an array that holds all bytes of these runs that it has."""
+    shown = runs if len(runs) <= _FROM_BOX else (*runs[: _FROM_BOX // 2], *runs[-_FROM_BOX // 2 :])
+    box: list[tuple[int, int]] | None = None
+    for run in shown:
+        found = _box_of(array, run)
+        if found is not None:
+            pairs = zip(box or found, found, strict=True)
+            box = [(min(a[0], b[0]), max(a[1], b[1])) for a, b in pairs]
+    return ArrayPart(name, tuple(box) if box is not None else tuple((0, n) for n in array.shape), byte_bounds(array)[0])
+
+
+def _box_of(array: np.ndarray[Any, Any], run: Run) -> list[tuple[int, int]] | None:
+    """Return the smallest box of elements that holds the bytes of a run; None if the array has none of them."""
+    lowest, end = byte_bounds(array)
+    lo, hi = max(run[0], lowest), min(run[1], end)
+    if lo >= hi:
+        return None
+    # From the axis with the largest stride on, so that the bytes between two elements belong to the first one.
+    axes = sorted(
+        (axis for axis in range(array.ndim) if array.shape[axis] > 1), key=lambda axis: -abs(array.strides[axis])
+    )
+    first, last = _index_at(array, axes, lo - lowest), _index_at(array, axes, hi - 1 - lowest)
+    box = [(0, 1)] * array.ndim
+    is_open = False
+    for axis in axes:
+        n, backwards = array.shape[axis], array.strides[axis] < 0
+        if is_open:
+            box[axis] = 0, n
+            continue
+        a, b = first[axis], last[axis]
+        is_open = a != b
+        box[axis] = (n - 1 - b, n - a) if backwards else (a, b + 1)
+    return box
+
+
+def _index_at(array: np.ndarray[Any, Any], axes: list[int], offset: int) -> dict[int, int]:
+    """Return the position, along each axis, of the byte at an offset from the lowest one; all strides count upwards."""
+    index = {}
+    for axis in axes:
+        stride = abs(array.strides[axis])
+        index[axis] = min(offset // stride, array.shape[axis] - 1) if stride else 0
+        offset -= index[axis] * stride
+    return index
+
+
+def plain_name(label: str) -> str:
+    """Return the name in the label of a list item: ``x`` for ``x[0:50]`` and ``x: float64[100]``."""
+    if is_description(label):
+        return label
+    return label.partition(": ")[0].partition("[")[0]
+
+
+def is_description(label: str) -> bool:
+    """Tell whether a label only describes an array, as ``float64[100]`` does."""
+    return _DESCRIPTION.fullmatch(label) is not None
+
+
+_DESCRIPTION = re.compile(r"(bool|bytes|str|void|datetime|timedelta|u?int|float|complex)\d*\[[\d, ]*\]")

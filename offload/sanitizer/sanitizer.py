@@ -1,0 +1,470 @@
+"""The sanitizer of one runtime: it takes accesses, copies and mappings, and keeps what is wrong.
+
+Theory of operation
+-------------------
+`Sanitizer` is a sink of tracked arrays. Three parts judge each access:
+
+* `offload.sanitizer.live` compares it with unordered earlier ones, by address: a race.
+* `offload.sanitizer.states` knows which side of a mapping is newer, by host address.
+* `offload.sanitizer.findings` collects the occurrences.
+
+Events of one byte must come in an order in which they can have happened. The accesses of bodies come while they run.
+Copies, new mappings and the ends of mappings come from the stream that carries them out, since other work on the stream
+may access the same bytes before them.
+
+A fault counts only if the program has ordered the write, or the construct, before the read. Otherwise the run might as
+well have had them the other way round, and a finding would depend on the schedule. A fault in bytes that any access was
+in a race on does not count either.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from offload.arrays.items import address_of
+from offload.arrays.sections import HOST, Section, section_of
+from offload.sanitizer.authors import Author, Authors, program_frame
+from offload.sanitizer.elements import Scattered
+from offload.sanitizer.findings import ArrayPart, FindingStore, Occurrence, Summary
+from offload.sanitizer.freed import FreedMemory
+from offload.sanitizer.live import LiveAccesses
+from offload.sanitizer.names import part_of, plain_name, variable_at
+from offload.sanitizer.remedies import remedy_for_fault, remedy_for_leak, remedy_for_race
+from offload.sanitizer.states import FindingRule, PackedRows, Spans, States, runs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import FrameType
+
+    from offload.sanitizer.findings import Side
+    from offload.sanitizer.orders import Orders
+    from offload.sanitizer.states import Fault, MappedBytes, Run, Runs
+
+_MOST_CHANGES = 256
+"""The changed runs of a copy back that are compared one by one; more are taken for all bytes between them."""
+
+_MOST_UNSEEN = 50
+"""Places that the report lists as not seen."""
+
+
+class DoneAt(NamedTuple):
+    """A write, or the work of a construct, in a stretch."""
+
+    author: Author
+    stretch: int
+
+
+class Mapped:
+    """Corresponding storage on a device, as the sanitizer knows it.
+
+    Attributes
+    ----------
+    start, end : int
+        The addresses of the device's storage.
+    host : numpy.ndarray
+        The host memory, of any strides.
+    section : Section
+        Its bytes.
+    label : str
+        The list item that has made it.
+    map_type : str
+        The map type that it has, in the construct that made it or ended it last.
+    is_seen : bool
+        Whether all accesses on the device can be seen.
+    is_tracked : bool
+        Whether the accesses of the host memory can be seen.
+    copies_left : int
+        The copies to the host that end the mapping and have not been carried out.
+    """
+
+    __slots__ = (
+        "bytes", "copies_left", "end", "ended", "host", "is_seen", "is_tracked", "label", "made", "map_type", "rows",
+        "section", "start",
+    )  # fmt: skip
+
+    bytes: MappedBytes
+
+    def __init__(self, device: Section, host: Any, section: Section, label: str, made: DoneAt, map_type: str) -> None:
+        self.start = device.address
+        self.end = device.end
+        self.host = host
+        self.section = section
+        self.label = label
+        self.map_type = map_type
+        self.is_seen = self.is_tracked = True
+        self.rows = PackedRows(section) if section.dims else None
+        self.copies_left = 0
+        self.made = made
+        self.ended: DoneAt | None = None
+
+    def host_runs(self, runs: Runs) -> Runs:
+        """Return the host memory that corresponds to bytes of the device's storage."""
+        if self.rows is not None:
+            return self.rows.host_runs([(lo - self.start, hi - self.start) for lo, hi in runs])
+        shift = self.section.address - self.start
+        return [(lo + shift, hi + shift) for lo, hi in runs]
+
+
+class Sanitizer:
+    """The sanitizer of one runtime.
+
+    Parameters
+    ----------
+    orders : Orders
+        The order that the program asks for.
+    scope : callable
+        Returns the scope of the calling thread for the runtime, or None on a thread that the runtime does not know.
+    """
+
+    def __init__(self, orders: Orders, scope: Any) -> None:
+        self.orders = orders
+        self.authors = Authors()
+        self.accesses = 0
+        self.failure: BaseException | None = None
+        self._scope = scope
+        self._lock = orders.lock  # one for both: each asks the other
+        self._live = LiveAccesses(orders.order)
+        self._states = States()
+        self._store = FindingStore()
+        self._freed = FreedMemory()
+        self._raced: Spans[bool] = Spans()
+        self._not_seen: dict[str, None] = {}
+        # The present mappings by the addresses of their storage, which no two share.
+        self._starts: list[int] = []
+        self._mapped: list[Mapped] = []
+        self._by_bytes: dict[int, Mapped] = {}
+
+    @contextmanager
+    def _judging(self) -> Iterator[None]:
+        """Let one thread in; keep a mistake of ours from the program."""
+        with self._lock:
+            try:
+                for lo, hi in self._freed.take():
+                    self._live.freed(lo, hi)
+                    self._states.freed(lo, hi)
+                yield
+            except Exception as error:  # noqa: BLE001  # the program goes on; the report says so
+                self.failure = self.failure or error
+
+    # -- the sink ------------------------------------------------------------------------------------
+    def note(self, reads: Sequence[np.ndarray[Any, Any]], writes: Sequence[np.ndarray[Any, Any]], device: Any) -> None:
+        """Note one operation of the program, on the thread that carries it out (`offload.sanitizer.tracked.Sink`)."""
+        frame, scope = program_frame(), self._scope()
+        with self._judging():
+            stretch = self.orders.here()
+            self.accesses += 1
+            for is_write, arrays in ((False, reads), (True, writes)):
+                if arrays:
+                    course = self.orders.course_of(stretch)
+                    stream = course.name if course.kind == "stream" else ""
+                    done = DoneAt(self.authors.of_frame(frame, scope, writes=is_write, stream=stream), stretch)
+                    for array in arrays:
+                        self._access(array, done, frame, on_device=device is not None)
+
+    def given_away(self, storage: np.ndarray[Any, Any], device: Any) -> None:
+        """Note that the program has received memory whose accesses cannot be seen from now on."""
+        frame = program_frame()
+        with self._judging():
+            run = _bounds(storage)
+            mapped = self._find(run[0])
+            if mapped is not None:
+                mapped.is_seen = False
+            found = variable_at(frame, run)
+            name = found.name if found is not None else mapped.label if mapped is not None else "an array"
+            self._leave_out(f"{name} was given away at {frame.f_code.co_filename}:{frame.f_lineno}")
+
+    def _leave_out(self, text: str) -> None:
+        """Note something that cannot be seen, for the report."""
+        if len(self._not_seen) < _MOST_UNSEEN:
+            self._not_seen[text] = None
+
+    # -- mappings, on the thread of the stream that carries them out -----------------------------------
+    def begin_mapping(self, mapped: Mapped) -> None:
+        """Note that new storage for host memory is there."""
+        with self._judging():
+            for old in self._within(mapped.start, mapped.end):
+                self._remove(old, old.made, discards=True)
+            k = bisect_left(self._starts, mapped.start)
+            self._starts.insert(k, mapped.start)
+            self._mapped.insert(k, mapped)
+            self._live.freed(mapped.start, mapped.end)
+            self._freed.watch(mapped.host)
+            mapped.bytes = self._states.mapped(runs_of(mapped.section), mapped.made)
+            self._by_bytes[id(mapped.bytes)] = mapped
+            if not mapped.is_tracked:
+                side = mapped.made.author.side
+                self._leave_out(f"the host array {mapped.label}, mapped at {side.file}:{side.line}, is not tracked")
+
+    def zero(self, mapped: Mapped, array: np.ndarray[Any, Any], done: DoneAt) -> None:
+        """Note that new storage is filled with zeros."""
+        with self._judging():
+            self._compare(array, done, None, mapped)
+            self._states.zeroed(mapped.bytes)
+
+    def declare(self, mapped: Mapped) -> None:
+        """Note that new storage begins with the host's values."""
+        with self._judging():
+            self._states.zeroed(mapped.bytes)
+
+    def end_mapping(self, mapped: Mapped, done: DoneAt, *, discards: bool = False) -> None:
+        """Note that a mapping has ended; if it ``discards``, its construct has failed."""
+        with self._judging():
+            if self._find(mapped.start) is mapped:
+                self._remove(mapped, done, discards=discards)
+
+    def _remove(self, mapped: Mapped, done: DoneAt, *, discards: bool) -> None:
+        k = bisect_left(self._starts, mapped.start)
+        del self._starts[k], self._mapped[k]
+        mapped.ended = done
+        self._states.unmapped(mapped.bytes, done, discards=discards or not mapped.is_seen)
+        self._live.freed(mapped.start, mapped.end)
+        if not mapped.is_tracked:
+            self._forget_host(mapped)
+
+    def _forget_host(self, mapped: Mapped) -> None:
+        """Forget the state of host memory whose accesses cannot be seen."""
+        for lo, hi in runs_of(mapped.section):
+            self._states.freed(lo, hi)
+
+    def _find(self, address: int) -> Mapped | None:
+        k = bisect_right(self._starts, address)
+        if not k:
+            return None
+        mapped = self._mapped[k - 1]
+        return mapped if address < mapped.end else None
+
+    def _within(self, lo: int, hi: int) -> list[Mapped]:
+        """Return the mappings whose storage shares a byte with these addresses."""
+        return [mapped for mapped in self._mapped if mapped.start < hi and lo < mapped.end]
+
+    # -- copies, likewise ----------------------------------------------------------------------------
+    def copy(self, dst: Storage, src: Storage, reads: DoneAt, writes: DoneAt) -> None:
+        """Note that the library copies from one array to another one.
+
+        Parameters
+        ----------
+        dst, src : Storage
+            The arrays.
+        reads, writes : DoneAt
+            The construct, as it reads and as it writes.
+        """
+        with self._judging():
+            to, at = dst.mapped(self), src.mapped(self)
+            runs_to, runs_at = _runs_of(dst.array), _runs_of(src.array)
+            host_to = to.host_runs(runs_to) if to is not None else runs_to
+            host_at = at.host_runs(runs_at) if at is not None else runs_at
+            corresponds = host_to == host_at
+            if at is None or at.is_seen:
+                self._compare(src.array, reads, None, at)
+            if corresponds and to is None and at is not None:
+                self._copy_back(at, dst.array, host_at, writes)
+                return
+            if to is None or to.is_seen:
+                self._compare(dst.array, writes, None, to)
+            if to is None:
+                if not dst.on_device:
+                    self._states.written_host(runs_to, writes)
+            elif not corresponds:
+                self._states.written_device(to.bytes, host_to, writes)
+            elif at is None:
+                self._states.copied_in(to.bytes, host_to, writes)
+            else:
+                self._states.copied_across(at.bytes, to.bytes, host_to)
+
+    def _copy_back(self, mapped: Mapped, host: np.ndarray[Any, Any], runs: Runs, done: DoneAt) -> None:
+        """Note a copy to the host memory that a mapping is of; it writes only what the device has changed."""
+        if mapped.is_seen:
+            changed = self._states.changed(mapped.bytes, runs)
+            for array in [host] if changed == runs else _arrays_over(changed):
+                self._compare(array, done, None, None)
+            self._states.copied_out(mapped.bytes, runs, done)
+            if not mapped.is_tracked:
+                self._forget_host(mapped)
+        if mapped.copies_left:
+            mapped.copies_left -= 1
+            if not mapped.copies_left and self._find(mapped.start) is mapped:
+                assert mapped.ended is not None
+                self._remove(mapped, mapped.ended, discards=False)
+
+    def fill(self, array: Storage, done: DoneAt) -> None:
+        """Note that the library sets all elements of a device's array."""
+        with self._judging():
+            self._access(array.array, done, None, on_device=True)
+
+    # -- judging -------------------------------------------------------------------------------------
+    def _access(self, array: np.ndarray[Any, Any], done: DoneAt, frame: FrameType | None, *, on_device: bool) -> None:
+        """Judge an access by the program."""
+        if not array.size:
+            return
+        mapped = self._find(_bounds(array)[0]) if on_device and self._starts else None
+        if mapped is not None and not mapped.is_seen:
+            return
+        self._freed.watch(array)
+        self._compare(array, done, frame, mapped)
+        if on_device and mapped is None:
+            return
+        runs = _runs_of(array)
+        if not runs:
+            return
+        faults: list[Fault] = []
+        if mapped is None:
+            if done.author.writes:
+                self._states.written_host(runs, done)
+            else:
+                faults = self._states.read_host(runs)
+        else:
+            runs = mapped.host_runs(runs)
+            if done.author.writes:
+                self._states.written_device(mapped.bytes, runs, done)
+            else:
+                faults = self._states.read_device(mapped.bytes, runs)
+        for fault in faults:
+            self._note_fault(fault, done, frame, array, mapped)
+
+    def _note_fault(
+        self,
+        fault: Fault,
+        done: DoneAt,
+        frame: FrameType | None,
+        array: np.ndarray[Any, Any],
+        read_from: Mapped | None,
+    ) -> None:
+        first: DoneAt = fault.first
+        if first.stretch != done.stretch and not self.orders.order.is_before(first.stretch, done.stretch):
+            return  # the run might have had them the other way round
+        mapped = self._by_bytes[id(fault.mapping)]
+        ended: DoneAt | None = fault.ended
+        remedy = remedy_for_fault(
+            fault, done.author, mapped.made.author, mapped.map_type, ended.author if ended is not None else None
+        )
+        part = self._part(fault.runs, frame, mapped, _bounds(array), is_of_device=read_from is not None)
+        self._store.add(Occurrence(fault.rule, part, first.author.side, done.author.side, remedy, tuple(fault.runs)))
+
+    def _compare(
+        self, array: np.ndarray[Any, Any], done: DoneAt, frame: FrameType | None, mapped: Mapped | None
+    ) -> None:
+        """Compare an access with unordered earlier ones."""
+        author = done.author
+        for other, count, stretch in self._live.conflicts(done.stretch, array, author.writes, author):
+            if not self.orders.compares(stretch, done.stretch):
+                continue
+            runs = _runs_of(array)
+            host_runs = mapped.host_runs(runs) if mapped is not None else runs
+            self._raced.set(host_runs, value=True)
+            first, second, waits = self._in_order(DoneAt(other, stretch), done)
+            is_left = self.orders.is_left_on_stream(stretch) or self.orders.is_left_on_stream(done.stretch)
+            remedy = remedy_for_race(first, second, is_left=is_left, waits=waits)
+            part = self._part(host_runs, frame, mapped, _bounds(array), is_of_device=mapped is not None)
+            writes = first.writes, second.writes
+            self._store.add(Occurrence(FindingRule.RACE, part, first.side, second.side, remedy, (), writes), count)
+
+    def _in_order(self, one: DoneAt, other: DoneAt) -> tuple[Author, Author, bool]:
+        """Return two authors as the program has generated their work, and whether the second can wait for the first.
+
+        Code that has generated a task accesses something after that, or it would be ordered with the task.
+        """
+        mine, others = self.orders.course_of(one.stretch), self.orders.course_of(other.stretch)
+        if _descends(mine, others):
+            return one.author, other.author, True
+        if _descends(others, mine):
+            return other.author, one.author, True
+        is_first = (mine.number, one.stretch) < (others.number, other.stretch)
+        return (one.author, other.author, False) if is_first else (other.author, one.author, False)
+
+    def _part(
+        self, runs: Runs, frame: FrameType | None, mapped: Mapped | None, accessed: Run, *, is_of_device: bool
+    ) -> ArrayPart:
+        """Return the name and the box of memory, by the variable that holds it, or by its list item."""
+        if is_of_device and mapped is not None:
+            found = variable_at(frame, accessed)
+            return part_of(found.name if found is not None else plain_name(mapped.label), mapped.host, runs)
+        found = variable_at(frame, (runs[0][0], runs[-1][1]))
+        if found is not None:
+            return part_of(found.name, found.array, runs)
+        if mapped is None:
+            mapped = self._mapping_of(runs)
+        if mapped is not None:
+            return part_of(plain_name(mapped.label), mapped.host, runs)
+        return ArrayPart("an array", ((0, runs[-1][1] - runs[0][0]),), runs[0][0])
+
+    def _mapping_of(self, runs: Runs) -> Mapped | None:
+        """Return a present mapping of host memory."""
+        for mapped in self._mapped:
+            if mapped.section.address <= runs[0][0] and runs[-1][1] <= mapped.section.end:
+                return mapped
+        return None
+
+    # -- the end -------------------------------------------------------------------------------------
+    def leak(self, made: Side, part: ArrayPart, *, is_mapped: bool, is_acc: bool) -> None:
+        """Note storage that is left when the runtime ends."""
+        remedy = remedy_for_leak((made.file, made.line), is_mapped=is_mapped, is_acc=is_acc)
+        with self._lock:
+            self._store.add(Occurrence(FindingRule.LEAK, part, made, None, remedy, ()))
+
+    def summary(self) -> Summary:
+        """Return the findings so far."""
+        with self._lock:
+            findings, more, silenced = self._store.settled(self._counts)
+            return Summary(findings, more, silenced, self.accesses, tuple(self._not_seen))
+
+    def _counts(self, occurrence: Occurrence) -> bool:
+        """Tell whether an occurrence is a finding: no other rule reports bytes that are in a race."""
+        return next(self._raced.pieces(occurrence.runs), None) is None
+
+
+class Storage(NamedTuple):
+    """An array of a copy, and whether it is hidden storage of a device."""
+
+    array: np.ndarray[Any, Any]
+    on_device: bool
+
+    def mapped(self, sanitizer: Sanitizer) -> Mapped | None:
+        """Return the mapping that it lies in."""
+        return sanitizer._find(_bounds(self.array)[0]) if self.on_device else None  # noqa: SLF001  # of this file
+
+
+def _descends(course: Any, other: Any) -> bool:
+    """Tell whether a course has been generated by another one, directly or not."""
+    parent = course.parent
+    while parent is not None and parent is not other:
+        parent = parent.parent
+    return parent is not None
+
+
+def _bounds(array: np.ndarray[Any, Any]) -> Run:
+    """Return the address of an array's first byte, and the address after its last one."""
+    lo = address_of(array)
+    if array.flags.forc:
+        return lo, lo + array.nbytes
+    section = section_of(HOST, lo, array.shape, array.strides, array.itemsize)
+    return section.address, section.end
+
+
+def _runs_of(array: np.ndarray[Any, Any]) -> Runs:
+    """Return the bytes of an array; none if they are not known."""
+    if isinstance(array, Scattered):
+        if array.addresses is None:
+            return ()
+        breaks = np.flatnonzero(np.diff(array.addresses) != array.itemsize) + 1
+        firsts = array.addresses[np.concatenate(([0], breaks))]
+        lasts = array.addresses[np.concatenate((breaks - 1, [array.addresses.size - 1]))] + array.itemsize
+        return [*zip(firsts.tolist(), lasts.tolist(), strict=True)]
+    return runs_of(section_of(HOST, address_of(array), array.shape, array.strides, array.itemsize))
+
+
+def _arrays_over(runs: Runs) -> list[np.ndarray[Any, Any]]:
+    """Return arrays over these bytes, to be compared with others."""
+    if len(runs) > _MOST_CHANGES:
+        runs = [(runs[0][0], runs[-1][1])]
+    return [np.asarray(_Bytes(lo, hi)) for lo, hi in runs]
+
+
+class _Bytes:
+    """Bytes of this process, as the protocol of NumPy describes them."""
+
+    def __init__(self, lo: int, hi: int) -> None:
+        self.__array_interface__ = {"version": 3, "shape": (hi - lo,), "typestr": "|u1", "data": (lo, False)}
