@@ -208,10 +208,10 @@ def uninitialised(log: PortLog) -> Counter[tuple[int, int]]:
     firsts: dict[tuple[int, str, int], int] = {}
     counts: Counter[tuple[int, int]] = Counter()
     for operation in log.operations:
-        if operation.counts_reads:
-            for space in dict.fromkeys(space_of(part) for part in operation.reads if _lacks(unwritten, part)):
-                key = (space, operation.place.file, operation.place.line)
-                counts[space, firsts.setdefault(key, operation.number)] += 1
+        read = [part for part in operation.reads if part not in operation.assumed] if unwritten else []
+        for space in dict.fromkeys(space_of(part) for part in read if _lacks(unwritten, part)):
+            key = (space, operation.place.file, operation.place.line)
+            counts[space, firsts.setdefault(key, operation.number)] += 1
         for part in operation.writes:
             marks = unwritten.get(space_of(part))
             if marks is not None and part.run_nbytes:

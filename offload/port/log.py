@@ -99,10 +99,15 @@ class StreamOperation:
     host_reads: tuple[AccessPart, ...] = ()
     record: int | None = None  # of waits for events: the number of the "record" operation; None if never recorded
     blocks: bool = False  # of copies: the host waits for the stream before it goes on
-    counts_reads: bool = True  # False if `reads` are assumed (a pointer of a CUDA kernel), so that they prove nothing
+    assumed: tuple[AccessPart, ...] = ()  # of `reads`: those by pointers of a CUDA kernel that may only write there
     is_query: bool = False  # of waits: a `done` that returned True, not a `synchronize`
     uses_random: bool = False  # it draws random numbers
     thread: str = "MainThread"  # of the host
+
+    @property
+    def counts_reads(self) -> bool:
+        """Whether all reads are certain."""
+        return not self.assumed
 
 
 @dataclass(slots=True)
@@ -115,13 +120,13 @@ class PortLog:
     unchecked: set[int] = field(default_factory=set)
     """Storages whose bytes were computed from the result of a kernel that the simulated run did not carry out."""
     unchecked_places: dict[ProgramPlace, str] = field(default_factory=dict)
-    """Where the host received such bytes, and from which kernel."""
+    """Where the host received such bytes, and from which array."""
+    unchecked_kernels: dict[str, ProgramPlace] = field(default_factory=dict)
+    """The kernels that the run did not carry out, with the first launch of each."""
     obstacles: dict[ProgramPlace, str] = field(default_factory=dict)
     """Calls that the task form cannot express, with their reason: `Stream.use`, several devices, …"""
     arrived: dict[int, bytes] = field(default_factory=dict)
     """By operation: a digest of the bytes that a copy brought to the host, if the recorder was asked for digests."""
-    unused_access: list[str] = field(default_factory=list)
-    """Kernels named by ``--access`` that were never launched."""
 
     def storage_of(self, part: AccessPart) -> StorageRecord:
         """Return the storage that the bytes lie in."""

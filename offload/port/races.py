@@ -56,6 +56,7 @@ class RacePair:
     second: int
     words: tuple[AccessWord, AccessWord]
     space: int  # the storage
+    on_host: bool  # whether the host itself makes the second access
     count: int = 0  # pairs of executions
 
 
@@ -277,7 +278,8 @@ class _RacePass:
             key = (first.file, first.line, second.file, second.line)
             pair = self.races.get(key)
             if pair is None:
-                pair = RacePair(other.operations[split], operation, words[:2], words[2])
+                on_host = group.chain == self._model.host
+                pair = RacePair(other.operations[split], operation, words[:2], words[2], on_host)
                 self.races[key] = pair
             pair.first = min(pair.first, other.operations[split])
             pair.count += unordered

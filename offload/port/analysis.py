@@ -1,0 +1,240 @@
+"""What the porter finds in a log: the report as data, and its JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from offload.port import dependences
+from offload.port.log import HOST, NULL
+from offload.port.races import find_races
+from offload.sanitizer.findings import Fix, Side
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from offload.port.log import PortLog, StreamOperation
+    from offload.port.races import AccessWord, RacePair
+
+_ENQUEUED = frozenset({"kernel", "to device", "to host", "callback"})
+
+
+@dataclass(frozen=True, slots=True)
+class PortRace:
+    """Two lines whose executions conflict and are not ordered."""
+
+    first: Side
+    second: Side
+    item: str
+    count: int
+    fix: Fix
+
+
+@dataclass(frozen=True, slots=True)
+class PortUninitialised:
+    """A read of device storage that was allocated and never written."""
+
+    first: Side
+    second: Side
+    count: int
+    item: str
+
+
+@dataclass(frozen=True, slots=True)
+class PortRedundant:
+    """A line that waits or synchronises, and whose removal adds no race."""
+
+    file: str
+    line: int
+    call: str
+    count: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class PortBlocking:
+    """Copies that make the host wait, and the line where the host first uses the result."""
+
+    file: str
+    line: int
+    call: str
+    count: int
+    used: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PortEdge:
+    """Data dependences between the executions of two lines."""
+
+    first: int
+    second: int
+    kind: str
+    count: int
+    files: tuple[str, str]
+
+
+@dataclass(slots=True)
+class PortReport:
+    """The report of a run.
+
+    Attributes
+    ----------
+    program, on : str
+        The program's file, absolute; ``"sim"`` or ``"cuda"``.
+    operations, streams : int
+        Kernels, copies and callbacks on all streams; streams that the program opened.
+    unchecked : bool
+        Whether the run has not carried out a kernel, so that some data was not computed.
+    emitted, reasons : str or None, list of str
+        The file with the task form, or why there is none.
+    not_seen : list of str
+        What the report cannot know, one sentence each.
+    """
+
+    program: str
+    on: str
+    operations: int
+    streams: int
+    unchecked: bool
+    races: list[PortRace]
+    uninitialised: list[PortUninitialised]
+    redundant: list[PortRedundant]
+    blocking: list[PortBlocking]
+    edges: list[PortEdge]
+    emitted: str | None = None
+    reasons: list[str] = field(default_factory=list)
+    not_seen: list[str] = field(default_factory=list)
+
+    @property
+    def is_faulty(self) -> bool:
+        """Tell whether the program has a race, or reads memory that was never written."""
+        return bool(self.races or self.uninitialised)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as its JSON has it."""
+        made: dict[str, Any] = {"version": 1, **asdict(self)}
+        for edge in made["edges"]:
+            del edge["files"]
+        for entry in made["uninitialised"]:
+            del entry["item"]
+        del made["not_seen"]
+        return made
+
+
+def analyse(log: PortLog, program: str, on: str) -> PortReport:
+    """Return the report of a recorded run.
+
+    Parameters
+    ----------
+    log : PortLog
+        The operations.
+    program : str
+        The program's file.
+    on : str
+        ``"sim"`` or ``"cuda"``.
+    """
+    pairs, redundant = find_races(log)
+    counts: dict[tuple[str, int, str], int] = {}
+    for operation in log.operations:
+        call = "wait_event" if operation.kind == "wait_event" else "synchronize"
+        key = (operation.place.file, operation.place.line, call)
+        counts[key] = counts.get(key, 0) + (operation.call == call)
+    return PortReport(
+        program,
+        on,
+        sum(operation.kind in _ENQUEUED for operation in log.operations),
+        len(log.streams) - 1,
+        bool(log.unchecked_kernels),
+        [_race(log, pair) for pair in pairs],
+        _uninitialised(log),
+        [PortRedundant(*line, counts[line], why) for line, why in sorted(redundant.items())],
+        _blocking(log),
+        _edges(log),
+        not_seen=_not_seen(log),
+    )
+
+
+def _side(log: PortLog, number: int, word: AccessWord | None = None) -> Side:
+    operation = log.operations[number]
+    what = word or ("copy" if operation.kind in {"to device", "to host"} else "read")
+    return Side(operation.place.file, operation.place.line, what, _doer(log, operation))
+
+
+def _doer(log: PortLog, operation: StreamOperation) -> str:
+    return operation.thread if operation.stream == HOST else log.streams[operation.stream].name
+
+
+def _race(log: PortLog, pair: RacePair) -> PortRace:
+    first, second = _side(log, pair.first, pair.words[0]), _side(log, pair.second, pair.words[1])
+    return PortRace(first, second, log.storages[pair.space].label, pair.count, _fix(log, pair))
+
+
+def _fix(log: PortLog, pair: RacePair) -> Fix:
+    """Return the call that orders a pair: the host waits for a stream, or a stream for an event of another one."""
+    first, second = log.operations[pair.first], log.operations[pair.second]
+    source = _expression(log, first.stream)
+    if pair.on_host:
+        return Fix("synchronize", f"{source}.synchronize()", second.place.file, second.place.line)
+    text = f"{_expression(log, second.stream)}.wait_event(event)"
+    after = f"event = {source}.record() after line {first.place.line}"
+    return Fix("wait_event", f"{text}, with {after}", second.place.file, second.place.line)
+
+
+def _expression(log: PortLog, stream: int) -> str:
+    if stream == NULL:
+        return "cupy.cuda.Stream.null"
+    return log.streams[stream].variable or "stream"
+
+
+def _uninitialised(log: PortLog) -> list[PortUninitialised]:
+    found: dict[tuple[Side, Side], PortUninitialised] = {}
+    for (space, number), count in dependences.uninitialised(log).items():
+        storage = log.storages[space]
+        place = storage.place
+        assert place is not None  # only storage that the program has allocated can be unwritten
+        first, second = Side(place.file, place.line, "map", "MainThread"), _side(log, number)
+        known = found.get((first, second))
+        total = count + (known.count if known else 0)
+        found[first, second] = PortUninitialised(first, second, total, known.item if known else storage.label)
+    return list(found.values())
+
+
+def _blocking(log: PortLog) -> list[PortBlocking]:
+    operations = log.operations
+    return [
+        PortBlocking(
+            operations[copy.operation].place.file,
+            operations[copy.operation].place.line,
+            operations[copy.operation].call,
+            copy.count,
+            None if copy.used is None else operations[copy.used].place.line,
+        )
+        for copy in dependences.blocking(log)
+    ]
+
+
+def _edges(log: PortLog) -> list[PortEdge]:
+    order = {"flow": 0, "anti": 1, "output": 2}
+    found = [
+        PortEdge(first, second, kind, count, (one, other))
+        for (one, first, other, second, kind), count in dependences.edges(log).items()
+    ]
+    return sorted(found, key=lambda edge: (edge.files, edge.first, edge.second, order[edge.kind]))
+
+
+def _not_seen(log: PortLog) -> list[str]:
+    sentences = [
+        f"Kernel {name} was ordered and not carried out, so the data that it writes is unchecked (line {place.line})."
+        for name, place in log.unchecked_kernels.items()
+    ]
+    lines = sorted({place.line for place in log.unchecked_places})
+    if lines:
+        sentences.append(f"The host received unchecked data at {_lines(lines)}.")
+    threads = {operation.thread for operation in log.operations}
+    if len(threads) > 1:
+        sentences.append(f"{len(threads)} host threads count as one, in the order of their calls.")
+    return sentences
+
+
+def _lines(lines: Sequence[int]) -> str:
+    return f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}"
