@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from threading import get_ident
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from offload.constructs.clauses.reductions import check_reduction, end_reductions, reductions_of
 from offload.errors import UsageError
@@ -13,6 +13,7 @@ from offload.runtime.current import for_finalizers, here
 from offload.runtime.keywords import takes_clauses
 from offload.runtime.managers import Unentered
 from offload.runtime.sites import call_site
+from offload.tasks import hooked
 from offload.tasks.blocks import Block
 from offload.tasks.goals import Emptied
 from offload.tasks.region import Group
@@ -107,6 +108,21 @@ class GroupRegion:
         group.is_cancelled = False  # groups in it may outlast it, where coroutines or generators take turns
         if group.reductions:
             end_reductions(group, combines=combines)
+
+
+def _noted_end(plain: Any) -> Any:
+    """Return `GroupRegion._end_group` for sanitized runtimes: what comes later is in order with the group's tasks."""
+
+    def end_group(self: GroupRegion, *, combines: bool) -> None:
+        orders = hooked.orders.get(self._scope.runtime)
+        if orders is not None and not self.group.live:
+            orders.joins_set(self.group)
+        plain(self, combines=combines)
+
+    return end_group
+
+
+hooked.register(GroupRegion, "_end_group", _noted_end, "sanitize")
 
 
 class Taskgroup:

@@ -34,6 +34,7 @@ from offload.runtime.managers import Unentered
 from offload.runtime.recipe import DeviceRecipe
 from offload.runtime.sites import call_site
 from offload.runtime.works import Work
+from offload.tasks import hooked
 from offload.tasks.failures import see
 from offload.tasks.goals import TaskEnd
 from offload.tasks.recipe import Recipe
@@ -342,6 +343,35 @@ def interop(
                 "leave stream= out, or use a cupy.cuda.Stream of the device"
             )
     return Interop(runtime, place, stream, dependences, syncs=targetsync)
+
+
+def _noted_follow(plain: Any) -> Any:
+    """Return `Interop._follow` for sanitized runtimes: work on the stream is in order with the tasks."""
+
+    def follow(self: Interop, scope: Scope, frame: Region, depend: Any, before: Point | None) -> None:
+        orders, lane = hooked.orders.get(self._runtime), self._lane
+        if orders is None or lane is None:
+            plain(self, scope, frame, depend, before)
+            return
+        orders.enters_stream(lane.stream, is_new=before is None and lane.pool is not None)
+        plain(self, scope, frame, depend, before)
+        orders.leaves_stream(lane.stream)
+
+    return follow
+
+
+def _noted_leave(plain: Any) -> Any:
+    def leave(self: Interop) -> None:
+        orders, lane = hooked.orders.get(self._runtime), self._lane
+        if orders is not None and lane is not None and self._syncs:
+            orders.enters_stream(lane.stream, is_new=False)
+        plain(self)
+
+    return leave
+
+
+hooked.register(Interop, "_follow", _noted_follow, "sanitize")
+hooked.register(Interop, "_leave", _noted_leave, "sanitize")
 
 
 class _Passage(Work):

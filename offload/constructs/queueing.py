@@ -16,6 +16,7 @@ from offload.runtime.queues import Mark
 from offload.runtime.recipe import recipe_at
 from offload.runtime.sites import call_site
 from offload.runtime.works import EmptyWork
+from offload.tasks import hooked
 from offload.tasks.depend import DependType
 from offload.tasks.failures import raise_failures
 from offload.tasks.goals import Goal, Until
@@ -101,6 +102,32 @@ class QueueEntry(Ordering):
         if self._mark is not None and not _is_entered(task):
             self._mark.void()
             task.finished = True  # nobody is to wait for it
+
+
+def _noted_enter(plain: Any) -> Any:
+    """Return `QueueEntry.enter` for sanitized runtimes: a queue has an order of its own."""
+
+    def enter(self: QueueEntry, scope: Scope, region: Region, recipe: Recipe, task: Task) -> None:
+        plain(self, scope, region, recipe, task)
+        orders = hooked.orders.get(scope.runtime)
+        if orders is not None and self.task is not None and self.queue is not None:
+            orders.queued(self.queue, task, [other for other in self.after if other is not self.queue])
+
+    return enter
+
+
+def _noted_failed(plain: Any) -> Any:
+    def failed(self: QueueEntry, task: Task, error: BaseException) -> None:
+        plain(self, task, error)
+        orders = hooked.orders.get(task.construct.runtime)
+        if orders is not None and task.finished:
+            orders.ends(task)  # what comes later follows those before it
+
+    return failed
+
+
+hooked.register(QueueEntry, "enter", _noted_enter, "sanitize")
+hooked.register(QueueEntry, "failed", _noted_failed, "sanitize")
 
 
 def _recorded(frame: Region, own: Mark, marks: Sequence[Mark]) -> tuple[Dependence, ...]:

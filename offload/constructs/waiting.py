@@ -11,9 +11,9 @@ from offload.constructs.clauses.following import awaited
 from offload.errors import ClauseError, DependError, UsageError
 from offload.interrupts.finalizers import refuse_inside
 from offload.runtime.current import encounter, here
+from offload.runtime.everything import Everything
 from offload.runtime.generate import generate
 from offload.runtime.keywords import refuse_unknown
-from offload.runtime.runtime import Everything
 from offload.runtime.sites import call_site
 from offload.tasks.depend import DependType
 from offload.tasks.goals import Emptied, Goal

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from offload.graphs.work import MovedError, PieceWork
 from offload.runtime.launch import DeviceTask
 from offload.runtime.recipe import DeviceRecipe
+from offload.tasks import hooked
 from offload.tasks.recipe import nothing
 from offload.tasks.task import Task
 from offload.tasks.troubles import Trouble, poison
@@ -65,6 +66,22 @@ class Rest:
     def _go_on(self) -> None:
         if self._take():
             self._task.construct.runtime.engine.make_ready(self._task)
+
+
+def _noted_advance(plain: Any) -> Any:
+    """Return `Rest.advance` for sanitized runtimes: what follows the end of a group follows its tasks."""
+
+    def advance(self: Rest, engine: Runner[Task]) -> Task | None:
+        task = self._task
+        orders = None if task is None else hooked.orders.get(task.construct.runtime)
+        if orders is not None and not self._group.live:
+            orders.ends_set(task, self._group)
+        return plain(self, engine)  # type: ignore[no-any-return]
+
+    return advance
+
+
+hooked.register(Rest, "advance", _noted_advance, "sanitize")
 
 
 class GroupEnd(Task):

@@ -10,6 +10,7 @@ from weakref import ref
 
 from offload.errors import UnsupportedError, UsageError
 from offload.graphs.seen import GraphLog, run_of
+from offload.tasks import hooked
 from offload.tasks.goals import Goal
 from offload.tasks.graph import Graph, Node
 from offload.tasks.region import Group, Inherited, Region
@@ -562,3 +563,19 @@ class MovedGraph(TaskGraph):
 def values_by_key(values: Sequence[Any], keys: Sequence[str]) -> dict[str, Any]:
     """Return the result of `dask.compute` for a graph; a function of a module, since Dask may pickle it."""
     return dict(zip(keys, values, strict=True))
+
+
+def _noted_prepare(plain: Any) -> Any:
+    """Return `TaskGraph.prepare` for sanitized runtimes: a node follows those before it."""
+
+    def prepare(self: TaskGraph, node: Node, parent: Task | None, group: Group) -> Task | None:
+        task: Task | None = plain(self, node, parent, group)
+        orders = hooked.orders.get(self.runtime)
+        if task is not None and orders is not None:
+            orders.prepared(node, task)
+        return task
+
+    return prepare
+
+
+hooked.register(TaskGraph, "prepare", _noted_prepare, "sanitize")

@@ -17,6 +17,7 @@ from offload.constructs.clauses.maps import check_count
 from offload.constructs.groups import Taskgroup
 from offload.errors import ClauseError, UnsupportedError, UsageError
 from offload.interrupts.finalizers import refuse_inside
+from offload.tasks import hooked
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -180,6 +181,29 @@ class _Exclusion:
         self._owner = None
         self._lock.release()
 
+
+def _noted_take(plain: Any) -> Any:
+    """Return `_Exclusion.take` for sanitized runtimes: a block comes after the one that had the lock before."""
+
+    def take(self: _Exclusion) -> None:
+        plain(self)
+        for orders in [*hooked.orders.values()]:
+            orders.takes(self)
+
+    return take
+
+
+def _noted_give(plain: Any) -> Any:
+    def give(self: _Exclusion) -> None:
+        for orders in [*hooked.orders.values()]:
+            orders.gives(self)
+        plain(self)
+
+    return give
+
+
+hooked.register(_Exclusion, "take", _noted_take, "sanitize")
+hooked.register(_Exclusion, "give", _noted_give, "sanitize")
 
 _exclusions: dict[str, _Exclusion] = {}  # by name; of the process, as the standard has it
 _ATOMIC = _Exclusion("atomic")

@@ -31,7 +31,7 @@ from numpy.exceptions import TooHardError
 from offload.arrays.items import address_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Callable, Hashable, Iterable
 
     from offload.sanitizer.clocks import Order
 
@@ -118,6 +118,8 @@ class LiveAccesses:
     forgets : bool
         Whether accesses are dropped that an ordered write covers. Without that, each pair is found, and the time and
         the memory grow with the number of accesses.
+    compares : callable, optional
+        Says of two unordered stretches whether their accesses conflict. Without it all do.
 
     Examples
     --------
@@ -134,9 +136,12 @@ class LiveAccesses:
     ['task']
     """
 
-    def __init__(self, order: Order, *, forgets: bool = True) -> None:
+    def __init__(
+        self, order: Order, *, forgets: bool = True, compares: Callable[[int, int], bool] | None = None
+    ) -> None:
         self._order = order
         self._forgets = forgets
+        self._compares = compares
         self._places: dict[Hashable, _Place] = {}
         # By the size of an interval as a power of two: cells of that size, and the places that reach into them.
         self._grids: dict[int, dict[int, list[_Place]]] = {}
@@ -215,7 +220,11 @@ class LiveAccesses:
             n_before = self._count_before(stretches, stretch)
             n_until = self._count_until(stretches, n_before, stretch)
             if n_until > n_before:
-                found.append((group.side, n_until - n_before, stretches[n_until - 1]))
+                compares, unordered = self._compares, stretches[n_before:n_until]
+                if compares is not None:
+                    unordered = [other for other in unordered if compares(other, stretch)]
+                if unordered:
+                    found.append((group.side, len(unordered), unordered[-1]))
             if forgets and n_before:
                 del stretches[:n_before]
         if is_over:

@@ -24,6 +24,10 @@ _methods: dict[tuple[Any, str], tuple[Any, list[tuple[str, Callable[[Any], Any]]
 _placed: dict[tuple[Any, str], Any] = {}
 """The form of each that stands in its class, where that is not the plain one."""
 
+orders: dict[Any, Any] = {}
+"""The order of each runtime that is sanitized (`offload.sanitizer.orders.Orders`); methods with the need ``"sanitize"``
+tell it of theirs."""
+
 _demanded: dict[str, frozenset[str]] = {}
 _present: frozenset[str] = frozenset()
 

@@ -244,6 +244,18 @@ def _observed_begin(plain: Callable[[CoroutineTask], None]) -> Callable[[Corouti
 hooked.register(CoroutineTask, "_begin", _observed_begin, "starts")
 
 
+def _noted_begin(plain: Callable[[CoroutineTask], None]) -> Callable[[CoroutineTask], None]:
+    def begin(self: CoroutineTask) -> None:
+        if (orders := hooked.orders.get(self.construct.runtime)) is not None:
+            orders.begins(self)
+        plain(self)
+
+    return begin
+
+
+hooked.register(CoroutineTask, "_begin", _noted_begin, "sanitize")
+
+
 class CoroutineRecipe(ClauseRecipe):
     """The recipe of the tasks of a call whose body is a coroutine.
 
