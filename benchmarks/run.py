@@ -30,6 +30,7 @@ STUDIES = {
     "loops": ("loops.command", "what loop functions reach, along with Numba, CUDA by hand and serial C"),
     "twins": ("loops.twins", "loops that gain nothing by a second device, on one GPU that plays two"),
     "pragma": ("pragma.command", "what NAS kernels with directive strings take, along with loop functions"),
+    "sanitizer": ("sanitizer.command", "how many planted faults the sanitizer finds, by an oracle of its own"),
     "parray": ("parray.command", "what typed copies reach and cost"),
     "parray_mpi": ("parray.parray_mpi", "typed copies over the ranks of a job: mpiexec -n 2 python …"),
     "mpi": ("mpi.command", "what requests of MPI cost as events, and hide: mpiexec -n 2 python …"),
