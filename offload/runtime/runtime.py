@@ -101,8 +101,8 @@ class Runtime:
         Raise `LeakError` at the end if data is still mapped or allocated, instead of issuing a `CleanupWarning`. Fill
         uninitialised memory of simulated devices with NaN, True for bools, and otherwise bytes 0xCB.
     sanitize : bool or "error", optional
-        Find missing ``map``, ``update``, ``depend`` and waits, and print them at the end (`findings`). ``"error"``
-        raises them there as a `SanitizerError`. Devices must be simulated. None: ``OFFLOAD_SANITIZE``, else False.
+        Find missing clauses and waits on simulated devices, and print them at the end (`findings`), or raise them
+        there as an ``"error"`` (`SanitizerError`). None: ``OFFLOAD_SANITIZE``, else False.
     seed : int, optional
         Choose ready tasks, interleave simulated streams and place bodies at random, from this seed. This finds programs
         that rely on an accidental order. A seed also fills memory as ``check`` does. None: ``OFFLOAD_SEED``, else no
@@ -140,8 +140,7 @@ class Runtime:
     checks_always = False
     """Whether every runtime checks, as ``offload run --check`` says."""
 
-    sanitizes_always = False
-    """Whether every runtime is sanitized, as ``offload run --sanitize`` says."""
+    sanitizes_always = False  # the same of ``--sanitize``
 
     defers = True
     """Whether host threads defer tasks outside of bodies; where nobody would wait for those they run at once."""
@@ -164,8 +163,7 @@ class Runtime:
         try:
             with Shield():  # threads start
                 settings = read_settings(env)
-                mode = sanitize_mode(sanitize, settings, always=self.sanitizes_always)
-                if mode is not None:
+                if mode := sanitize_mode(sanitize, settings, always=self.sanitizes_always):
                     from offload.runtime.sanitized import SanitizedRun  # nobody else needs it
 
                     self.sanitized = SanitizedRun(self, raises=mode == "error")
@@ -195,11 +193,11 @@ class Runtime:
         watch = getattr(self.sanitized, "watch", None)
         found = open_devices(devices or settings.device_spec, settings, self.rng, poisons, watch)
         self._set_up(settings, found, num_threads, check=check)
+        if self.sanitized is not None:
+            self.sanitized.start()
         registry.note_open(self)
         self._is_closed = False
         observing.equip(self, settings.notify)
-        if self.sanitized is not None:
-            self.sanitized.start()
         if settings.display_env is not DisplayEnv.NOTHING:
             sys.stderr.write(self.env_text(verbose=settings.display_env is DisplayEnv.ALL))
 
@@ -588,10 +586,9 @@ class Runtime:
             except BaseException as caught:  # noqa: BLE001  # raised below, or noted
                 failure = caught
             left = leftovers(self.places, self._allocated.values())
-            found = None if self.sanitized is None else self.sanitized.end([*self._allocated.values()])
+            if self.sanitized is not None:
+                failure = self.sanitized.end(self._allocated.values(), failure or error)
             self._shut_down()
-        if failure is None and error is None:
-            failure = found
         if left:
             message = "left at the end of the runtime: " + "; ".join(left)
             if error is not None:

@@ -21,7 +21,7 @@ from offload.tasks.scope import current_scope
 from offload.tasks.site import line_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     import numpy as np
 
@@ -69,8 +69,12 @@ class SanitizedRun:
         """The findings so far; those of the whole run after its end."""
         return self.sanitizer.summary() if self._summary is None else self._summary
 
-    def end(self, allocated: Sequence[tuple[Any, str, Any]]) -> SanitizerError | None:
-        """Report when all tasks are complete and the devices still open; return the error to be raised, if any."""
+    def end(self, allocated: Iterable[tuple[Any, str, Any]], in_flight: BaseException | None) -> BaseException | None:
+        """Print the report when all tasks are complete and the devices still open, or return it as an error.
+
+        ``allocated`` has the blocks of ``target_alloc`` that are left. An exception that is in flight is returned: the
+        runtime's end cannot raise another one.
+        """
         for place in self._runtime.places:
             for entry in place.table.entries():
                 mapped = sanitized_data.mapping_of(place, entry)
@@ -85,15 +89,16 @@ class SanitizedRun:
         summary = self._summary = self.sanitizer.summary()
         if keeps_summaries:
             summaries.append(summary)
-        with suppress(OSError, ValueError):  # nobody reads it
-            from offload.sanitizer.report import show
+        if self._raises and summary.findings and in_flight is None:
+            in_flight = SanitizerError(f"the sanitizer has findings\n{summary.text}", findings=summary.findings)
+        else:
+            with suppress(OSError, ValueError):  # nobody reads it
+                from offload.sanitizer.report import show
 
-            show(summary, sys.stderr)
+                show(summary, sys.stderr)
         if self.sanitizer.failure is not None:
             warn(f"the sanitizer itself has failed: {self.sanitizer.failure!r:.300}", CleanupWarning)
-        if not (self._raises and summary.findings):
-            return None
-        return SanitizerError(summary.message, findings=summary.findings)
+        return in_flight
 
     def _leak(self, array: Any, label: str, made: Side, *, is_mapped: bool, is_acc: bool) -> None:
         lo, hi = byte_bounds(array)

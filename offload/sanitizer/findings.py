@@ -169,13 +169,10 @@ class Summary(NamedTuple):
     not_seen: tuple[str, ...]
 
     @property
-    def message(self) -> str:
-        """The message of the error about the findings: where the first one is, and what to write there."""
-        first = self.findings[0]
-        at, fix = first.second or first.first, first.fix
-        n_others = len(self.findings) + self.more - 1
-        others = f"; {_counted(n_others, 'more finding')}" if n_others else ""
-        return f"{first.rule} of {first.item} at {at.file}:{at.line}; write {fix.text} at {fix.file}:{fix.line}{others}"
+    def text(self) -> str:
+        """The whole report."""
+        lines = ["".join(text for text, _ in segments(finding)) for finding in self.findings]
+        return "\n".join([*lines, last_line(self)])
 
     def as_json(self, program: Sequence[str]) -> dict[str, Any]:
         """Return the report that ``offload run --sanitize --report`` writes."""
