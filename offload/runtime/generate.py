@@ -7,6 +7,7 @@ task by a recipe, and gives that to `generate`. A host task of which nothing but
 
 from __future__ import annotations
 
+import sys
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from offload.errors import RuntimeClosedError
 from offload.interrupts.finalizers import put_off
 from offload.interrupts.frames import caller
 from offload.interrupts.shields import in_one_piece, is_interruption, late, lower_shield, raise_shield
+from offload.tasks import hooked
 from offload.tasks.depend import Followed
 from offload.tasks.engine import MANY_LIVE, stays
 from offload.tasks.failures import see
@@ -304,3 +306,21 @@ class _Encounter(TaskEnd):
     def __str__(self) -> str:  # not before: to look up the line takes as long as to wait
         construct = self.tasks[0].construct
         return f"{construct.directive} {self.tasks[0].name!r} at {construct.location}"
+
+
+def _noted_run(plain: Any) -> Any:
+    """Return `_run` for sanitized runtimes: what the caller does next comes after the task."""
+
+    def run(scope: Scope, thread: Shielded, task: Task, *, is_ready: bool) -> BaseException | None:
+        failure: BaseException | None = plain(scope, thread, task, is_ready=is_ready)
+        try:
+            if (orders := hooked.orders.get(scope.runtime)) is not None:
+                orders.encountered(task)
+            return failure
+        finally:
+            del task, failure  # its frames refer to this one
+
+    return run
+
+
+hooked.register(sys.modules[__name__], "_run", _noted_run, "sanitize")

@@ -21,7 +21,6 @@ from offload.devices.sim.stream import SimEvent, SimStream
 from offload.events.event import Event
 from offload.events.sources import StreamSource
 from offload.interrupts.frames import is_own
-from offload.runtime import generate
 from offload.runtime.everything import Everything
 from offload.runtime.launch import DeviceTask
 from offload.runtime.observing import CountedEngine, LoggedEngine, ObservedEngine
@@ -133,20 +132,6 @@ def _noted_advance(plain: Any) -> Any:
         return plain(self, engine, scope)  # type: ignore[no-any-return]
 
     return advance
-
-
-@_hook(generate, "_run")
-def _noted_run(plain: Any) -> Any:
-    def run(scope: Any, thread: Any, task: Task, *, is_ready: bool) -> BaseException | None:
-        failure: BaseException | None = plain(scope, thread, task, is_ready=is_ready)
-        try:
-            if (orders := _orders_of(task)) is not None:
-                orders.encountered(task)
-            return failure
-        finally:
-            del task, failure  # its frames refer to this one
-
-    return run
 
 
 # -- trackers --------------------------------------------------------------------------------------
