@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group
 from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
 
-from offload.reports.tables import seconds, short, size
+from offload.reports.tables import Column, FittingTable, Line, seconds, size
+from offload.views.words import printable, short
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 30
 """Lines of a frame at most, headings included."""
 
+_BAR = 20  # cells
 _FRAME_LINES = 8  # headings, borders, the last lines
 
 
@@ -63,11 +63,11 @@ def table_of(frame: LiveFrame) -> Group:
     """Return a frame for a terminal."""
     devices = frame.devices[:8]
     n_rows = MOST_ROWS - _FRAME_LINES - (len(devices) + 4 if devices else 0)
-    shown: list[Any] = [Text(line_of(frame), no_wrap=True, overflow="ellipsis"), _names(frame.names, n_rows)]
+    shown: list[Any] = [Line(line_of(frame), is_cut=True), _names(frame.names, n_rows)]
     if devices:
         shown.append(_devices(devices))
     if frame.longest:
-        shown.append(Text(frame.longest, no_wrap=True, overflow="ellipsis"))
+        shown.append(Line(printable(frame.longest), is_cut=True))
     return Group(*shown)
 
 
@@ -81,34 +81,41 @@ def line_of(frame: LiveFrame) -> str:
     )
 
 
-def _names(names: Sequence[NameCounts], n_rows: int) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("task", overflow="ellipsis", no_wrap=True)
-    table.add_column("", width=20)
-    for heading in ("done", "running", "ready", "waiting"):
-        table.add_column(heading, justify="right", no_wrap=True)
+def _names(names: Sequence[NameCounts], n_rows: int) -> FittingTable:
+    columns = (
+        Column("task", "left"),
+        Column("", "left", gives_way=1, width=_BAR),
+        Column("done"),
+        Column("running", gives_way=4),
+        Column("ready", gives_way=2),
+        Column("waiting", gives_way=3),
+    )
     order = sorted(names, key=lambda one: (-(one.running + one.ready + one.waiting), -one.done, one.name))
+    rows: list[tuple[Any, ...]] = []
     for one in order[:n_rows]:
-        bar = ProgressBar(total=max(1, one.all), completed=one.done, width=20)
-        table.add_row(short(one.name), bar, *map(str, (one.done, one.running, one.ready, one.waiting)))
+        bar = ProgressBar(total=max(1, one.all), completed=one.done, width=_BAR)
+        rows.append((short(one.name), bar, *map(str, (one.done, one.running, one.ready, one.waiting))))
     rest = order[n_rows:]
     if rest:
         counts = (sum(one.done for one in rest), sum(one.running for one in rest))
         more = (sum(one.ready for one in rest), sum(one.waiting for one in rest))
-        table.add_row(Text(f"{len(rest)} more names"), "", *map(str, (*counts, *more)))
-    return table
+        rows.append((f"{len(rest)} more names", "", *map(str, (*counts, *more))))
+    return FittingTable(columns, rows, has_lines=False)
 
 
-def _devices(devices: Sequence[DeviceCounts]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("device", overflow="ellipsis", no_wrap=True)
-    for heading in ("busy", "mapped", "copied in", "copied out"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for one in devices:
-        table.add_row(
-            short(one.name), f"{one.busy:.0%}", size(one.mapped_nbytes), size(one.in_nbytes), size(one.out_nbytes)
-        )
-    return table
+def _devices(devices: Sequence[DeviceCounts]) -> FittingTable:
+    columns = (
+        Column("device", "left"),
+        Column("busy"),
+        Column("mapped", gives_way=3),
+        Column("copied in", gives_way=2),
+        Column("copied out", gives_way=1),
+    )
+    rows = [
+        (short(one.name), f"{one.busy:.0%}", size(one.mapped_nbytes), size(one.in_nbytes), size(one.out_nbytes))
+        for one in devices
+    ]
+    return FittingTable(columns, rows, has_lines=False)
 
 
 def terminal() -> Console | None:

@@ -235,10 +235,12 @@ def _draw(label: str, counts: _Generated, stop: threading.Event, console: Any) -
         from rich.markup import escape
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+        from offload.views.words import short
+
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
         options: Any = {"auto_refresh": False, "redirect_stdout": False, "redirect_stderr": False}
         with Progress(*columns, console=console, **options) as shown:
-            bar = shown.add_task(escape(" ".join(label.split())[:60]), total=0)
+            bar = shown.add_task(escape(short(label, 60)), total=0)
             is_over = False
             while not is_over:
                 is_over = stop.is_set()
