@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from offload.arrays import given
 from offload.constructs.extents import check_nbytes, extent
 from offload.errors import ClauseError, DeviceMemoryError
 from offload.interrupts.finalizers import catch_up
@@ -67,7 +68,7 @@ def empty_pinned(
         raise ClauseError(f"empty_pinned: order={order!r:.60} is not an element order; use 'C' or 'F'")
     nbytes = check_nbytes(dims, kind, "empty_pinned")
     if not nbytes:
-        return np.empty(dims, kind, order)
+        return given.namespace.empty(dims, kind, order)  # type: ignore[no-any-return]
     catch_up()  # a finalizer may have something to give back
     try:
         memory = _memory(current_runtime(), nbytes)
@@ -77,7 +78,7 @@ def empty_pinned(
             f"{kind}[{', '.join(map(str, dims))}]; ask for less, or use pageable memory from numpy.empty",
             nbytes,
         ) from error
-    return np.ndarray(dims, kind, buffer=memory, order=order)
+    return given.namespace.ndarray(dims, kind, buffer=memory, order=order)  # type: ignore[no-any-return]
 
 
 def _memory(runtime: Runtime, nbytes: int) -> np.ndarray[Any, Any]:

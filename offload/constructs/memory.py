@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from offload.arrays import given
 from offload.arrays.items import array_section, as_host, is_device_array, label
 from offload.constructs.clauses.maps import check_device
 from offload.constructs.copying import MAX_DIMENSIONS, boxes, byte_ranges, copy_recipe, encounter_copy
@@ -101,7 +102,7 @@ def _allocate(shape: Any, dtype: Any, device: int | None, what: str) -> Any:
     where = "the host"  # for the report of arrays that were never freed
     if place is None:
         try:
-            array: Any = np.empty(dims, kind)
+            array: Any = given.namespace.empty(dims, kind)
         except MemoryError as error:
             raise DeviceMemoryError(
                 f"{what}: the host cannot allocate {nbytes:,} bytes; ask for less", nbytes

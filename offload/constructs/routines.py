@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from offload.arrays import given as given_arrays
 from offload.arrays.items import is_device_array, label
 from offload.constructs.clauses.maps import check_device
 from offload.constructs.clauses.views import PartialView
@@ -432,7 +431,7 @@ def array_namespace(*arrays: Any) -> Any:
     """
     if not arrays:
         device = here().device
-        return np if device is None else device.namespace()
+        return given_arrays.namespace if device is None else device.namespace()
     runtime = current_runtime()
     found: list[Any] = []  # the module of each array
     for given in arrays:
@@ -443,7 +442,7 @@ def array_namespace(*arrays: Any) -> Any:
                 raise ClauseError(f"array_namespace: {label(array)} is on no device of this runtime")
             found.append(place.device.namespace())
         else:
-            found.append(np)
+            found.append(given_arrays.namespace)
     if any(module is not found[0] for module in found):
         raise ClauseError("array_namespace: the arrays are on different devices; pass arrays of one device")
     return found[0]

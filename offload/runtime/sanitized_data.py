@@ -27,7 +27,7 @@ from offload.runtime.works import FillWork
 from offload.sanitizer.elements import byte_bounds
 from offload.sanitizer.names import is_description, plain_name, variable_at
 from offload.sanitizer.sanitizer import DoneAt, Mapped, Sanitizer, Storage
-from offload.sanitizer.tracked import TrackedArray
+from offload.sanitizer.tracked import is_tracked
 from offload.tasks import hooked
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def _label_of(entry: Entry) -> str:
 def _is_tracked(host: Any) -> bool:
     """Tell whether an array, or one that it is a view of, is tracked."""
     while isinstance(host, np.ndarray):
-        if isinstance(host, TrackedArray):
+        if is_tracked(host):
             return True
         host = host.base
     return False

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Rule: TypeAlias = "Callable[[_Call], None]"
 
 _MISSING: Any = object()
+_NO_ARRAYS = frozenset({bool, complex, float, int, str, type(None)})
 
 
 def accesses_of(
@@ -100,15 +101,13 @@ class _Call:
         self.writes += [array for array in _arrays_in(values) if array.size]
 
 
-def _arrays_in(value: Any) -> Iterator[Storage]:
+def _arrays_in(value: Any, outer: tuple[Any, ...] = ()) -> Iterator[Storage]:
     if isinstance(value, np.ndarray):
         yield value
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _arrays_in(part)
-    elif type(value) is dict:
-        for part in value.values():
-            yield from _arrays_in(part)
+    elif isinstance(value, list | tuple | dict) and not any(value is one for one in outer):
+        for part in value.values() if isinstance(value, dict) else value:
+            if part.__class__ not in _NO_ARRAYS:
+                yield from _arrays_in(part, (*outer, value))
 
 
 def shares_memory(result: Any, values: Any) -> bool:
@@ -596,6 +595,11 @@ def _functions() -> dict[Any, Rule]:
 
 
 _RULES = _functions()
+KEEPS_LISTS: frozenset[Any] = frozenset(
+    {np.array, np.asanyarray, np.asarray, np.ascontiguousarray, np.asfortranarray, np.require}
+)
+"""Functions that may put a list which they are given into an array of objects."""
+
 _NATIVE_FUNCTIONS: frozenset[Any] = frozenset(
     (
         *_found([np], _rules(_NOTHING, _reading_one)),

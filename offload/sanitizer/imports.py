@@ -19,7 +19,7 @@ from offload.sanitizer.faces import face_of
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 
 @contextmanager
@@ -40,21 +40,19 @@ def tracked_imports(folder: str | os.PathLike[str]) -> Iterator[None]:
     plain = builtins.__import__
     known: dict[Any, bool] = {}
 
-    def load(
-        name: str, names: Mapping[str, Any] | None = None, places: Any = None, wanted: Any = (), level: int = 0
-    ) -> Any:
-        module = plain(name, names, places, wanted, level)
-        if level or not (name == "numpy" or name.startswith("numpy.")) or not names:
+    def load(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
+        module = plain(name, globals, locals, fromlist, level)
+        if level or not globals or not (name == "numpy" or name.startswith("numpy.")):
             return module
-        file = names.get("__file__")
-        is_program = known.get(file) if file is not None else names.get("__name__") == "__main__"
+        file = globals.get("__file__")
+        is_program = known.get(file) if file is not None else globals.get("__name__") == "__main__"
         if is_program is None:
-            is_program = known[file] = _is_under(root, str(file)) and not is_own(names.get("__name__"))
+            is_program = known[file] = _is_under(root, str(file)) and not is_own(globals.get("__name__"))
         if not is_program:
             return module
         return _face if module is sys.modules["numpy"] else face_of(module)
 
-    builtins.__import__ = load  # type: ignore[assignment]  # the types of its arguments are those of the statement
+    builtins.__import__ = load
     try:
         yield
     finally:

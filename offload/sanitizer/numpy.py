@@ -3,10 +3,14 @@
 It has NumPy's names. The functions and generators give tracked arrays (`offload.sanitizer.faces`).
 """
 
+import sys as _sys
+
 from offload.sanitizer.faces import names_of_numpy as _names
 from offload.sanitizer.faces import shown_of_numpy as _shown
+from offload.sanitizer.tracked import face as _face
 
 # Code that looks at the module's name, such as that which compiles loops, takes it for NumPy.
+_face[:] = [_sys.modules[__name__]]
 __name__ = "numpy"
 
 

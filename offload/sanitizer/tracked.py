@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
+from offload.arrays import given
 from offload.interrupts.frames import is_own
-from offload.sanitizer.accesses import accesses_of, accesses_of_method, is_native
+from offload.sanitizer.accesses import KEEPS_LISTS, accesses_of, accesses_of_method, is_native
 from offload.sanitizer.flats import TrackedFlags, TrackedFlat
 
 if TYPE_CHECKING:
@@ -64,7 +65,13 @@ def set_sink(new: Sink | None) -> Sink | None:
     """Have another sink receive the accesses, or none; return the sink before it."""
     global sink  # one for the process, as arrays belong to no runtime
     before, sink = sink, new
+    # The arrays that the program gets from the library are tracked too, if the program has the tracked NumPy.
+    given.namespace = face[0] if new is not None and face else np
     return before
+
+
+face: list[Any] = []
+"""The tracked NumPy, once the program has it."""
 
 
 # -- whose access it is ----------------------------------------------------------------------------
@@ -143,24 +150,23 @@ def tracked(a: np.ndarray[Any, Any]) -> TrackedArray:
     return _view(a, TrackedArray)
 
 
-def plain(value: Any, found: Found) -> Any:
+def plain(value: Any, found: Found, outer: tuple[Any, ...] = ()) -> Any:
     """Return a value with plain views of the tracked arrays in it, which may lie in lists, tuples and dicts.
 
-    Every tracked array and its view are added to ``found``. A container without any is returned itself.
+    Every tracked array and its view are added to ``found``. A container without any is returned itself, and so is one
+    of the containers that it lies in, ``outer``.
     """
     kind = type(value)
     if kind is TrackedArray:
         view = _view(value, np.ndarray)
         found.append((value, view))
         return view
-    if kind is list or kind is tuple:
+    if (kind is list or kind is tuple or kind is dict) and not any(value is one for one in outer):
         n_before = len(found)
-        parts = [plain(part, found) for part in value]
-        return value if len(found) == n_before else parts if kind is list else tuple(parts)
-    if kind is dict:
-        n_before = len(found)
-        named = {name: plain(part, found) for name, part in value.items()}
-        return value if len(found) == n_before else named
+        inner = (*outer, value)
+        parts = [plain(part, found, inner) for part in (value.values() if kind is dict else value)]
+        if len(found) != n_before:
+            return dict(zip(value, parts, strict=True)) if kind is dict else kind(parts)
     return value
 
 
@@ -186,11 +192,14 @@ def wrapped(result: Any, found: Found) -> Any:
 def carry_out(function: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any], frame: FrameType) -> Any:
     """Call a function of NumPy with plain views of tracked arrays, note the accesses, and return a tracked result."""
     found: Found = []
-    given = [plain(value, found) for value in args]
-    kwargs = {name: plain(value, found) for name, value in kwargs.items()} if kwargs else kwargs
-    result = function(*given, **kwargs)
+    plain_args = [plain(value, found) for value in args]
+    kwargs = plain(dict(kwargs), found) if kwargs else kwargs
+    if function in KEEPS_LISTS:  # a list may become an element of an array of objects
+        result = function(*(plain(value, found, (value,)) for value in args), **kwargs)
+    else:
+        result = function(*plain_args, **kwargs)
     if sink is not None and accessor(frame) is not None:
-        note(*accesses_of(function, given, kwargs, result))
+        note(*accesses_of(function, plain_args, kwargs, result))
     return wrapped(result, found)
 
 
@@ -351,6 +360,10 @@ class TrackedArray(np.ndarray, metaclass=_Kind):
         if not _is_whole(self):
             np.ndarray.resize(self, *shape, refcheck=refcheck)
             return
+        size = int(np.prod(shape[0] if len(shape) == 1 and shape[0] is not None else shape))
+        if size == self.size and self.flags.c_contiguous:  # the memory stays
+            self.shape = shape[0] if len(shape) == 1 else shape
+            return
         if sink is not None and accessor(frame_at(1)) is not None:
             note([_view(self, np.ndarray)], [])
         new = _view(self, np.ndarray).copy("A")
@@ -406,7 +419,7 @@ def _converted(name: str) -> Callable[..., Any]:
         found: Found = []
         array = plain(self, found)
         args = tuple([plain(value, found) for value in args])
-        kwargs = {key: plain(value, found) for key, value in kwargs.items()} if kwargs else kwargs
+        kwargs = plain(kwargs, found)
         result = function(array, *args, **kwargs)
         if sink is not None and accessor(frame_at(1)) is not None:
             note(*accesses_of_method(name, array, args, kwargs, result))
@@ -464,7 +477,7 @@ class DeviceWatch:
         """Note a call of a NumPy function with the hidden storage of a device's arrays."""
         found: Found = []
         args = [plain(value, found) for value in args]
-        kwargs = {name: plain(value, found) for name, value in kwargs.items()} if kwargs else kwargs
+        kwargs = plain(dict(kwargs), found)
         reads, writes = accesses_of(function, args, kwargs, result)
         if found:  # host arrays, which some functions copy to the device
             hosts = [view for _, view in found]

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from offload.arrays import given
 from offload.devices.sim.poison import poison
 from offload.devices.sim.protocols import Use
 
@@ -205,7 +206,7 @@ class SimArray(NDArrayOperatorsMixin):
             stream.synchronize()
         storage = self._settled()
         if out is None:
-            return np.array(storage, order=order, copy=True)
+            return given.namespace.array(storage, order=order, copy=True)  # type: ignore[no-any-return]
         if not isinstance(out, np.ndarray):
             raise TypeError(f"out= of get() is a {type(out).__name__}; it must be a NumPy array")
         _check_same(out, storage, "get(out=…)")
