@@ -257,7 +257,7 @@ class Sanitizer:
             runs_to, runs_at = _runs_of(dst.array), _runs_of(src.array)
             host_to = to.host_runs(runs_to) if to is not None else runs_to
             host_at = at.host_runs(runs_at) if at is not None else runs_at
-            corresponds = host_to == host_at
+            corresponds = [*host_to] == [*host_at]
             if at is None or at.is_seen:
                 self._compare(src.array, reads, None, at)
             if corresponds and to is None and at is not None:
@@ -279,7 +279,7 @@ class Sanitizer:
         """Note a copy to the host memory that a mapping is of; it writes only what the device has changed."""
         if mapped.is_seen:
             changed = self._states.changed(mapped.bytes, runs)
-            for array in [host] if changed == runs else _arrays_over(changed):
+            for array in [host] if [*changed] == [*runs] else _arrays_over(changed):
                 self._compare(array, done, None, None)
             self._states.copied_out(mapped.bytes, runs, done)
             if not mapped.is_tracked:
