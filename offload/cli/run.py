@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from offload.cli import sanitize
 from offload.cli.output import any_text
 from offload.errors import OffloadError
 from offload.reports.files import TRACE_SUFFIXES, check_suffix, check_writable
@@ -22,14 +23,15 @@ from offload.tasks.graph import Graph
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
     from offload.cli.fences import FenceLog
     from offload.events.log import TaskLog
 
 _INTERRUPTED = 130
-_TAKE_VALUES = frozenset({"--devices", "--trace", "--graph", "--hang"})
+_TAKE_VALUES = frozenset({"--devices", "--trace", "--graph", "--hang", "--report"})
 _OWN_FILES = frozenset({__file__, __file__.replace("run.py", "command.py")})
+_TRACKING = os.path.join(os.path.dirname(os.path.dirname(__file__)), "sanitizer", "")  # noqa: PTH118, PTH120
+"""The folder of the code that stands between a program and NumPy while it is sanitized."""
 
 
 class GivenProgram(NamedTuple):
@@ -61,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hang", metavar="SECONDS", help="say what a wait waits for after so long without progress (OFFLOAD_HANG_S)"
     )
+    sanitize.add_arguments(parser)
     parser.add_argument(
         "program",
         nargs=argparse.REMAINDER,
@@ -82,9 +85,13 @@ def main(argv: Sequence[str], parser: argparse.ArgumentParser) -> int:
     program = _program(rest, parser)
     try:
         _prepare(args)
+        sanitize.prepare(args, parser, rest)
     except (OffloadError, OSError) as error:
         parser.error(str(error))
-    return run(program)
+    if not args.sanitize:
+        return run(program)
+    with sanitize.tracked_program(program.kind, program.name):
+        return run(program)
 
 
 def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -234,12 +241,27 @@ def _status_of(code: Any) -> int:
 
 def _show(error: BaseException) -> None:
     """Print the traceback of the program, without the frames that run it."""
-    trace = _without_own_frames(error.__traceback__)
-    error.__traceback__ = trace
-    sys.excepthook(type(error), error, trace)
-
-
-def _without_own_frames(trace: TracebackType | None) -> TracebackType | None:
+    trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename in _OWN_FILES:
         trace = trace.tb_next
-    return trace
+    error.__traceback__ = trace
+    _leave_out_tracking(error, set())
+    sys.excepthook(type(error), error, error.__traceback__)
+
+
+def _leave_out_tracking(error: BaseException | None, seen: set[int]) -> None:
+    """Take the frames that watch arrays and imports out of the tracebacks of an exception and of its causes."""
+    if error is None or id(error) in seen:
+        return
+    seen.add(id(error))
+    kept = []
+    trace = error.__traceback__
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith(_TRACKING):
+            kept.append(trace)
+        trace = trace.tb_next
+    for one, following in zip(kept, [*kept[1:], None], strict=True):
+        one.tb_next = following
+    error.__traceback__ = kept[0] if kept else None
+    for other in (error.__cause__, error.__context__, *getattr(error, "exceptions", ())):
+        _leave_out_tracking(other, seen)

@@ -116,6 +116,21 @@ def open_devices(
     return opened
 
 
+def refuse_unwatched(spec: str | None) -> None:
+    """Raise `UnsupportedError` if a specification names devices whose array operations cannot be observed."""
+    if spec is None:
+        return
+    if _cluster_of(spec) is not None:
+        raise cannot_watch("dask")
+
+    def count_of(kind: Kind) -> int:
+        raise cannot_watch(kind.name)
+
+    for device in parse_devices(spec, count_of):
+        if not device.kind.reports_arrays:
+            raise cannot_watch(device.kind.name)
+
+
 def cannot_watch(kind: str) -> UnsupportedError:
     """Return the error for a kind of device whose array operations cannot be observed."""
     return UnsupportedError(

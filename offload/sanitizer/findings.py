@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import linecache
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -187,6 +187,24 @@ class Summary(NamedTuple):
         }
 
 
+def merged(summaries: Sequence[Summary]) -> Summary:
+    """Return the findings of several runtimes, merged by rule and pair of lines."""
+    found: dict[tuple[Any, ...], Finding] = {}
+    for summary in summaries:
+        for finding in summary.findings:
+            key = finding.rule, finding.first.file, finding.first.line, _line_of(finding.second)
+            known = found.get(key)
+            found[key] = finding if known is None else replace(known, count=known.count + finding.count)
+    findings = sorted(found.values(), key=_place_of)
+    return Summary(
+        FindingList(findings[:MOST_FINDINGS]),
+        max(0, len(findings) - MOST_FINDINGS) + sum(summary.more for summary in summaries),
+        sum(summary.silenced for summary in summaries),
+        sum(summary.accesses for summary in summaries),
+        tuple(dict.fromkeys(text for summary in summaries for text in summary.not_seen)),
+    )
+
+
 class _Merged:
     """The occurrences of one rule and pair of lines."""
 
@@ -253,8 +271,11 @@ class FindingStore:
 
 
 def _lines_of(occurrence: Occurrence) -> Iterable[Any]:
-    for side in (occurrence.first, occurrence.second):
-        yield from ("", 0) if side is None else (side.file, side.line)
+    yield from (_line_of(occurrence.first), _line_of(occurrence.second))
+
+
+def _line_of(side: Side | None) -> tuple[str, int]:
+    return ("", 0) if side is None else (side.file, side.line)
 
 
 def _place_of(finding: Finding) -> tuple[Any, ...]:
