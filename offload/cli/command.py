@@ -23,6 +23,11 @@ _RUN = (
     "Run a program as `python PROGRAM ARGUMENT ...` does, and show what it does. The options apply to every runtime "
     "that the program opens, and come before the program; `--` may separate the two."
 )
+_PORT = (
+    "Run a CuPy program that uses streams and events with a stand-in for cupy and cupyx. Report races, reads of "
+    "unwritten memory and needless synchronisation by line. The options come before the program; `--` may separate the "
+    "two."
+)
 _NEGATIVE = re.compile(r"-\d.*")
 
 
@@ -41,8 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         SIGTERM, 141 if the reader of the output has gone. Of ``offload run``, the status of the program.
     """
     words = sys.argv[1:] if argv is None else argv
-    if words and words[0] == "run":  # the program's streams, signals and arguments are its own
-        return _run_program(words[1:])
+    if words and words[0] in {"run", "port"}:  # the program's streams, signals and arguments are its own
+        return _run_program(words[0], words[1:])
     with any_text():
         try:
             status = _run(argv)
@@ -54,11 +59,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def _run_program(words: Sequence[str]) -> int:
-    from offload.cli import run
+def _run_program(command: str, words: Sequence[str]) -> int:
+    from offload.cli import port, run
 
+    is_port = command == "port"
+    description = _PORT if is_port else _RUN
     try:
-        parser = argparse.ArgumentParser(prog="offload run", description=_RUN, allow_abbrev=False)
+        parser = argparse.ArgumentParser(prog=f"offload {command}", description=description, allow_abbrev=False)
+        if is_port:
+            port.add_arguments(parser)
+            return port.main(words, parser)
         run.add_arguments(parser)
         return run.main(words, parser)
     except SystemExit as stop:  # argparse's way to say what is wrong, or to have helped
@@ -169,6 +179,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
     commands.add_parser("run", help="run a program, and show what it does: traces, profiles, a live view")
+    commands.add_parser("port", help="run a CuPy program with streams, and report races and needless synchronisation")
 
     demo = commands.add_parser(
         "demo",

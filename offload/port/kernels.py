@@ -132,6 +132,7 @@ class KernelAccesses:
     def __init__(self, options: Sequence[AccessOption] = ()) -> None:
         self.stated: dict[str, tuple[AccessMode, ...]] = {option.kernel: option.modes for option in options}
         self.launched: set[str] = set()
+        self.is_wrong = False  # an option has the wrong number of entries
 
     @property
     def unused(self) -> list[str]:
@@ -155,6 +156,7 @@ class KernelAccesses:
             if len(stated) == len(args):
                 return [mode if found else None for mode, found in zip(stated, is_array, strict=True)]
             if len(stated) != sum(is_array):
+                self.is_wrong = True
                 raise UsageError(
                     f"--access {name}={','.join(stated)} has {len(stated)} entries, and a launch passes "
                     f"{sum(is_array)} arrays; give in, out or inout for each of them"

@@ -132,9 +132,11 @@ class ArrayMachine:
             raise ValueError("non-scalar numpy.ndarray cannot be used for fill; use .set(), as CuPy requires")
         if isinstance(value, list | tuple):
             raise TypeError(f"a {type(value).__name__} cannot be assigned to a device array; convert it with asarray")
+        is_basic = isinstance(index, str) or all(type(i) is not bool and isinstance(i, _BASIC) for i in items)
+        if is_basic and isinstance(value, PortArray) and _is_same(self.get_item(array, index), value):
+            return  # the second step of ``d[a:b] += 1``: CuPy does nothing then either
         call = _ArrayCall(self, "setitem", (array, items, value), {}, takes_host=True)
         call.data[0][call.data[1]] = call.data[2]
-        is_basic = isinstance(index, str) or all(type(i) is not bool and isinstance(i, _BASIC) for i in items)
         if self.is_cuda and not is_basic:
             call.note_unknown(writes_first=True)
         else:
@@ -447,6 +449,11 @@ def _name_of(function: Any) -> str:
     owner = getattr(function, "__self__", None)
     name = str(getattr(function, "__name__", function))
     return f"{owner.__name__}.{name}" if isinstance(owner, np.ufunc) else name
+
+
+def _is_same(one: PortArray, other: PortArray) -> bool:
+    """Tell whether two arrays have the same elements at the same places."""
+    return one.data.ptr == other.data.ptr and one.shape == other.shape and one.strides == other.strides
 
 
 def _is_mask(item: Any) -> bool:

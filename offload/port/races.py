@@ -314,10 +314,10 @@ class _ReasonPass:
                     np.maximum(through[row], given, out=through[row])
                 if move.has_accesses:
                     self._access(move, clock, through)
+                    if not self.is_open.any():
+                        return
             self._clocks.forget(operation)
             self._through.forget(operation)
-            if not self.is_open.any():
-                return
 
     def _given(self, operation: StreamOperation) -> Clock:
         given = np.zeros(self._model.chains, np.int32)

@@ -294,14 +294,17 @@ def _distinct(parts: Sequence[AccessPart]) -> tuple[AccessPart, ...]:
 def _memory_of(array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], Any]:
     """Return the array at the end of the chain of bases, and the object that has the memory: mostly that array."""
     owner: np.ndarray[Any, Any] = array
-    base: Any = array.base
+    base: Any = _base_of(array)
     while base is not None:
         if isinstance(base, memoryview):
             base = base.obj
         if not isinstance(base, np.ndarray):
             return owner, base
-        owner, base = base, base.base
+        owner, base = base, _base_of(base)
     return owner, owner
+
+
+_base_of = np.ndarray.base.__get__  # a tracked array says that it has no base
 
 
 def _place_of(frame: FrameType) -> ProgramPlace:

@@ -1,0 +1,33 @@
+"""Programs that are recorded in this process."""
+
+from __future__ import annotations
+
+import pytest
+
+from offload.port.analysis import analyse
+from offload.port.running import recorded
+
+
+@pytest.fixture
+def record(tmp_path):
+    """Return a function that records the text of a program; its log."""
+
+    def run(text, name="program.py", **options):
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        with recorded(str(path), **options) as past:
+            exec(compile(text, str(path), "exec"), {"__name__": "__main__", "__file__": str(path)})
+        return past.log
+
+    return run
+
+
+@pytest.fixture
+def report(record, tmp_path):
+    """Return a function that records the text of a program; its report, as JSON has it."""
+
+    def run(text, **options):
+        log = record(text, **options)
+        return analyse(log, str(tmp_path / "program.py"), options.get("on", "sim")).as_dict()
+
+    return run

@@ -1,0 +1,34 @@
+"""Races and needless waits of generated programs, compared with a model by brute force."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.port import brute
+
+
+def check(program, report):
+    """Compare the report of a generated program with the model's, pair by pair."""
+    found = report(program.text)
+    races = {(race["first"]["line"], race["second"]["line"]): race["count"] for race in found["races"]}
+    assert races == brute.Model(program).races(), program.text
+    redundant = {(one["line"], one["call"]): (one["count"], one["why"]) for one in found["redundant"]}
+    assert redundant == brute.redundant(program), program.text
+    edges = {(edge["first"], edge["second"], edge["kind"]) for edge in found["edges"]}
+    assert brute.edges(program) <= edges, program.text
+
+
+@pytest.mark.parametrize("part", range(10))
+def test_fifty_programs(part, report):
+    """The reported races and needless calls equal those of all paths and all pairs."""
+    for seed in range(part * 5, part * 5 + 5):
+        check(brute.Program(seed), report)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("part", range(10))
+def test_a_thousand_programs(part, report):
+    """The reported races and needless calls equal those of all paths and all pairs, in 1,000 programs."""
+    for seed in range(1000 + part * 100, 1100 + part * 100):
+        check(brute.Program(seed), report)
