@@ -260,8 +260,10 @@ def _leave_out_tracking(error: BaseException | None, seen: set[int]) -> None:
         if not trace.tb_frame.f_code.co_filename.startswith(_TRACKING):
             kept.append(trace)
         trace = trace.tb_next
-    for one, following in zip(kept, [*kept[1:], None], strict=True):
-        one.tb_next = following
-    error.__traceback__ = kept[0] if kept else None
+    before = None
+    for one in reversed(kept):
+        one.tb_next = before
+        before = one
+    error.__traceback__ = before
     for other in (error.__cause__, error.__context__, *getattr(error, "exceptions", ())):
         _leave_out_tracking(other, seen)
