@@ -170,8 +170,11 @@ def plain(value: Any, found: Found, outer: tuple[Any, ...] = ()) -> Any:
     return value
 
 
-def wrapped(result: Any, found: Found) -> Any:
-    """Return a result with tracked arrays in place of plain ones; arrays that were arguments become those again."""
+def wrapped(result: Any, found: Found, depth: int = 2) -> Any:
+    """Return a result with tracked arrays in place of plain ones; arrays that were arguments become those again.
+
+    A function returns arrays in lists and tuples up to a ``depth``. `numpy.histogramdd` needs 2.
+    """
     kind = type(result)
     if kind is np.ndarray:
         for array, view in found:
@@ -181,11 +184,10 @@ def wrapped(result: Any, found: Found) -> Any:
         if result.base is None:
             new._is_whole = True  # noqa: SLF001  # of this file
         return new
-    if kind is list:
-        return [wrapped(part, found) for part in result]
-    if isinstance(result, tuple):
-        parts = [wrapped(part, found) for part in result]
-        return kind(*parts) if hasattr(result, "_fields") else tuple(parts) if kind is tuple else result
+    if depth and (kind is list or kind is tuple):
+        return kind([wrapped(part, found, depth - 1) for part in result])
+    if depth and isinstance(result, tuple) and hasattr(result, "_fields"):
+        return kind(*[wrapped(part, found, depth - 1) for part in result])
     return result
 
 
@@ -406,6 +408,9 @@ _CONVERTED = """
 """
 """Methods that are carried out on plain views. The operators are ufuncs, and come to ``__array_ufunc__``."""
 
+_GIVE_ELEMENTS = frozenset({"item", "tolist"})
+"""Methods whose result is an element, or a list of elements, which may be any objects."""
+
 _NATIVE = "astype byteswap copy flatten ravel reshape __copy__ __deepcopy__"
 """Methods that keep the class of their array, and give an array."""
 
@@ -423,7 +428,7 @@ def _converted(name: str) -> Callable[..., Any]:
         result = function(array, *args, **kwargs)
         if sink is not None and accessor(frame_at(1)) is not None:
             note(*accesses_of_method(name, array, args, kwargs, result))
-        return wrapped(result, found)
+        return result if name in _GIVE_ELEMENTS else wrapped(result, found)
 
     return _like(method, function)
 
