@@ -20,6 +20,7 @@ from offload.constructs.clauses.maps import as_tuple
 from offload.constructs.clauses.names import parse_item
 from offload.constructs.clauses.operators import Operator, find_operator
 from offload.errors import ClauseError
+from offload.tasks import hooked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -206,6 +207,28 @@ class Reduction:
 
     def __repr__(self) -> str:
         return f"{self.operator.name}: {label(self.original)}"
+
+
+def _moved(plain: Any) -> Any:
+    """Return `Reduction.take` for sanitized runtimes: each task has memory of its own.
+
+    Tasks that share a private array exclude each other, but the program asks for no order of theirs.
+    """
+
+    def take(self: Reduction) -> Any:
+        private = plain(self)
+        moved = private.copy()
+        for k, made in enumerate(self._made):
+            if made is private:
+                self._made[k] = moved  # in place, as other threads append
+        self.identities.discard(identity_of(private))
+        self.identities.add(identity_of(moved))
+        return moved
+
+    return take
+
+
+hooked.register(Reduction, "take", _moved, "sanitize")
 
 
 def end_reductions(group: Group, *, combines: bool) -> None:
