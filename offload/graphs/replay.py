@@ -190,7 +190,7 @@ class Replay:
         group = Group(piece.inherited.group)
         frame = piece.frame.part(piece.inherited.within(group))
         part = cut.parts[number]
-        tasks = [self._make_one(at, [frame] * len(self._regions), ReplayRun(())) for at in part]
+        tasks = self._make_alone(part, frame)
         work: Any = piece.work
         places = piece.place, *work.others
         events = dict(zip((place.device for place in places), (piece.after, *(piece.other_after or ())), strict=False))
@@ -205,7 +205,7 @@ class Replay:
         ready = [
             task
             for task, found in zip(tasks, before, strict=True)
-            if follow(engine, task, [ref(tasks[other]) for other in found] or first)
+            if engine.follow(engine, task, [ref(tasks[other]) for other in found] or first)
         ]
         for task in ready:
             engine.make_ready(task)
@@ -326,6 +326,10 @@ class Replay:
         run = ReplayRun(groups)
         return [self._make_one(at, frames, run) for at in positions]
 
+    def _make_alone(self, positions: Sequence[int], frame: Region) -> list[Task]:
+        """Return tasks of a piece, which are to be entered one by one."""
+        return [self._make_one(at, [frame] * len(self._regions), ReplayRun(())) for at in positions]
+
     def _make_one(self, at: int, frames: Sequence[Region], run: ReplayRun) -> Task:
         """Return the task of a unit that needs no other task."""
         step, _, region, _ = self._units[at]
@@ -339,11 +343,8 @@ def _observed_make(plain: Any) -> Any:
         tasks: list[Task] = plain(self, frames, wiring, run)
         calls = self.runtime.calls
         if calls is not None:
-            for task in tasks:
-                task.created_s = perf_counter()
-                if calls.task_created is not None:
-                    calls.task_created(task)
-            pairs = list(wiring.single)
+            _tell_made(calls, tasks)
+            pairs = [*wiring.single, *[(before, at) for at, found in wiring.special for before in found]]
             for at, successors in wiring.several:
                 pairs += [(at, after) for after in successors(range(len(tasks)))]
             for log in [log for log in calls.logs if log.wants_starts]:
@@ -354,7 +355,25 @@ def _observed_make(plain: Any) -> Any:
     return make
 
 
+def _observed_make_alone(plain: Any) -> Any:
+    def make(self: Any, positions: Sequence[int], frame: Region) -> list[Task]:
+        tasks: list[Task] = plain(self, positions, frame)
+        if (calls := self.runtime.calls) is not None:
+            _tell_made(calls, tasks)
+        return tasks
+
+    return make
+
+
+def _tell_made(calls: Any, tasks: Sequence[Task]) -> None:
+    for task in tasks:
+        task.created_s = perf_counter()
+        if calls.task_created is not None:
+            calls.task_created(task)
+
+
 hooked.register(Replay, "_make", _observed_make)
+hooked.register(Replay, "_make_alone", _observed_make_alone)
 
 
 def _noted_make(plain: Any) -> Any:

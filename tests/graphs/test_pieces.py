@@ -545,6 +545,36 @@ def test_a_piece_that_is_no_graph_any_more_runs_one_by_one(two):
     assert "pageable memory" in region.records[0].why_not
 
 
+def test_an_observer_is_told_of_tasks_in_place_of_a_piece(two):
+    """Tasks that run in place of a graph are created and completed as others are."""
+    y, unmaps, told = np.zeros(4), [], []
+    two[0].pageable = [y]
+
+    class Told:
+        def task_created(self, task):
+            told.append(("created", task.key))
+
+        def task_completed(self, task):
+            told.append(("completed", task.key))
+
+    @omp.taskgraph
+    def region(y):
+        omp.task(depend=[inout(y)])(lambda: unmaps and omp.target_exit_data([omp.release(y)]))()
+        for what in "ab":
+            kernel(what, y)
+
+    omp.target_enter_data([omp.to(y)])
+    with omp.tool(Told()):
+        for _ in range(2):
+            region(y)
+        unmaps.append(True)
+        region(y)
+    assert "pageable memory" in region.records[0].why_not
+    created = [key for what, key in told if what == "created"]
+    assert len(created) == len(set(created))
+    assert sorted(created) == sorted(key for what, key in told if what == "completed")
+
+
 def test_a_failure_in_place_of_a_piece(two):
     """A task that runs in place of a graph fails as any task, and what follows the piece does not run."""
     y, unmaps, ran = np.zeros(4), [], []

@@ -169,6 +169,30 @@ def test_replays_while_observers_come_and_go():
     assert len(found) == len({task.number for task in found}) == 120
 
 
+def test_edges_of_replays():
+    """Each run of a graph has its edges in a log, also those of device tasks."""
+
+    @omp.taskgraph
+    def mixed(x):
+        omp.task(add, name="a", depend=[omp.inout("x")])(x)
+        omp.target(add, name="b", depend=[omp.inout("x")], nowait=True)(x)
+        omp.target(add, name="c", depend=[omp.inout("x")], nowait=True)(x)
+        omp.task(add, name="d", depend=[omp.inout("x")])(x)
+
+    log, x = TaskLog(), np.zeros(8)
+    with omp.Runtime("sim:1", num_threads=1), omp.tool(log):
+        for _ in range(3):
+            mixed(x)
+            omp.taskwait()
+    run = records(log)
+    names = {task.number: task.name for task in run.tasks}
+    assert Counter((names[before], names[after]) for before, after in run.edges) == {
+        ("a", "b"): 3,
+        ("b", "c"): 3,
+        ("c", "d"): 3,
+    }
+
+
 def test_runtimes_come_and_go_while_observed():
     """Runtimes that open and close while observers come and go leave nothing behind."""
     log, n_runtimes, plain = TaskLog(), 25, vars(Task)["advance"]
