@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from weakref import ref
+from weakref import WeakKeyDictionary, ref
 
 from offload.constructs.clauses.dependences import Dependence
 from offload.errors import ClauseError
@@ -17,7 +17,7 @@ from offload.runtime.recipe import recipe_at
 from offload.runtime.sites import call_site
 from offload.runtime.works import EmptyWork
 from offload.tasks import hooked
-from offload.tasks.depend import DependType
+from offload.tasks.depend import DependType, Tracker
 from offload.tasks.failures import raise_failures
 from offload.tasks.goals import Goal, Until
 from offload.tasks.links import holds_up, order
@@ -105,15 +105,30 @@ class QueueEntry(Ordering):
 
 
 def _noted_enter(plain: Any) -> Any:
-    """Return `QueueEntry.enter` for sanitized runtimes: a queue has an order of its own."""
+    """Return `QueueEntry.enter` for sanitized runtimes: a queue has an order of its own, and so has each array.
+
+    An operation that maps or unmaps an array follows all operations that need the array, also those that have been
+    launched, which nobody has to wait for otherwise.
+    """
 
     def enter(self: QueueEntry, scope: Scope, region: Region, recipe: Recipe, task: Task) -> None:
-        plain(self, scope, region, recipe, task)
         orders = hooked.orders.get(scope.runtime)
-        if orders is not None and self.task is not None and self.queue is not None:
+        needs = self._orderings() if orders is not None and self._orderings is not None else ()
+        plain(self, scope, region, recipe, task)
+        if orders is None or self.task is None:
+            return
+        if needs:
+            trackers = _presences.setdefault(orders, {})
+            tracker = trackers.setdefault(region, Tracker())
+            orders.depends(task, needs, tracker.add(ref(task), needs), ())
+        if self.queue is not None:
             orders.queued(self.queue, task, [other for other in self.after if other is not self.queue])
 
     return enter
+
+
+_presences: WeakKeyDictionary[Any, dict[Region, Tracker]] = WeakKeyDictionary()
+"""For sanitized runtimes, the operations of each region with the presence of the arrays that they need."""
 
 
 def _noted_failed(plain: Any) -> Any:
