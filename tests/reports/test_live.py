@@ -11,12 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 import offload as omp
 from offload.errors import ClauseError
 from offload.reports.live import MOST_ROWS, DeviceCounts, LiveFrame, NameCounts, line_of, table_of
 from offload.runtime.live import LiveView
+from tests.profiles import few
 from tests.strict import STRICT
 
 ROOT = Path(__file__).parents[2]
@@ -73,18 +75,39 @@ def test_a_frame_is_small(width, n_names):
     assert "done" in line_of(frame)
 
 
-def test_100_000_tasks(view):
-    """A frame of very many tasks is made, and says how many wait."""
+@pytest.mark.parametrize("count", few(1, [3_000, 100_000]))
+def test_very_many_tasks(view, count):
+    """A frame of very many tasks is made, says how many wait, and is as small as any."""
     event, x = omp.Event(), np.zeros(1)
     with omp.Runtime("none", num_threads=0):
         omp.task(int, detach=event, depend=[omp.out(x)])()
         follower = omp.task(int, depend=[omp.in_(x)], name="behind")
-        for _ in range(3_000):
+        for _ in range(count):
             follower()
         frame = view.frame()
         event.fulfill()
         omp.taskwait()
-    assert next(one for one in frame.names if one.name == "behind").waiting == 3_000
+    assert next(one for one in frame.names if one.name == "behind").waiting == count
+    console = Console(file=io.StringIO(), width=80, height=100)
+    console.print(table_of(frame))
+    assert f"{count} waiting" in console.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [10, 20, 40, 60, 80, 120])
+def test_no_line_of_a_frame_is_broken(width):
+    """On each width every line has a name and the tasks that are done, and no line is longer than the terminal."""
+    names = [NameCounts("x" * 100, 7, 7, 7, 7), NameCounts("y\x1b[2J", 7)]
+    frame = LiveFrame(3.0, names, [DeviceCounts("sim:0" * 9, 0.5, 10, 10, 10)], 1e5, "z\x07 waits " * 50)
+    console = Console(file=io.StringIO(), width=width, height=100)
+    console.print(table_of(frame))
+    lines = console.file.getvalue().splitlines()
+    assert len(lines) == 7
+    assert max(map(cell_len, lines)) <= width
+    assert "\x1b" not in console.file.getvalue()
+    assert "\x07" not in console.file.getvalue()
+    if width >= 20:
+        assert all("7" in line for line in lines[2:4])
+        assert lines[2][0] == "x"
 
 
 PROGRAM = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from time import perf_counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -186,6 +187,29 @@ def test_workers_have_tracks(tmp_path):
     tasks = [event for event in events if event.get("cat") == "target"]
     assert [event["ph"] for event in tasks] == ["X"] * 3
     assert sorted(event["pid"] for event in tasks) == [1, 1, 2]
+
+
+@pytest.mark.parametrize("apart_s", [0.0, 1000.0, -1000.0])
+def test_clocks_of_workers_may_differ(apart_s):
+    """Times of a worker whose clock is wrong lie between the sending of its plan and the report, and as far apart."""
+    from offload.devices.dask.receiving import note_times
+    from offload.devices.dask.wire import Op, common_clock_s
+
+    held = [[], [], []]
+    sent_s = perf_counter() - 1.0
+    node = SimpleNamespace(
+        operations=[(Op.TIME, held[0]), (Op.ALLOC, 1, 8, True), (Op.TIME, held[1]), (Op.TIME, held[2])],
+        segment=SimpleNamespace(sent_s=sent_s),
+    )
+    offset_s = common_clock_s() + apart_s
+    note_times(node, [sent_s + 0.25 + offset_s, None, sent_s + 0.75 + offset_s])
+    (first_s,), middle, (last_s,) = held
+    assert middle == []
+    assert last_s - first_s == pytest.approx(0.5, abs=1e-4)
+    assert sent_s <= first_s + 1e-6
+    assert last_s <= perf_counter()
+    if not apart_s:
+        assert first_s - sent_s == pytest.approx(0.25, abs=1e-2)
 
 
 def test_a_program_on_workers_writes_no_times_without_a_log():
