@@ -165,17 +165,17 @@ def _get_item(call: _Call) -> None:
     array, index = call.args
     call.read(index)
     items = index if type(index) is tuple else (index,)
-    is_view = all(
+    is_fields = isinstance(index, list) and bool(index) and isinstance(index[0], str)
+    # A number that is an array makes NumPy copy the elements, as a mask does.
+    is_view = is_fields or all(
         item is None or item is Ellipsis or isinstance(item, slice | str) or _is_number(item) for item in items
-    ) or (isinstance(index, list) and bool(index) and isinstance(index[0], str))
+    )
     if not is_view or (sum(map(_is_number, items)) == array.ndim == len(items)):
         call.read(taken(array, index))
 
 
 def _is_number(item: Any) -> bool:
     """Tell whether an item of an index is a number of a row."""
-    if isinstance(item, np.ndarray):
-        return not item.ndim and item.dtype.kind in "iu"
     return isinstance(item, int | np.integer) and not isinstance(item, bool)
 
 
@@ -567,7 +567,7 @@ def _all_of(module: Any) -> dict[Any, Rule]:
     """Return a rule for each function of a module that works element by element."""
     names = (name for name in dir(module) if not name.startswith("_"))
     functions = (getattr(module, name) for name in names)
-    return {one: _read_all for one in functions if callable(one) and not isinstance(one, type)}
+    return {one: _read_all for one in functions if callable(one) and not isinstance(one, type | np.ufunc)}
 
 
 def _functions() -> dict[Any, Rule]:

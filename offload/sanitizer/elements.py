@@ -50,6 +50,8 @@ def taken(array: Storage, index: Any) -> list[Storage]:
     if all(_is_basic(item) for item in items):
         if isinstance(index, str):
             return [array[index]]
+        # NumPy copies the elements if a number of the index is an array.
+        items = tuple([int(item) if isinstance(item, np.ndarray) else item for item in items])
         return [array[items if any(item is Ellipsis for item in items) else (*items, ...)]]
     if len(items) == 1 and not isinstance(items[0], tuple) and _is_fields(items[0]):
         return [array[name] for name in items[0]]
