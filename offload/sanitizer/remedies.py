@@ -63,8 +63,14 @@ def remedy_for_race(first: Author, second: Author, *, is_left: bool, waits: bool
     if is_left:
         left = first if first.doing is Doing.STREAM else second
         return Remedy("detach", "detach=event, and event.fulfill_on(stream) in the body", *left.clauses)
+    here = second.side.file, second.side.line
+    if second.doing is Doing.STREAM:
+        text = "stream.wait_event(event)" if first.doing is Doing.STREAM else "task.wait_on(stream)"
+        return Remedy("wait", text, *here)
+    if first.doing is Doing.STREAM:
+        return Remedy("wait", "stream.synchronize()", *here)
     if waits:
-        return Remedy("wait", "acc.wait()" if first.is_acc else "taskwait()", second.side.file, second.side.line)
+        return Remedy("wait", "acc.wait()" if first.is_acc else "taskwait()", *here)
     return Remedy("depend", "", *second.call)
 
 
