@@ -11,11 +11,11 @@ EXPECTED = {
     "depend": {"depend", "wait"},
     "update": {"update", "map"},
     "wait": {"wait", "depend"},
-    "detach": {"detach", "depend"},
-    "queue": {"depend", "wait"},
+    "detach": {"detach"},
+    "queue": {"wait", "depend"},
     "none": set(),
 }
-"""The kinds of fix that undo a mutation, for mutants of which only the results say that they are faulty."""
+"""The kinds of fix that bring back what a mutant of each kind lacks."""
 
 CLASSES = ("faulty", "harmless", "refused", "unclear")
 """A mutant is refused if the library reports it by itself: each run that differs raises an error."""
@@ -23,49 +23,61 @@ CLASSES = ("faulty", "harmless", "refused", "unclear")
 
 @dataclass
 class Judged:
-    """A mutant, and what was found."""
+    """A mutant, and what was found.
+
+    Attributes
+    ----------
+    kinds : set of str
+        The kinds of fix that are right: those of the oracle's violations, and those that bring back what was removed.
+    findings : list of list of dict
+        For each run under the sanitizer, its findings.
+    is_reported : list of bool
+        For each of these runs, whether it raises an error that the program itself does not raise.
+    """
 
     mutant: object
     label: str
     reasons: list[str]
-    kinds: set[str]
-    violations: list[dict]
+    kinds: set[str] = field(default_factory=set)
+    violations: list[dict] = field(default_factory=list)
     findings: list[list[dict]] = field(default_factory=list)
+    is_reported: list[bool] = field(default_factory=list)
 
-    @property
-    def is_found(self):
-        """Whether each run under the sanitizer has a finding."""
-        return bool(self.findings) and all(self.findings)
+    def in_all(self, is_right):
+        """Tell whether each run has a right finding, or an error of the library; not errors alone."""
+        runs = [
+            any(map(is_right, found)) or reported
+            for found, reported in zip(self.findings, self.is_reported, strict=True)
+        ]
+        return all(runs) and not all(self.is_reported)
 
     @property
     def has_right_kind(self):
-        """Whether each run has a finding with the right kind of fix."""
-        return bool(self.findings) and all(any(f["kind"] in self.kinds for f in found) for found in self.findings)
+        """Whether the runs have findings with the right kind of fix."""
+        return self.in_all(lambda finding: finding["kind"] in self.kinds)
 
     @property
     def has_lines(self):
-        """Whether each run has a finding that is one of the oracle's: the rule and both lines."""
+        """Whether the runs have findings that are the oracle's: the rule and both lines."""
         wanted = {(v["rule"], frozenset((v["first"], v["second"]))) for v in self.violations}
-        return bool(self.findings) and all(
-            any((f["rule"], frozenset(f["lines"])) in wanted for f in found) for found in self.findings
-        )
+        return self.in_all(lambda finding: (finding["rule"], frozenset(finding["lines"])) in wanted)
 
 
 def judged(mutant, answer, original):
     """Return the verdict on a mutant; `original` is the one result of the program that it is made from."""
     if "failed" in answer:
-        return Judged(mutant, "unclear", [answer["failed"]], set(), [])
+        return Judged(mutant, "unclear", [answer["failed"]])
     oracle, results = answer["oracle"], answer["outcomes"]
     reasons = sorted({v["rule"] for v in oracle["violations"]})
-    kinds = set().union(*(v["kinds"] for v in oracle["violations"]))
+    kinds = EXPECTED[mutant.kind].union(*(v["kinds"] for v in oracle["violations"]))
+    if "made asynchronous" in mutant.change:  # the construct itself comes too late, or never
+        kinds |= {"update"} if "update" in mutant.change else {"map"}
     others = [r for r in results if (r["output"], r["error"]) != original]
     raised = sorted({r["error"] for r in others if r["error"] not in {None, LEFT}})
     always_raises = bool(raised) and (len(others) == len(results) or not reasons)
     always_raises = always_raises and all(r["error"] in raised for r in others)
     if others and not always_raises:
         reasons.append(f"{sum(r['runs'] for r in others)} runs differ")
-    if not kinds:
-        kinds = EXPECTED[mutant.kind]
     if always_raises:
         label, reasons = "refused", [f"raises {', '.join(raised)}"]
     elif oracle["error"] is not None:
@@ -73,4 +85,5 @@ def judged(mutant, answer, original):
     else:
         label = "faulty" if reasons else "harmless"
     findings = [run["findings"] for run in answer["sanitized"]]
-    return Judged(mutant, label, reasons, kinds, oracle["violations"], findings)
+    is_reported = [run["error"] not in {None, LEFT} for run in answer["sanitized"]]
+    return Judged(mutant, label, reasons, kinds, oracle["violations"], findings, is_reported)

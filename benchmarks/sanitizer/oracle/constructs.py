@@ -49,7 +49,9 @@ class Function:
         tasks = [("in", value) for value in values if isinstance(value, Task)]
         items = depends(call, self.clauses.get("depend")) + tasks
         engine = self.library.engine
-        return Task(engine, engine.actor(), directive, items, self.clauses.get("detach"), **options)
+        task = Task(engine, engine.actor(), directive, items, self.clauses.get("detach"), **options)
+        task.line = self.function.__code__.co_firstlineno
+        return task
 
 
 class TaskFunction(Function):
@@ -226,7 +228,7 @@ class Library:
             if mapping is None:
                 if one.present:
                     raise LookupError("an item is not present")
-                mapping = self.memory.make(array.plain, device, made_by, actor.node)
+                mapping = self.memory.make(array.plain, device, made_by, actor.node, actor.line)
                 new = True
             else:
                 actor.join(mapping.node)

@@ -104,10 +104,10 @@ class Memory:
                 raise FaultError("an array is present in part")
         return None
 
-    def make(self, host, device, made_by, node):
+    def make(self, host, device, made_by, node, line=None):
         """Return a new mapping, with storage that was never written."""
         low, high = recording.bounds(host)
-        line = self.recorder.line()
+        line = line or self.recorder.line()
         storage = Storage(device, high - low, line)
         self.storages.append(storage)
         mapping = Mapping(host, device, storage, line, made_by, node)
@@ -190,7 +190,7 @@ class Memory:
     def copy_in(self, host, mapping, actor):
         """Copy a host array to the storage of a mapping that has it."""
         device = mapping.view(host)
-        line = self.recorder.line()
+        line = actor.line or self.recorder.line()
         self.recorder.note(host, writes=False, actor=actor, kind="copy", line=line)
         self.recorder.note(device, writes=True, actor=actor, kind="copy", line=line)
         device[...] = host
@@ -208,7 +208,7 @@ class Memory:
     def copy_out(self, host, mapping, actor):
         """Copy storage back; only bytes that the device has changed are written."""
         device = mapping.view(host)
-        line = self.recorder.line()
+        line = actor.line or self.recorder.line()
         self.recorder.note(device, writes=False, actor=actor, kind="copy", line=line)
         found = recording.Bytes.of(host)
         at = mapping.positions(found)

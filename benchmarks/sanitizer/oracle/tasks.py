@@ -20,6 +20,8 @@ class Actor:
     """Code that runs in order: a host thread, a task, or an operation on a stream."""
 
     is_host_code = is_undeferred = is_left_on_stream = is_queued = False
+    line = None
+    """The line of a decorated function, which stands for the copies of its constructs."""
 
     def __init__(self, engine, parent):
         self.engine, self.parent = engine, parent
