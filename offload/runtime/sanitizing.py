@@ -4,6 +4,9 @@ While a runtime is sanitized, a few methods of the classes below tell its `Order
 replaced as those of observed runtimes are (`offload.tasks.hooked`), so a run without a sanitizer pays nothing. Classes
 of rooms above this one have such methods in their own modules.
 
+Code that calls bodies and callbacks of the program is a caller of their frames, which a failure keeps. So it lets go of
+tasks when they have run.
+
 The program's own calls of streams and events of a simulated device are told from the library's by the caller.
 """
 
@@ -109,7 +112,10 @@ def _noted_finish(plain: Any) -> Any:
     def finish(self: Any, task: Task, *args: Any, **kwargs: Any) -> Task | None:
         if (orders := _orders_of(task)) is not None:
             orders.ends(task)
-        return plain(self, task, *args, **kwargs)  # type: ignore[no-any-return]
+        try:
+            return plain(self, task, *args, **kwargs)  # type: ignore[no-any-return]
+        finally:
+            del task, args, kwargs
 
     return finish
 
@@ -129,7 +135,10 @@ def _noted_advance(plain: Any) -> Any:
     def advance(self: Task, engine: Any, scope: Any) -> Task | None:
         if (orders := _orders_of(self)) is not None:
             orders.begins(self)
-        return plain(self, engine, scope)  # type: ignore[no-any-return]
+        try:
+            return plain(self, engine, scope)  # type: ignore[no-any-return]
+        finally:
+            del self
 
     return advance
 
@@ -192,12 +201,16 @@ def _noted_goal(plain: Any) -> Any:
         elif type(self) is Goal:
             for orders in _all():
                 orders.joins_named()
-            for task in self.tasks:
-                if (orders := _orders_of(task)) is not None:
-                    orders.joins_task(task)
+            _join_all(self.tasks)  # not here: a failure that is raised refers to this frame
         plain(self, take)
 
     return raise_failures
+
+
+def _join_all(tasks: Sequence[Any]) -> None:
+    for task in tasks:
+        if (orders := _orders_of(task)) is not None:
+            orders.joins_task(task)
 
 
 @_hook(Emptied, "raise_failures")
@@ -215,14 +228,11 @@ def _noted_emptied(plain: Any) -> Any:
 @_hook(TaskFuture, "exception")
 def _noted_exception(plain: Any) -> Any:
     def exception(self: Any, timeout: float | None = None) -> Any:
-        has_ended = False
         task = self if isinstance(self, Task) else self._task
         try:
-            found = plain(self, timeout)
-            has_ended = True
-            return found
+            return plain(self, timeout)
         finally:
-            if (has_ended or task.failure is not None) and (orders := _orders_of(task)) is not None:
+            if task.finished and (orders := _orders_of(task)) is not None:  # else it has not ended in time
                 orders.joins_task(task)
             del self, task  # as in `Task.exception`
 
@@ -299,15 +309,16 @@ def _noted_rearm(plain: Any) -> Any:
 @_hook(DeviceTask, "advance")
 def _noted_launch(plain: Any) -> Any:
     def advance(self: DeviceTask, engine: Any, scope: Any) -> Task | None:
-        orders = _orders_of(self)
-        if orders is None:
-            return plain(self, engine, scope)  # type: ignore[no-any-return]
-        orders.begins(self)
-        outer = orders.launches(self)
+        orders, outer = _orders_of(self), None
+        if orders is not None:
+            orders.begins(self)
+            outer = orders.launches(self)
         try:
             return plain(self, engine, scope)  # type: ignore[no-any-return]
         finally:
-            orders.launches(outer)
+            if orders is not None:
+                orders.launches(outer)
+            del self, outer
 
     return advance
 

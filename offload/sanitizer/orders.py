@@ -706,6 +706,7 @@ class Orders:
             function(task)
         finally:
             self.acts_no_more(outer)
+            del task, outer  # a failure keeps this frame
 
     def code(self) -> Course:
         """Return the course of the code that runs on the calling thread."""

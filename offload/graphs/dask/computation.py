@@ -221,14 +221,13 @@ def _noted_init(plain: Any) -> Any:
 def _noted_start(plain: Any) -> Any:
     def start(self: Computation, graph: Any, *args: Any) -> None:
         orders = hooked.orders.get(graph.runtime)
-        if orders is None:
-            plain(self, graph, *args)
-            return
-        outer = orders.acts_for(self.course)
+        outer = None if orders is None else orders.acts_for(self.course)
         try:
             plain(self, graph, *args)
         finally:
-            orders.acts_no_more(outer)
+            if orders is not None:
+                orders.acts_no_more(outer)
+            del self, graph, args, outer  # a failure keeps this frame
 
     return start
 
@@ -244,10 +243,14 @@ def _noted_group_end(plain: Any) -> Any:
 
 def _noted_end(plain: Any) -> Any:
     def raise_failures(self: Computation, errors: Iterable[BaseException]) -> None:
+        group = None
         if (orders := hooked.orders.get(self.graph.runtime)) is not None:
             for group in (self._group, *self._inner.values()):
                 orders.joins_set(group)
-        plain(self, errors)
+        try:
+            plain(self, errors)
+        finally:
+            del self, errors, group  # a failure keeps this frame
 
     return raise_failures
 
