@@ -1,0 +1,163 @@
+"""The task form of a CuPy program: ``offload port --emit``.
+
+Theory of operation
+-------------------
+1. `offload.port.program` and `offload.port.uses` read the text: which names hold streams, and which statements only
+   handle them.
+2. `offload.port.trial` runs the program again in a fresh process, with a mark before each statement.
+3. `offload.port.parts` decides which statements become regions and copies, and finds the items of their clauses in the
+   accesses of the run. `offload.port.waits` finds where the host has to wait.
+4. `offload.port.writing` writes the text.
+5. The text is run in a fresh process, and `offload.port.checks` compares.
+
+Each step may find obstacles. A program with an obstacle has no task form, and the reasons name the lines.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from offload.port.checks import FormCheck, at_line
+from offload.port.facts import Recorded
+from offload.port.log import HOST, NULL
+from offload.port.marks import numbered
+from offload.port.parts import FormParts
+from offload.port.program import ProgramText
+from offload.port.regions import module_names
+from offload.port.trial import observe, rehearse
+from offload.port.uses import Obstacle, StreamUses
+from offload.port.waits import WaitPlan
+from offload.port.writing import FormWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from offload.port.log import PortLog
+    from offload.port.trial import Observation
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """A task form, or why there is none.
+
+    Attributes
+    ----------
+    text : str or None
+        The form.
+    reasons : tuple of str
+        The obstacles, each with its line; empty if there is a form.
+    """
+
+    text: str | None
+    reasons: list[str] = field(default_factory=list)
+
+
+def emit(
+    program_path: str,
+    argv: Sequence[str],
+    log: PortLog,
+    on: str = "sim",
+    *,
+    access: Sequence[Any] = (),
+    into: str | None = None,
+) -> Emitted:
+    """Return the task form of a program that has been recorded, or the reasons for which it has none.
+
+    Parameters
+    ----------
+    program_path : str
+        The program's file.
+    argv : sequence of str
+        Its arguments.
+    log : PortLog
+        The record of its run, which has no races.
+    on : str
+        ``"sim"`` or ``"cuda"``.
+    access : sequence of AccessOption
+        The accesses of kernels.
+    into : str, optional
+        The file that the form is meant for; by default one in the program's folder.
+
+    Returns
+    -------
+    Emitted
+        The form has passed the checks: the same bytes at each copy to the host, the same printed text, and a graph that
+        orders each data dependence.
+    """
+    path = os.path.abspath(program_path)  # noqa: PTH100  # as Python names the file
+    try:
+        program = ProgramText(path, Path(path).read_text(encoding="utf-8"))
+    except (SyntaxError, UnicodeDecodeError) as error:
+        return Emitted(None, [f"{at_line(getattr(error, 'lineno', 0) or 0)}{error}"])
+    names = module_names(program)
+    uses = StreamUses(program, names)  # type: ignore[arg-type]  # it is only asked for items
+    obstacles = [*uses.obstacles, *_of_log(log, path)]
+    if obstacles:
+        return Emitted(None, _reasons(obstacles))
+    observed = observe(path, argv, on, access)
+    if observed.error or observed.log is None:
+        return Emitted(None, [f"{at_line(observed.line)}the program fails when it runs again: {observed.error}"])
+    obstacles = [*_of_log(observed.log, path)]
+    if obstacles:
+        return Emitted(None, _reasons(obstacles))
+    return _form(program, uses, names, observed, argv, on, into or _beside(path))
+
+
+def _form(
+    program: ProgramText, uses: StreamUses, names: Any, observed: Observation, argv: Sequence[str], on: str, into: str
+) -> Emitted:
+    assert observed.log is not None
+    parts = FormParts(Recorded(program, uses, numbered(program), observed.log, observed.run))
+    if uses.obstacles:
+        return Emitted(None, _reasons(uses.obstacles))
+    waits = WaitPlan(parts)
+    if uses.obstacles:
+        return Emitted(None, _reasons(uses.obstacles))
+    form = FormWriter(parts, waits, names).form()
+    if uses.obstacles:
+        return Emitted(None, _reasons(uses.obstacles))
+    rehearsed = rehearse(into, form.text, argv, on)
+    check = FormCheck(form, waits, observed, rehearsed)
+    return Emitted(None, check.reasons) if check.reasons else Emitted(form.text)
+
+
+def _beside(path: str) -> str:
+    file = Path(path)
+    return str(file.with_name(f"{file.stem}_tasks.py"))
+
+
+def _of_log(log: PortLog, path: str) -> list[Obstacle]:
+    """Return the obstacles that a record shows."""
+    found = [
+        Obstacle(place.line if place.file == path else 0, _placed(place.file, path, place.line, text))
+        for place, text in log.obstacles.items()
+    ]
+    threads = {operation.thread for operation in log.operations}
+    for operation in log.operations:
+        place = operation.place
+        if operation.kind in {"record", "wait_event", "stream wait", "event wait"} and place.file != path:
+            text = "streams are used in another file; a task form replaces one file"
+            found.append(Obstacle(0, _placed(place.file, path, place.line, text)))
+        if len(threads) > 1 and operation.thread != log.operations[0].thread:
+            found.append(Obstacle(place.line, "several threads work with streams; a task form is for one"))
+            break
+    if log.unchecked_places:
+        for place, kernel in log.unchecked_places.items():
+            text = f"the kernel `{kernel}` was not carried out, so the result cannot be checked; use --on cuda"
+            found.append(Obstacle(place.line if place.file == path else 0, text))
+    if not any(operation.stream not in {HOST, NULL} for operation in log.operations):
+        found.append(Obstacle(0, "the program uses no stream, so there is nothing to convert"))
+    return found
+
+
+def _placed(file: str, path: str, line: int, text: str) -> str:
+    return text if file == path else f"{file}:{line}: {text}"
+
+
+def _reasons(obstacles: Iterable[Obstacle]) -> list[str]:
+    """Return the texts of obstacles, in the order of their lines."""
+    ordered = sorted(dict.fromkeys(obstacles), key=lambda one: one.line)
+    return [f"{at_line(one.line)}{one.text}" for one in ordered]

@@ -1,0 +1,535 @@
+"""The parts of a task form: which statements become tasks and copies, and which items their clauses name.
+
+Theory of operation
+-------------------
+The tree of the program says how statements are nested. The marked run says what each of them did (`StatementFacts`):
+work on streams, copies, accesses of the host. From both, each statement gets a `Role`. Neighbouring statements of one
+``with STREAM:`` that only work on the device become a `BlockPart`, and a copy becomes a `CopyPart`. The others stay as
+they are, outside of any block.
+
+*Items.* The bytes that a block reads and writes are known for each execution. The block's chains were evaluated where
+it began. The smallest chain that covers an access becomes the item for it, provided it could be evaluated each time.
+Storages that the block itself allocates need no item.
+
+*Refusals.* A statement that fits no role is an `Obstacle` with its line. Nothing is guessed: a statement that the run
+did not reach inside of a stream's block is an obstacle too.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from offload.port.chains import clause_text, is_pure, names_in
+from offload.port.executions import BlockExecutions
+from offload.port.log import NULL
+from offload.port.marks import chains_of, is_markable
+from offload.port.program import FUNCTIONS
+from offload.port.statements import (
+    bindings_in,
+    bound_names,
+    copy_shape,
+    is_quiet,
+    passes_stored,
+    read_first,
+    root_of,
+    short_text,
+    stored_bases,
+    suites_of,
+)
+from offload.port.uses import Obstacle, StatementUse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from offload.port.chains import Chain, Held
+    from offload.port.executions import Offer
+    from offload.port.facts import Recorded, StatementFacts
+    from offload.port.log import StreamOperation
+    from offload.port.program import FunctionNode
+    from offload.port.statements import CopyShape
+
+_LEAVES: Final = (ast.Raise, ast.Pass, ast.Break, ast.Continue, ast.Assert)
+
+
+class Role(Enum):
+    """What a statement becomes."""
+
+    KEEP = "keep"
+    DROP = "drop"
+    UNWRAP = "unwrap"  # `with STREAM:`: its block stays
+    COPY = "copy"
+    BLOCK = "block"
+    WAIT = "wait"  # a `taskwait`, if it is needed
+
+
+@dataclass(slots=True)
+class CopyPart:
+    """A copy between host and device."""
+
+    statement: ast.stmt
+    target: ast.expr
+    source: ast.expr
+    target_text: str = ""
+    source_text: str = ""
+    before: list[str] = field(default_factory=list)  # assignments that it needs
+    to_host: bool = False
+
+
+@dataclass(slots=True)
+class BlockPart:
+    """Statements that become a target region."""
+
+    members: list[ast.stmt]
+    executions: BlockExecutions
+    modes: dict[str, set[str]] = field(default_factory=dict)  # items, with "in" and "out"
+    before: list[str] = field(default_factory=list)
+    texts: dict[ast.AST, str] = field(default_factory=dict)  # expressions that are evaluated before
+
+    @property
+    def first(self) -> ast.stmt:
+        """Its first statement, which stands for it."""
+        return self.members[0]
+
+
+class UncoveredAccessError(Exception):
+    """No expression of a block covers one of its accesses."""
+
+    def __init__(self, operation: StreamOperation) -> None:
+        super().__init__()
+        self.operation = operation
+
+
+class FormParts:
+    """The parts of a program's task form.
+
+    Attributes
+    ----------
+    roles : dict
+        By statements; a statement without one stays as it is.
+    blocks : dict
+        By their first statements.
+    copies : dict
+        By their statements.
+    """
+
+    def __init__(self, recorded: Recorded) -> None:
+        self.recorded = recorded
+        self.program = recorded.program
+        self.uses = recorded.uses
+        self.roles: dict[ast.stmt, Role] = {}
+        self.blocks: dict[ast.stmt, BlockPart] = {}
+        self.copies: dict[ast.stmt, CopyPart] = {}
+        self.host_valued: set[ast.stmt] = set()  # they wait for the device, and receive a value
+        self._taken: set[str] = {node.id for node in ast.walk(self.program.tree) if isinstance(node, ast.Name)}
+        self._stored = stored_bases(self.program)
+        for function in self._functions():
+            self._suite(function.body, None)
+
+    def _functions(self) -> Iterator[ast.Module | FunctionNode]:
+        program = self.program
+        for node in (program.tree, *program.parents):
+            if isinstance(node, (ast.Module, *FUNCTIONS)):
+                if node in self.recorded.converted and not is_markable(node, program):
+                    self.uses.refuse(node, "streams are used in a generator, a coroutine or a function for a compiler")
+                elif isinstance(node, ast.Module) or self.uses.use[node] is not StatementUse.REMOVED:
+                    yield node
+
+    # -- roles -------------------------------------------------------------------------------------
+    def _suite(self, body: list[ast.stmt], context: ast.With | None) -> None:
+        """Give the statements of a suite their roles."""
+        group: list[ast.stmt] = []
+        key: object = None
+        for node in body:
+            new_key = self._member_key(node, context)
+            if new_key is not None and (not group or new_key == key):
+                group.append(node)
+                key = new_key
+                continue
+            if group and new_key is None and self._belongs_to(node, group):
+                group.append(node)
+                continue
+            self._close(group, context)
+            group = [node] if new_key is not None else []
+            key = new_key
+            if new_key is None:
+                self._single(node, context)
+        self._close(group, context)
+
+    def _member_key(self, node: ast.stmt, context: ast.With | None) -> object:
+        """Return the streams of a statement that only works on the device; None for all others."""
+        uses = self.uses.use[node]
+        if uses is not StatementUse.PLAIN or (copy_shape(self.program, node) is not None and self._copies(node)):
+            return None
+        found: set[int] = set()
+        for part, facts in self.recorded.facts_in(node):
+            if (
+                facts.kinds - {"kernel", "host"}
+                or NULL in facts.streams
+                or self.uses.use[part] is not StatementUse.PLAIN
+            ):
+                return None
+            if "host" in facts.kinds and not self._only_reads(facts):
+                return None
+            found |= facts.streams
+        if not found or not self._is_quiet_inside(node):
+            return None
+        return context if context is not None else frozenset(found)
+
+    def _copies(self, node: ast.stmt) -> bool:
+        facts = self.recorded.facts.get(node)
+        return facts is not None and bool(facts.kinds & {"to device", "to host"})
+
+    def _only_reads(self, facts: StatementFacts) -> bool:
+        operations = self.recorded.log.operations
+        return not any(operations[k].writes for k in facts.operations if operations[k].kind == "host")
+
+    def _is_quiet_inside(self, node: ast.stmt) -> bool:
+        """Tell whether a compound statement can run later as a whole: it has no effect on the host's variables."""
+        if not hasattr(node, "body"):
+            return True
+        if not isinstance(node, (ast.For, ast.While, ast.If)) or self.recorded.facts.get(node) is not None:
+            return False
+        inner = [part for part in ast.walk(node) if isinstance(part, ast.stmt) and part is not node]
+        for part in inner:
+            facts = self.recorded.facts.get(part)
+            works = facts is not None and facts.works
+            if isinstance(part, (ast.Return, ast.Delete, ast.With, ast.Try, *FUNCTIONS)):
+                return False
+            if not works and not hasattr(part, "body") and not is_quiet(part):
+                return False
+            if not self.recorded.has_run(part):
+                return False
+        return True
+
+    def _belongs_to(self, node: ast.stmt, group: list[ast.stmt]) -> bool:
+        """Tell whether a statement without work on the device uses names that a block binds to its own arrays."""
+        if node in self.recorded.facts or self.uses.use[node] is not StatementUse.PLAIN or not is_quiet(node):
+            return False
+        bound = set().union(*(bound_names(member) for member in group))
+        return not bound.isdisjoint(names_in(node))
+
+    def _single(self, node: ast.stmt, context: ast.With | None) -> None:
+        """Give a statement its role that is no member of a block."""
+        use = self.uses.use[node]
+        if use in {StatementUse.REMOVED, StatementUse.IMPORT}:
+            self.roles[node] = Role.DROP if use is StatementUse.REMOVED else Role.KEEP
+            return
+        if use is StatementUse.WAIT:
+            self.roles[node] = Role.WAIT
+            return
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            return
+        if hasattr(node, "body") or isinstance(node, ast.Match):
+            self._compound(node, context)
+            return
+        self._leaf(node, context)
+
+    def _compound(self, node: ast.stmt, context: ast.With | None) -> None:
+        use = self.uses.use[node]
+        facts = self.recorded.facts.get(node)
+        if facts is not None and facts.works:
+            self.host_valued.add(node)  # `WaitPlan` refuses it if no synchronize comes before
+        inner = context
+        if use is StatementUse.CONTEXT:
+            assert isinstance(node, ast.With)
+            self.roles[node] = Role.UNWRAP
+            inner = node
+            if not self.recorded.has_run(node.body[0]):
+                self.uses.refuse(node, "this block did not run, so its accesses are unknown")
+                return
+        for suite in suites_of(node):
+            self._suite(suite, inner)
+        if use is StatementUse.GUARD and not self._only_handles_streams(node):
+            self.uses.refuse(node, "a condition looks at a stream or an event, and other work depends on it")
+
+    def _only_handles_streams(self, node: ast.stmt) -> bool:
+        leaves = [part for suite in suites_of(node) for part in suite]
+        return all(self.roles.get(part) in {Role.DROP, Role.WAIT} or isinstance(part, ast.Pass) for part in leaves)
+
+    def _leaf(self, node: ast.stmt, context: ast.With | None) -> None:
+        facts = self.recorded.facts.get(node)
+        if not self.recorded.has_run(node):
+            if context is not None and not isinstance(node, (*_LEAVES, ast.Return)):
+                self.uses.refuse(node, "this statement of a stream's block did not run, so its accesses are unknown")
+            return
+        if facts is None or not facts.works:
+            return
+        if facts.streams == {NULL} and context is None:
+            return  # `WaitPlan` says whether work on the default stream stands where it may
+        if "callback" in facts.kinds:
+            self.uses.refuse(node, "host code is called from a stream; synchronize, and call it on the host")
+            return
+        shape = copy_shape(self.program, node)
+        if shape is not None and self._is_plain_copy(node, facts, shape):
+            self._add_copy(node, shape)
+            return
+        if "to device" in facts.kinds:
+            self._refuse_upload(node)
+            return
+        if "to host" in facts.kinds:
+            self._host_value(node, facts)
+            return
+        self.uses.refuse(
+            node, f"the work of this statement is on streams and on the default stream: {short_text(node)}"
+        )
+
+    def _refuse_upload(self, node: ast.stmt) -> None:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id
+            self.uses.refuse(
+                node,
+                f"`{name}` is bound to a new array in a stream's block; allocate it before, and write `{name}.set(…)`",
+            )
+            return
+        self.uses.refuse(node, "a host array is copied to the device within an expression; write `d.set(h)` before")
+
+    # -- copies ------------------------------------------------------------------------------------
+    def _is_plain_copy(self, node: ast.stmt, facts: StatementFacts, shape: CopyShape) -> bool:
+        """Tell whether a statement did nothing but one copy each time, between arrays of the same shape and type."""
+        kind = "to host" if shape.to_host else "to device"
+        operations = self.recorded.log.operations
+        copies = [operations[k] for k in facts.operations if operations[k].kind == kind]
+        work = [operations[k] for k in facts.operations if operations[k].kind == "kernel"]
+        if len(copies) != len(self.recorded.times[node]) or facts.kinds - {kind, "kernel", "host"}:
+            return False
+        if any(not self._is_assignment_of(operation, copies) for operation in work):
+            return False
+        held = [self._held(node, shape.target), self._held(node, shape.source)]
+        for one, other in zip(*held, strict=True):
+            if one is None or other is None:
+                continue  # an expression that is evaluated once
+            shapes = {one.shape, other.shape}
+            if one.what == "changing" and shape.to_host:  # `h[i]`, an element of an array of one dimension
+                shapes = {other.shape, ()}
+            elif {one.what, other.what} != {"host", "device"} or one.dtype != other.dtype:
+                return False
+            if len(shapes) > 1:
+                return False
+        return all(any(one is not None for one in side) for side in held[:1])
+
+    def _is_assignment_of(self, operation: StreamOperation, copies: list[StreamOperation]) -> bool:
+        """Tell whether an operation only moves what a copy has just brought, as in ``d[...] = cp.asarray(h)``."""
+        arrived = {part.space for copy in copies for part in copy.writes}
+        return bool(operation.reads) and all(part.space in arrived for part in operation.reads)
+
+    def _held(self, node: ast.stmt, wanted: ast.expr) -> list[Held | None]:
+        """Return what an expression held at each execution of a statement; None for what is no chain."""
+        for index, chain in enumerate(chains_of(node)):
+            for length in range(len(chain.steps) + 1):
+                if chain.prefix(length) is wanted:
+                    return [self.recorded.marks[time].held[index][length] for time in self.recorded.times[node]]
+        return [None] * len(self.recorded.times[node])
+
+    def _add_copy(self, node: ast.stmt, shape: CopyShape) -> None:
+        part = CopyPart(node, shape.target, shape.source, to_host=shape.to_host)
+        part.target_text = self._copied(node, shape.target, "target", part.before)
+        part.source_text = self._copied(node, shape.source, "source", part.before)
+        self.copies[node] = part
+        self.roles[node] = Role.COPY
+
+    def _copied(self, node: ast.stmt, side: ast.expr, name: str, before: list[str]) -> str:
+        """Return the text of one side of a copy, which may be evaluated twice."""
+        text = self.uses.text(side)
+        held = [one for one in self._held(node, side) if one is not None]
+        if held and all(one.what == "changing" for one in held):
+            assert isinstance(side, ast.Subscript)
+            return f"{self.uses.text(side.value)}[{self.uses.text(side.slice)}, ...]"
+        if is_pure(side):
+            return text
+        fresh = self.fresh(name)
+        before.append(f"{fresh} = {text}")
+        return fresh
+
+    # -- values on the host ------------------------------------------------------------------------
+    def _host_value(self, node: ast.stmt, facts: StatementFacts) -> None:
+        """Accept a statement that waits for the device and receives a value, if its other work leaves no trace."""
+        operations = self.recorded.log.operations
+        for number in facts.operations:
+            operation = operations[number]
+            if operation.kind == "kernel" and not self._is_temporary(operation, number):
+                self.uses.refuse(node, "this statement changes device data and also copies to the host; split it")
+                return
+        self.host_valued.add(node)
+
+    def _is_temporary(self, operation: StreamOperation, number: int) -> bool:
+        """Tell whether everything that an operation writes was allocated by the statement that it belongs to."""
+        mark = self.recorded.marks[self.recorded.owners[number]]
+        return all(part.space >= mark.storages for part in operation.writes)  # type: ignore[operator]  # numbers
+
+    # -- blocks ------------------------------------------------------------------------------------
+    def _close(self, group: list[ast.stmt], context: ast.With | None) -> None:
+        """Make a block of neighbouring statements."""
+        if not group:
+            return
+        for node in group:
+            for part, facts in self.recorded.facts_in(node):
+                operations = [self.recorded.log.operations[k] for k in facts.operations]
+                if any(operation.uses_random for operation in operations):
+                    self.uses.refuse(
+                        part, "random numbers are drawn on a stream, whose order a task form does not keep"
+                    )
+                if not all(operation.counts_reads for operation in operations):
+                    self.uses.refuse(part, "the accesses of this kernel are unknown; name them with --access")
+        try:
+            block = self._block(group)
+        except UncoveredAccessError as error:
+            compound = [node for node in group if hasattr(node, "body")]
+            if not compound:
+                self._refuse_uncovered(error.operation)
+                return
+            self._split(group, compound[0], context)
+            return
+        self.roles |= dict.fromkeys(block.executions.parts, Role.BLOCK)
+        self.blocks[block.first] = block
+
+    def _refuse_uncovered(self, operation: StreamOperation) -> None:
+        word = "writes" if operation.writes else "reads"
+        text = f"`{operation.call}` {word} an array that no expression of the stream's block names; pass it by a name"
+        self.uses.obstacles.append(Obstacle(operation.place.line, text))
+
+    def _split(self, group: list[ast.stmt], compound: ast.stmt, context: ast.With | None) -> None:
+        """Make blocks inside of a compound statement, and around it."""
+        at = group.index(compound)
+        self._close(group[:at], context)
+        for suite in suites_of(compound):
+            self._suite(suite, context)
+        self._close(group[at + 1 :], context)
+
+    def _block(self, group: list[ast.stmt]) -> BlockPart:
+        executions = BlockExecutions(self.recorded, group, self._stored)
+        block = BlockPart(list(group), executions)
+        self._check_names(group)
+        offers = executions.offers()
+        chosen: dict[str, set[str]] = {}
+        for number, (reads, writes) in executions.accesses.items():
+            for part, mode in (*((part, "in") for part in reads), *((part, "out") for part in writes)):
+                text = executions.covering(offers, number, part)
+                if text is None:
+                    raise UncoveredAccessError(executions.operation_of(number, part))
+                chosen.setdefault(text, set()).add(mode)
+        for text in offers:
+            if text in chosen:
+                offer = offers[text]
+                block.modes[self._spelled(offer, block)] = chosen[text]
+        self._evaluate_early(group, block, offers)
+        return block
+
+    def _spelled(self, offer: Offer, block: BlockPart) -> str:
+        """Return an item as a clause spells it; bind it to a name before the block if a clause cannot."""
+        if offer.is_plain and not offer.is_moving:
+            return clause_text(offer.node)
+        name = self.fresh(f"{root_of(offer.node)}_part")
+        block.before.append(f"{name} = {self.uses.text(offer.node)}")
+        block.texts[offer.node] = name
+        return name
+
+    def _evaluate_early(self, group: list[ast.stmt], block: BlockPart, offers: dict[str, Offer]) -> None:
+        """Bind expressions before the block whose value may be another one when the block runs."""
+        names: dict[str, str] = {ast.unparse(node): name for node, name in block.texts.items()}
+        bound: set[str] = set()
+        for member in group:
+            inside = bound | (bound_names(member) if hasattr(member, "body") else set())
+            for part in ast.walk(member):
+                if isinstance(part, ast.stmt) and part in self.recorded.times:
+                    for chain, held in self._chains_held(part):
+                        if inside.isdisjoint(chain.names):
+                            self._early(part, chain, held, block, names)
+            bound |= bound_names(member)
+
+    def _chains_held(self, node: ast.stmt) -> Iterator[tuple[Chain, tuple[Held | None, ...]]]:
+        time = self.recorded.times[node][0]
+        yield from zip(chains_of(node), self.recorded.marks[time].held, strict=False)
+
+    def _early(
+        self, part: ast.stmt, chain: Chain, held: tuple[Held | None, ...], block: BlockPart, names: dict[str, str]
+    ) -> None:
+        length = self._early_length(part, chain, held)
+        for prefix in range(len(chain.steps) + 1):
+            node = chain.prefix(prefix)
+            text = ast.unparse(node)
+            if text in names and not isinstance(node.ctx, ast.Store):  # type: ignore[attr-defined]  # a chain
+                block.texts[node] = names[text]
+                return
+        if length is None:
+            return
+        node = chain.prefix(length)
+        text = ast.unparse(node)
+        names[text] = name = self.fresh(f"{chain.root}_{'part' if held[length].what == 'device' else 'value'}")  # type: ignore[union-attr]
+        block.before.append(f"{name} = {self.uses.text(node)}")
+        block.texts[node] = name
+
+    def _early_length(self, part: ast.stmt, chain: Chain, held: tuple[Held | None, ...]) -> int | None:
+        """Return the length of the prefix that is evaluated before the block, or None."""
+        known = [one for one in held if one is not None]
+        if not known or len(known) < len(held):
+            return None
+        passes_host = any(one.what == "host" for one in known)
+        if held[-1] is not None and held[-1].what == "host":
+            self.uses.refuse(part, f"the host array `{ast.unparse(chain.node)}` is used in a stream's block")
+            return None
+        if passes_host:
+            return len(held) - 1
+        for length, one in enumerate(known):
+            is_wanted = one.what == "device" or (one.what == "changing" and length == len(held) - 1)
+            if is_wanted and passes_stored(self._stored, chain, held, length):
+                return length
+        return None
+
+    def fresh(self, name: str) -> str:
+        """Return a name that the program does not use."""
+        found, number = name, 1
+        while found in self._taken:
+            number += 1
+            found = f"{name}_{number}"
+        self._taken.add(found)
+        return found
+
+    # -- names of blocks ---------------------------------------------------------------------------
+    def _check_names(self, group: list[ast.stmt]) -> None:
+        """Refuse names that a block binds and other code uses."""
+        program = self.program
+        function = program.function_of(group[0])
+        inside = {part for node in group for part in ast.walk(node)}
+        scope = program.scopes[group[0]]
+        for node in group:
+            for name, binding in bindings_in(node):
+                line = self._used_outside(function, inside, name)
+                if line is None:
+                    line = read_first(group, name)
+                if line is None and scope.outer.get(name):
+                    line = binding.lineno
+                if line is not None:
+                    self.uses.refuse(
+                        binding,
+                        f"`{name}` is bound to a new array in a stream's block and used outside of it (line {line}); "
+                        "write into an existing array",
+                    )
+
+    def _used_outside(self, function: ast.AST, inside: set[ast.AST], name: str) -> int | None:
+        """Return the line of a use of a name outside of a block, unless another block binds it before."""
+        for node in ast.walk(function):
+            if isinstance(node, ast.Name) and node.id == name and node not in inside:
+                if self.program.scopes[node].home_of(name) is not self.program.inner[function]:
+                    continue
+                if isinstance(node.ctx, ast.Load) and not self._is_bound_before(node, name):
+                    return node.lineno
+        return None
+
+    def _is_bound_before(self, node: ast.Name, name: str) -> bool:
+        """Tell whether a statement earlier in the same suite, or in one around it, has just bound a name."""
+        program = self.program
+        at: ast.AST = program.statement(node)
+        while isinstance(at, ast.stmt):
+            parent = program.parents[at]
+            for suite in suites_of(parent):
+                if at in suite:
+                    for earlier in suite[: suite.index(at)]:
+                        if any(found == name for found, _ in bindings_in(earlier)):
+                            return True
+            at = parent
+            if isinstance(at, (*FUNCTIONS, ast.Module)):
+                break
+        return False

@@ -1,0 +1,314 @@
+"""Where the host has to wait in a task form, and where the device has to be synchronised after its default stream.
+
+Theory of operation
+-------------------
+The tasks of a form order themselves by their clauses. Only the host's own accesses need a `taskwait`. The record is
+replayed as the task form will run: a task's accesses are *pending* from its encounter until the host waits. If the host
+accesses bytes of a pending access, and one of the two writes, a wait has to stand between. The candidates are the
+program's own calls of ``synchronize`` that ran in between, and copies for which CuPy made the host wait. The last one
+becomes a wait, and the replay begins again. If there is none, since CuPy had read the host's memory at once, the wait
+stands before the host's statement. A ``synchronize`` that is never chosen orders nothing, and disappears.
+
+*The default stream.* In a task form, work outside of all tasks goes to the device's default stream. It is allowed
+before the streams' work begins and after it has ended, seen from the innermost call that contains both. Tasks do not
+wait for that stream. So one ``synchronize()`` of the device follows the last such statement before a task.
+
+*Values.* A statement that copies to the host and uses the value at once stays, after a wait. A loop whose condition
+depends on such a value is refused, unless the program synchronises before.
+"""
+
+from __future__ import annotations
+
+import ast
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from offload.port.chains import names_in, own_expressions
+from offload.port.extents import shares
+from offload.port.log import NULL
+from offload.port.parts import Role
+from offload.port.statements import bindings_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from offload.port.extents import AccessPart
+    from offload.port.log import StreamOperation
+    from offload.port.parts import BlockPart, FormParts
+
+_WORK: Final = frozenset({"kernel", "to device", "to host"})
+
+
+class Encounter(NamedTuple):
+    """A moment of the task form: the mark that a task, a wait or work of the host belongs to."""
+
+    time: int
+    operation: StreamOperation | None  # None: a wait
+    task: int  # the time at which its task was encountered; -1 for the host
+
+
+class _Need(NamedTuple):
+    """An access of the host that a task's access conflicts with."""
+
+    since: int  # when the task was encountered
+    at: int  # when the host accesses
+
+
+class WaitPlan:
+    """The waits of a task form.
+
+    Attributes
+    ----------
+    needed : set of ast.stmt
+        The program's calls of ``synchronize`` that become waits.
+    before, after : set of ast.stmt
+        Statements before or after which a further wait stands.
+    device_before, device_after : set of ast.stmt
+        Statements before or after which the device is synchronised.
+    """
+
+    def __init__(self, parts: FormParts) -> None:
+        self.parts = parts
+        self.recorded = parts.recorded
+        self.uses = parts.uses
+        self.needed: set[ast.stmt] = set()
+        self.before: set[ast.stmt] = set()
+        self.after: set[ast.stmt] = set()
+        self.device_before: set[ast.stmt] = set()
+        self.device_after: set[ast.stmt] = set()
+        self._blocks = {member: block for block in parts.blocks.values() for member in _inside(block)}
+        self.encounters = list(self._encounters())
+        self.tasks = sorted({one.task for one in self.encounters if one.task >= 0})
+        self._check_default_stream()
+        while (need := self._replay()) is not None:
+            self._answer(need)
+        self._keep_unknown()
+
+    # -- the order of the task form ----------------------------------------------------------------
+    def _encounters(self) -> Iterator[Encounter]:
+        recorded, roles = self.recorded, self.parts.roles
+        operations = recorded.log.operations
+        marks = recorded.marks
+        for time, mark in enumerate(marks):
+            if roles.get(recorded.statement_at(time)) is Role.WAIT:
+                yield Encounter(time, None, -1)
+            stop = marks[time + 1].first if time + 1 < len(marks) else len(operations)
+            for operation in operations[mark.first : stop]:
+                owner = recorded.owners[operation.number]
+                if owner >= 0:
+                    yield Encounter(owner, operation, self._task_of(owner, operation))
+
+    def _task_of(self, owner: int, operation: StreamOperation) -> int:
+        statement = self.recorded.statement_at(owner)
+        role = self.parts.roles.get(statement)
+        if role is Role.COPY:
+            return owner if operation.kind != "host" or self._has_copied(owner, operation) else -1
+        if role is Role.BLOCK and operation.kind == "kernel":
+            begin = self._blocks[statement].executions.begin_of(owner)
+            return -1 if begin is None else begin
+        return -1
+
+    def _has_copied(self, owner: int, operation: StreamOperation) -> bool:
+        """Tell whether a host's access belongs to the assignment of a copy's result, as in ``h[...] = d.get()``."""
+        operations = self.recorded.log.operations
+        first = self.recorded.marks[owner].first
+        return any(earlier.kind == "to host" for earlier in operations[first : operation.number])
+
+    # -- the replay --------------------------------------------------------------------------------
+    def _replay(self) -> _Need | None:
+        """Return the first access of the host that must wait and does not."""
+        pending: dict[object, list[tuple[AccessPart, bool, int]]] = {}
+        waits = self.needed | self.before
+        ended = -1  # of the last copy that the host waits for
+        last = -1
+        for encounter in self.encounters:
+            time = encounter.time
+            statement = self.recorded.statement_at(time)
+            if time != last:
+                if last >= 0 and ended == last:
+                    pending.clear()
+                last = time
+                if statement in waits and (encounter.operation is None or statement in self.before):
+                    pending.clear()
+            operation = encounter.operation
+            if operation is None:
+                if statement in self.needed:
+                    pending.clear()
+                continue
+            for part, writes in accesses_of(operation):
+                found = pending.setdefault(part.space, [])
+                if encounter.task < 0:
+                    for other, other_writes, since in found:
+                        if (writes or other_writes) and shares(part, other):
+                            return _Need(since, time)
+                elif (part, writes, encounter.task) not in found[-4:]:
+                    found.append((part, writes, encounter.task))
+            if statement in self.after:
+                ended = time
+        return None
+
+    def _answer(self, need: _Need) -> None:
+        """Add the wait that an access of the host needs."""
+        recorded = self.recorded
+        for time in range(need.at - 1, need.since - 1, -1):
+            statement = recorded.statement_at(time)
+            role = self.parts.roles.get(statement)
+            if role is Role.WAIT and statement not in self.needed and time > need.since:
+                self.needed.add(statement)
+                return
+            if role is Role.COPY and statement not in self.after and self._blocks_host(time):
+                self.after.add(statement)
+                self._note_implicit(need.at)
+                return
+        statement = recorded.statement_at(need.at)
+        self._note_implicit(need.at)
+        if isinstance(statement, ast.While) or statement in self.before:
+            self.uses.refuse(statement, _DEPENDS.format("loop"))
+            self.needed |= {one for one, role in self.parts.roles.items() if role is Role.WAIT}
+            self.before.add(statement)
+            self.encounters = []
+            return
+        self.before.add(statement)
+
+    def _blocks_host(self, time: int) -> bool:
+        facts = self.recorded.facts.get(self.recorded.statement_at(time))
+        operations = self.recorded.log.operations
+        return facts is not None and any(operations[k].blocks for k in facts.operations)
+
+    def _note_implicit(self, at: int) -> None:
+        """Refuse control flow of a loop that depends on device data which only a copy has waited for."""
+        statement = self.recorded.statement_at(at)
+        program = self.recorded.program
+        function = program.function_of(statement)
+        tests = [
+            node
+            for node in ast.walk(function)
+            if isinstance(node, (ast.While, ast.If))
+            and self._steers_loop(node)
+            and program.function_of(node) is function
+        ]
+        if statement in tests:
+            self.uses.refuse(statement, _DEPENDS.format("loop"))
+            return
+        tainted = {name for name, _ in bindings_in(statement)}
+        for _ in range(3):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Assign) and not tainted.isdisjoint(names_in(node.value)):
+                    tainted |= {name for name, _ in bindings_in(node)}
+        for test in tests:
+            if not tainted.isdisjoint(names_in(test.test)):
+                self.uses.refuse(test, _DEPENDS.format("loop"))
+
+    def _steers_loop(self, node: ast.stmt) -> bool:
+        if isinstance(node, ast.While):
+            return True
+        return any(isinstance(parent, (ast.For, ast.While)) for parent in self.recorded.program.ancestors(node))
+
+    def _keep_unknown(self) -> None:
+        """Keep each ``synchronize`` that the run did not come to: nothing is known about it."""
+        for statement, role in self.parts.roles.items():
+            if role is Role.WAIT and not self.recorded.has_run(statement):
+                self.needed.add(statement)
+
+    # -- the default stream ------------------------------------------------------------------------
+    def _check_default_stream(self) -> None:
+        """Refuse work on the default stream among the streams' work; synchronise the device after earlier work."""
+        dirty: int | None = None
+        todo = iter([*self.tasks, len(self.recorded.marks)])
+        task = next(todo)
+        for encounter in self.encounters:
+            if encounter.task >= 0 and dirty is not None:
+                self._synchronise(dirty, encounter.task)
+                dirty = None
+            if encounter.operation is None or not self._is_default_work(encounter):
+                continue
+            while task < encounter.time:
+                task = next(todo)
+            owner = self.recorded.raw_owners[encounter.operation.number]
+            if self._is_between(owner, encounter.time):
+                self.uses.refuse(
+                    self.recorded.statement_at(encounter.time),
+                    f"`{encounter.operation.call}` works on the default stream between the streams' work; "
+                    "put it into a `with stream:`",
+                )
+            dirty = owner
+
+    def _is_default_work(self, encounter: Encounter) -> bool:
+        operation = encounter.operation
+        if encounter.task >= 0 or operation is None or operation.kind not in _WORK or operation.stream != NULL:
+            return False
+        if operation.kind == "to host":
+            return not operation.blocks
+        facts = self.recorded.facts[self.recorded.statement_at(encounter.time)]
+        first = self.recorded.marks[encounter.time].storages
+        is_value = "to host" in facts.kinds and all(part.space >= first for part in operation.writes)  # type: ignore[operator]
+        return not is_value
+
+    def _is_between(self, owner: int, time: int) -> bool:
+        """Tell whether the innermost call that contains tasks has some before and some after."""
+        while owner >= 0:
+            mark = self.recorded.marks[owner]
+            begin, end = self.recorded.span_of(mark.activation)
+            first = bisect_left(self.tasks, begin)
+            if first < len(self.tasks) and self.tasks[first] < end:
+                after = bisect_left(self.tasks, time + 1)
+                has_after = after < len(self.tasks) and self.tasks[after] < end
+                return self.tasks[first] < time and has_after
+            owner = mark.caller
+        return False
+
+    def _synchronise(self, work: int, task: int) -> None:
+        """Synchronise the device between a statement of the default stream and a task."""
+        recorded = self.recorded
+        ways = [list(recorded.callers(work)), list(recorded.callers(task))]
+        shared = {recorded.marks[time].activation for time in ways[0]} & {
+            recorded.marks[time].activation for time in ways[1]
+        }
+        at_work = next(time for time in ways[0] if recorded.marks[time].activation in shared)
+        index = next(k for k, time in enumerate(ways[1]) if recorded.marks[time].activation in shared)
+        one, other = recorded.statement_at(at_work), recorded.statement_at(ways[1][index])
+        if one is not other and one not in set(recorded.program.ancestors(other)):
+            self.device_after.add(self._outermost(one, other))
+        elif one is not other:
+            self.device_before.add(self._outermost(other, None, inside=one))
+        elif index:
+            inner = recorded.statement_at(ways[1][index - 1])
+            self.device_before.add(self._outermost(inner, None))
+        else:
+            self.device_before.add(other)
+
+    def _outermost(self, node: ast.stmt, other: ast.stmt | None, inside: ast.stmt | None = None) -> ast.stmt:
+        """Return the outermost statement around a node, in its function, that does not contain another one."""
+        program = self.recorded.program
+        function = program.function_of(node)
+        kept = set() if other is None else {other, *program.ancestors(other)}
+        found = node
+        for parent in program.ancestors(node):
+            if parent is function or parent is inside or parent in kept:
+                break
+            if isinstance(parent, ast.stmt):
+                found = parent
+        return found
+
+
+_DEPENDS: Final = "this {} depends on device data without a synchronize; synchronize, then look at a host array"
+
+
+def accesses_of(operation: StreamOperation) -> Iterator[tuple[AccessPart, bool]]:
+    """Yield the parts that an operation accesses, and whether it writes them."""
+    for part in (*operation.reads, *operation.host_reads):
+        yield part, False
+    for part in operation.writes:
+        yield part, True
+
+
+def own_names(node: ast.stmt) -> set[str]:
+    """Return the names in a statement's own expressions."""
+    return set().union(*(names_in(part) for part in own_expressions(node)))
+
+
+def _inside(block: BlockPart) -> Iterator[ast.stmt]:
+    for member in block.members:
+        for part in ast.walk(member):
+            if isinstance(part, ast.stmt):
+                yield part
