@@ -484,8 +484,11 @@ def _observed_advance(plain: Any) -> Any:
     def advance(self: Task, engine: Any, scope: Any) -> Task | None:
         if (self.special or engine.can_cancel) and engine.hinders(self):
             return None
-        hooked.tell_start(self)
-        return plain(self, engine, scope)  # type: ignore[no-any-return]
+        try:
+            hooked.tell_start(self)
+            return plain(self, engine, scope)  # type: ignore[no-any-return]
+        finally:
+            del self  # its failure has the frame of the body, which keeps those of its callers
 
     return advance
 
@@ -554,6 +557,7 @@ def _observed_launch(plain: Any) -> Any:
             return plain(self, engine, scope)  # type: ignore[no-any-return]
         finally:
             _launching.task = outer
+            del self, outer  # as above
 
     return advance
 

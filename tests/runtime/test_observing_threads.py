@@ -422,3 +422,39 @@ def test_an_interruption_is_the_programs(name):
         before = observer.n_calls
         omp.target(add)(x) if name in {"copied", "mapped"} else omp.task(int)().result()
         assert observer.n_calls > before
+
+
+class Temporary:
+    """Something that a body holds, and a test can ask after."""
+
+
+@pytest.mark.parametrize("make", [Keys, TaskLog, Completed])
+def test_observers_keep_no_failures(make):
+    """After a failure was handled, nothing of its frames is left, without the collector."""
+    held, x = [], np.zeros(3)
+
+    def fail():
+        work = Temporary()
+        held.append(ref(work))
+        raise ArithmeticError(type(work))
+
+    def fail_there(_):
+        fail()
+
+    gc.collect()
+    gc.disable()
+    try:
+        with omp.Runtime("sim:1", num_threads=2), omp.tool(make()):
+            for _ in range(20):
+                for task in (omp.task(fail)(), omp.target(nowait=True)(fail_there)(x)):
+                    with suppress(ArithmeticError):
+                        task.result()
+                del task
+            for _ in range(1000):  # a worker may be at the last line of a failed task
+                if not any(one() for one in held):
+                    break
+                omp.task(int)().result()
+            assert [one() for one in held if one() is not None] == []
+    finally:
+        gc.enable()
+    assert len(held) == 40
