@@ -133,15 +133,11 @@ def shown(module: ModuleType, name: str) -> Any:
         return value
     if name in _GRIDS and module is np:
         return FaceGrid(value)
-    if value is np.ndarray:
-        return TrackedArray
     if isinstance(value, ModuleType):
         return face_of(value)
-    if value in _GENERATORS:
-        return _GENERATORS[value]
-    if callable(value) and (not isinstance(value, type) or value in _CALLED_CLASSES):
-        return FaceFunction(value)
-    return value
+    if isinstance(value, type):
+        return FaceFunction(value) if value in _CALLED_CLASSES else _CLASSES.get(value, value)
+    return FaceFunction(value) if callable(value) else value
 
 
 def shown_of_numpy(name: str) -> Any:
@@ -178,6 +174,7 @@ class FaceRandomState(np.random.RandomState):
 
 
 _GENERATORS: dict[Any, Any] = {np.random.Generator: FaceGenerator, np.random.RandomState: FaceRandomState}
+_CLASSES: dict[Any, Any] = {np.ndarray: TrackedArray, **_GENERATORS}
 
 
 def _drawn(kind: type, name: str) -> Any:
