@@ -357,7 +357,7 @@ def test_the_names_are_numpys():
 
 @pytest.mark.parametrize("module", ["", "char", "emath", "fft", "lib", "linalg", "random", "strings"])
 def test_every_name_has_a_form(module):
-    """Each public name of NumPy and of its modules is a name of the tracked NumPy, and a function is a function there."""
+    """Each public name of NumPy and its modules is one of the tracked NumPy, and functions are functions there."""
     ours, theirs = (getattr(one, module) if module else one for one in (face, np))
     for name in dir(theirs):
         if not name.startswith("_"):
