@@ -94,11 +94,19 @@ class _Call:
 
     def read(self, *values: Any) -> None:
         """Note every array among some arguments as read; arrays also stand in lists, tuples and dicts."""
-        self.reads += [array for array in _arrays_in(values) if array.size]
+        self._add(self.reads, values)
 
     def write(self, *values: Any) -> None:
         """Note every array among some arguments as written."""
-        self.writes += [array for array in _arrays_in(values) if array.size]
+        self._add(self.writes, values)
+
+    def _add(self, accesses: list[Storage], values: Sequence[Any]) -> None:
+        for value in values:
+            if value.__class__ is np.ndarray:
+                if value.size:
+                    accesses.append(value)
+            elif value.__class__ not in _NO_ARRAYS:
+                accesses += [array for array in _arrays_in(value) if array.size]
 
 
 def _arrays_in(value: Any, outer: tuple[Any, ...] = ()) -> Iterator[Storage]:
@@ -133,7 +141,7 @@ def _read_all(call: _Call, out_at: int = -1) -> None:
     if isinstance(where, np.ndarray) and args and isinstance(args[0], np.ndarray):
         call.reads += selected(args[0], where)
         args = args[1:]
-    call.read(args, [value for name, value in kwargs.items() if name != "out"])
+    call.read(*args, *[value for name, value in kwargs.items() if name != "out"])
     call.write(out)
 
 
@@ -404,8 +412,8 @@ def _ufunc(call: _Call, ufunc: np.ufunc, method: str) -> None:
         else:
             call.writes += chain.from_iterable(selected(array, where) for array in _arrays_in(outs))
     elif where is True or where:
-        call.read(inputs, kwargs.get("initial"))
-        call.write(outs)
+        call.read(*inputs, kwargs.get("initial"))
+        call.write(*outs)
 
 
 # -- tables ----------------------------------------------------------------------------------------

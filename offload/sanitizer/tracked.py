@@ -274,11 +274,14 @@ class TrackedArray(np.ndarray, metaclass=_Kind):
         return result
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        np.ndarray.__setitem__(self, index, value)
-        if sink is not None and type(self) is TrackedArray and accessor(frame_at(1)) is not None:
+        if type(self) is not TrackedArray:
+            np.ndarray.__setitem__(self, index, value)
+            return
+        array = _view(self, np.ndarray)
+        array[index] = value
+        if sink is not None and accessor(frame_at(1)) is not None:
             found: Found = []
-            args = plain(index, found), plain(value, found)
-            note(*accesses_of_method("__setitem__", plain(self, found), args, {}))
+            note(*accesses_of_method("__setitem__", array, (plain(index, found), plain(value, found)), {}))
 
     # -- attributes ------------------------------------------------------------------------------
     @property  # type: ignore[misc]  # it cannot be set
