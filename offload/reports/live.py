@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console, Group
 from rich.progress_bar import ProgressBar
 
-from offload.reports.tables import Column, FittingTable, Line, seconds, size
-from offload.views.words import printable, short
+from offload.reports.tables import Column, FittingTable, Line, size
+from offload.views.words import duration_label, printable, short
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,7 +76,7 @@ def line_of(frame: LiveFrame) -> str:
     done, running = sum(one.done for one in frame.names), sum(one.running for one in frame.names)
     ready, waiting = sum(one.ready for one in frame.names), sum(one.waiting for one in frame.names)
     return (
-        f"{seconds(frame.elapsed_s)}: {done} done, {running} running, {ready} ready, {waiting} waiting, "
+        f"{duration_label(frame.elapsed_s)}: {done} done, {running} running, {ready} ready, {waiting} waiting, "
         f"{frame.rate:.3g} tasks/s"
     )
 

@@ -68,8 +68,8 @@ class CopyRow:
 class PathStep:
     """A stretch of the critical path.
 
-    ``kind`` is one of the parts. ``name`` and ``key`` are the task's. For a wait and for idle time they belong to the
-    task that began then, and are empty at the end of the run.
+    ``kind`` is one of the parts. ``name`` and ``key`` are the task's. If the stretch ``is_between`` tasks, they belong
+    to the task that began at its end, and are empty at the end of the run.
     """
 
     kind: str
@@ -77,6 +77,7 @@ class PathStep:
     key: str
     start_s: float
     seconds: float
+    is_between: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,8 @@ def profile(run: RunRecord) -> RunProfile:
         name, key = ("", "") if at is None else names[activities[at].task]
         if stretch.activity is not None:
             path_s[name] += took_s
-        steps.append(PathStep(stretch.kind, name, key, stretch.start_s - run.begin_s, took_s))
+        is_between = stretch.activity is None
+        steps.append(PathStep(stretch.kind, name, key, stretch.start_s - run.begin_s, took_s, is_between))
     wall_s = run.end_s - run.begin_s
     return RunProfile(
         wall_s, _rows(run, activities, wall_s, path_s), _copies(run.spans), tuple(steps), parts_of(stretches)

@@ -11,7 +11,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from offload.views.words import look_alike, short
+from offload.views.words import duration_label, look_alike, short
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,9 +94,9 @@ class Line(NamedTuple):
 
 def profile_tables(profile: Any) -> Group:
     """Return the tables of a `offload.reports.profile.RunProfile`."""
-    parts = ", ".join(f"{name} {seconds(value)}" for name, value in profile.parts.items())
+    parts = ", ".join(f"{name} {duration_label(value)}" for name, value in profile.parts.items())
     shown: list[Any] = [
-        Line(f"The run took {seconds(profile.wall_s)}. Its tasks, by name:"),
+        Line(f"The run took {duration_label(profile.wall_s)}. Its tasks, by name:"),
         _tasks(profile),
         Line(f"The critical path: {parts}"),
         _path(profile),
@@ -114,18 +114,10 @@ def bundle_of(shown: Any) -> dict[str, str]:
     return {"text/html": html, "text/plain": console.export_text()}
 
 
-def seconds(value: float) -> str:
-    """Return a time with three digits and its unit."""
-    for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "µs")):
-        if value * factor >= 1 or unit == "µs":
-            return f"{value * factor:.3g} {unit}" if value * factor < 1000 else f"{value * factor:.0f} {unit}"
-    return ""
-
-
 def size(nbytes: float) -> str:
     """Return a number of bytes with its unit."""
     for unit in ("B", "KB", "MB", "GB", "TB"):
-        if nbytes < 1000 or unit == "TB":
+        if nbytes < 999.5 or unit == "TB":
             return f"{nbytes:.3g} {unit}"
         nbytes /= 1000
     return ""
@@ -146,19 +138,19 @@ def _tasks(profile: Any) -> FittingTable:
         (
             f"{short(row.name, _NAME_WIDTH)} ({row.failed} failed)" if row.failed else short(row.name, _NAME_WIDTH),
             str(row.count),
-            seconds(row.total_s),
-            seconds(row.mean_s),
-            seconds(row.longest_s),
+            duration_label(row.total_s),
+            duration_label(row.mean_s),
+            duration_label(row.longest_s),
             f"{row.share:.1%}",
-            seconds(row.waited_s),
-            seconds(row.path_s),
+            duration_label(row.waited_s),
+            duration_label(row.path_s),
         )
         for row in profile.rows[:_MOST_ROWS]
     ]
     rest = profile.rows[_MOST_ROWS:]
     if rest:
         count, total_s = sum(row.count for row in rest), sum(row.total_s for row in rest)
-        rows.append((f"{len(rest)} more names", str(count), seconds(total_s), "", "", "", "", ""))
+        rows.append((f"{len(rest)} more names", str(count), duration_label(total_s), "", "", "", "", ""))
     return FittingTable(columns, rows)
 
 
@@ -166,7 +158,7 @@ def _path(profile: Any) -> FittingTable:
     columns = (Column("at", gives_way=1), Column("for"), Column("what", "left", gives_way=2), Column("task", "left"))
     longest = sorted(profile.path, key=lambda step: -step.seconds)[:_MOST_STEPS]
     rows = [
-        (seconds(step.start_s), seconds(step.seconds), step.kind, _what(step))
+        (duration_label(step.start_s), duration_label(step.seconds), step.kind, _what(step))
         for step in sorted(longest, key=lambda step: step.start_s)
     ]
     has_more = len(profile.path) > len(longest)
@@ -176,9 +168,9 @@ def _path(profile: Any) -> FittingTable:
 
 def _what(step: Any) -> str:
     key = short(step.key, _NAME_WIDTH)
-    if step.kind in {"wait", "idle"}:
+    if step.is_between:
         return f"until {key} began" if key else ""
-    return key
+    return f"until the event of {key}" if step.kind == "wait" else key
 
 
 def _copies(profile: Any) -> FittingTable:
@@ -196,7 +188,7 @@ def _copies(profile: Any) -> FittingTable:
             _DIRECTIONS.get(row.direction, row.direction),
             str(row.count),
             size(row.nbytes),
-            seconds(row.seconds),
+            duration_label(row.seconds),
             f"{size(row.rate)}/s",
         )
         for row in profile.copies
