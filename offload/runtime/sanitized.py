@@ -8,8 +8,8 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from offload.data.entries import Origin
-from offload.errors import CleanupWarning, SanitizerError
-from offload.interrupts.frames import caller, warn
+from offload.errors import SanitizerError
+from offload.interrupts.frames import caller
 from offload.runtime import sanitized_data, sanitizing
 from offload.sanitizer.authors import place_of
 from offload.sanitizer.elements import byte_bounds
@@ -96,8 +96,6 @@ class SanitizedRun:
                 from offload.sanitizer.report import show
 
                 show(summary, sys.stderr)
-        if self.sanitizer.failure is not None:
-            warn(f"the sanitizer itself has failed: {self.sanitizer.failure!r:.300}", CleanupWarning)
         return in_flight
 
     def _leak(self, array: Any, label: str, made: Side, *, is_mapped: bool, is_acc: bool) -> None:

@@ -81,6 +81,7 @@ class SanitizedPlace:
         storage = self.device.section(entry.buffer)
         mapped = Mapped(storage, _plain(host), entry.section, _label_of(entry), done, map_type.word)
         mapped.is_tracked = _is_tracked(host)
+        self.sanitizer.watch_memory(_plain(host))
         mapped.is_seen = entry.origin is not Origin.ASSOCIATED
         self.mapped[entry] = mapped
         return mapped

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
+from copy import copy
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -105,6 +107,15 @@ class Authors:
         if author is None:
             side = Side(*clauses_of(task), what, str(task.name))
             author = self._known[key] = Author(side, Doing.COPY, task, caller(), writes=writes)
+        return author
+
+    def copy_of(self, made: Author) -> Author:
+        """Return the author of the copy to the host of a construct that has made a mapping."""
+        key = "copy", made
+        author = self._known.get(key)
+        if author is None:
+            author = self._known[key] = copy(made)
+            author.side, author.writes = replace(made.side, what="copy"), True
         return author
 
     def of_call(self, frame: FrameType, what: str, *, writes: bool) -> Author:

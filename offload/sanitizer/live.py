@@ -5,8 +5,8 @@ Theory of operation
 *Places.* Each layout in memory that is accessed is a place: an address, a shape and strides. Most programs access the
 same arrays again and again, so one lookup finds the place. A new place is linked with each place that shares a byte
 with it. Intervals that overlap are found in a grid for each size: an interval of up to 2^k bytes lies in one or two
-cells of that size. Whether two strided views share a byte is decided by `numpy.shares_memory`, with bounded work. A
-pair that it cannot decide is not linked.
+cells of that size. Whether two strided views share a byte is decided by `numpy.shares_memory`, with bounded work, and
+by addresses if one of them is `Scattered`. A pair that cannot be decided is not linked.
 
 *Groups.* The accesses of one side and of one chain of stretches are a group. Those that come before a new stretch are
 the first ones of a group, and those that come after it are the last ones. So the unordered ones lie in between, and are
@@ -26,17 +26,14 @@ from bisect import insort
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.exceptions import TooHardError
 
 from offload.arrays.items import address_of
+from offload.sanitizer.elements import Scattered, byte_bounds, overlaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
     from offload.sanitizer.clocks import Order
-
-_MAX_WORK = 10_000
-"""Candidates that `numpy.shares_memory` may try for a pair of views: about a millisecond."""
 
 _FIRST_PRUNING = 64
 """Groups at a place before some of each side are dropped."""
@@ -94,14 +91,12 @@ class _Place:
         """Tell whether two places, whose intervals overlap, have a byte in common."""
         if self.view is None and other.view is None:
             return True
-        try:
-            return bool(np.shares_memory(self.as_array(), other.as_array(), max_work=_MAX_WORK))  # type: ignore[arg-type]  # any int
-        except TooHardError:
-            return False
+        return overlaps(self.as_array(), other.as_array()) is True
 
     def as_array(self) -> np.ndarray[Any, Any]:
-        view = self.view or _Described(self.low, (self.high - self.low,), (1,), 1)
-        return np.asarray(view)
+        if isinstance(self.view, Scattered):
+            return self.view
+        return np.asarray(self.view or _Described(self.low, (self.high - self.low,), (1,), 1))
 
     def covers(self, other: _Place) -> bool:
         """Tell whether all bytes of another place are certainly among those of this one."""
@@ -191,6 +186,17 @@ class LiveAccesses:
         self._enter(place, stretch, side, writes=writes)
         return found
 
+    def unordered(self, stretch: int, array: np.ndarray[Any, Any], writes: bool) -> list[tuple[Any, int, int]]:
+        """Return what `conflicts` would return for an access, without a note of it."""
+        place = self._place_of(array)
+        if place is None:
+            return []
+        found: list[tuple[Any, int, int]] = []
+        for other in (place, *[other for other, _ in place.links]):
+            if other.groups:
+                self._compare(other, stretch, found, writes=writes, covers=False)
+        return found
+
     def freed(self, low: int, high: int) -> None:
         """Forget the accesses to these addresses, up to ``high``, whose memory is used for something else from now on.
 
@@ -276,6 +282,8 @@ class LiveAccesses:
         address, nbytes = address_of(array), array.nbytes
         if not nbytes:
             return None
+        if isinstance(array, Scattered):
+            return self._scattered_place(array)
         is_whole = array.flags.forc
         key: Hashable = (address, nbytes) if is_whole else (address, array.shape, array.strides, array.itemsize)
         place = self._places.get(key)
@@ -292,11 +300,30 @@ class LiveAccesses:
                 reach = (n - 1) * stride
                 low, high = (low, high + reach) if reach > 0 else (low + reach, high)
             place = _Place(key, low, high, _Described(address, array.shape, array.strides, array.itemsize))
+        return self._linked(place)
+
+    def _scattered_place(self, array: Scattered) -> _Place | None:
+        """Return the place of scattered elements; None if it is not known which ones they are."""
+        if array.addresses is None:
+            return None
+        low, high = byte_bounds(array)
+        key = low, high, array.itemsize, hash(array.addresses.tobytes())
+        place = self._places.get(key)
+        if place is None:
+            # The first element and the last one: those between are known by their addresses.
+            ends = _Described(low, (2,), (high - low - array.itemsize,), array.itemsize)
+            view = np.asarray(ends).view(Scattered)
+            view.addresses = array.addresses
+            place = self._linked(_Place(key, low, high, view))
+        return place
+
+    def _linked(self, place: _Place) -> _Place:
+        """Take in a new place."""
         for other in self._meeting(place.low, place.high):
             if place.shares_memory(other):
                 place.links.append((other, place.covers(other)))
                 other.links.append((place, other.covers(place)))
-        self._places[key] = place
+        self._places[place.key] = place
         for cell in self._cells_of(place):
             cell.append(place)
         return place

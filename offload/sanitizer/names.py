@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import linecache
 import re
+import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from offload.interrupts.frames import is_between
 from offload.sanitizer.elements import byte_bounds
 from offload.sanitizer.findings import ArrayPart
+from offload.sanitizer.memory import layout_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
     from offload.sanitizer.states import Run, Runs
 
 _NAME = re.compile(r"\w+")
+
+_MOST_NAMES = 4096
+"""The names that are remembered."""
 
 _FROM_BOX = 256
 """The runs of which the box is worked out one by one; of more than these only the first and the last ones."""
@@ -29,6 +35,33 @@ class Variable(NamedTuple):
 
     name: str
     array: np.ndarray[Any, Any]
+
+
+class Names:
+    """The variables that have been found for memory: to look for one takes longer than to judge an access."""
+
+    def __init__(self) -> None:
+        self._known: dict[Run, Variable | None] = {}
+
+    def variable_at(self, run: Run, frame: FrameType | None) -> Variable | None:
+        """Return the variable that holds all of a run, in a frame or else in any frame of the program."""
+        if run not in self._known:
+            if len(self._known) >= _MOST_NAMES:
+                self._known.clear()
+            found = variable_at(frame, run) or variable_anywhere(run)
+            # The array itself is not kept.
+            self._known[run] = None if found is None else Variable(found.name, layout_of(found.array))
+        return self._known[run]
+
+    def name_at(self, run: Run, frame: FrameType | None) -> str:
+        """Return the name of that variable; an empty one if there is none."""
+        found = self.variable_at(run, frame)
+        return "" if found is None else found.name
+
+    def forget(self, run: Run) -> None:
+        """Forget the names of memory that has been freed."""
+        for known in [known for known in self._known if known[0] < run[1] and run[0] < known[1]]:
+            del self._known[known]
 
 
 def variable_at(frame: FrameType | None, run: Run) -> Variable | None:
@@ -49,6 +82,17 @@ def variable_at(frame: FrameType | None, run: Run) -> Variable | None:
                 if best_rank is None or rank < best_rank:
                     best, best_rank = Variable(name, array), rank
     return best
+
+
+def variable_anywhere(run: Run) -> Variable | None:
+    """Return the variable that holds all of a run in the frames of the program's threads; None if there is none."""
+    for frame in [*sys._current_frames().values()]:  # noqa: SLF001  # what `faulthandler` shows
+        at: FrameType | None = frame
+        while at is not None:
+            if not is_between(at) and (found := variable_at(at, run)) is not None:
+                return found
+            at = at.f_back
+    return None
 
 
 def _arrays_of(names: Any) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:

@@ -23,29 +23,25 @@ from bisect import bisect_left, bisect_right
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from offload.arrays.items import address_of
-from offload.arrays.sections import HOST, Section, section_of
-from offload.sanitizer.authors import Author, Authors, program_frame
-from offload.sanitizer.elements import Scattered
+from offload.sanitizer.authors import Author, Authors, Doing, program_frame
 from offload.sanitizer.findings import ArrayPart, FindingStore, Occurrence, Summary
 from offload.sanitizer.freed import FreedMemory
 from offload.sanitizer.live import LiveAccesses
-from offload.sanitizer.names import part_of, plain_name, variable_at
+from offload.sanitizer.memory import arrays_over, bounds_of, layout_of, runs_of_array
+from offload.sanitizer.names import Names, part_of, plain_name, variable_at
 from offload.sanitizer.remedies import remedy_for_fault, remedy_for_leak, remedy_for_race
-from offload.sanitizer.states import FindingRule, PackedRows, Spans, States, runs_of
+from offload.sanitizer.states import Fault, FindingRule, PackedRows, Spans, States, runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import FrameType
 
+    import numpy as np
+
+    from offload.arrays.sections import Section
     from offload.sanitizer.findings import Side
     from offload.sanitizer.orders import Orders
-    from offload.sanitizer.states import Fault, MappedBytes, Run, Runs
-
-_MOST_CHANGES = 256
-"""The changed runs of a copy back that are compared one by one; more are taken for all bytes between them."""
+    from offload.sanitizer.states import MappedBytes, Run, Runs
 
 _MOST_UNSEEN = 50
 """Places that the report lists as not seen."""
@@ -66,7 +62,7 @@ class Mapped:
     start, end : int
         The addresses of the device's storage.
     host : numpy.ndarray
-        The host memory, of any strides.
+        The layout of the host memory, which the array does not keep.
     section : Section
         Its bytes.
     label : str
@@ -91,7 +87,7 @@ class Mapped:
     def __init__(self, device: Section, host: Any, section: Section, label: str, made: DoneAt, map_type: str) -> None:
         self.start = device.address
         self.end = device.end
-        self.host = host
+        self.host = layout_of(host)
         self.section = section
         self.label = label
         self.map_type = map_type
@@ -128,15 +124,19 @@ class Sanitizer:
         self._scope = scope
         self._lock = orders.lock  # one for both: each asks the other
         self._live = LiveAccesses(orders.order)
+        # The writes of devices, by the host memory that corresponds: they race with no access of the host, but one that
+        # reads there is stale.
+        self._newer = LiveAccesses(orders.order)
+        self._newer_sides: dict[tuple[Author, Author, str], NewerOnDevice] = {}
         self._states = States()
         self._store = FindingStore()
         self._freed = FreedMemory()
         self._raced: Spans[bool] = Spans()
+        self._names = Names()
         self._not_seen: dict[str, None] = {}
         # The present mappings by the addresses of their storage, which no two share.
         self._starts: list[int] = []
         self._mapped: list[Mapped] = []
-        self._by_bytes: dict[int, Mapped] = {}
 
     @contextmanager
     def _judging(self) -> Iterator[None]:
@@ -145,10 +145,14 @@ class Sanitizer:
             try:
                 for lo, hi in self._freed.take():
                     self._live.freed(lo, hi)
+                    self._newer.freed(lo, hi)
                     self._states.freed(lo, hi)
+                    self._names.forget((lo, hi))
                 yield
-            except Exception as error:  # noqa: BLE001  # the program goes on; the report says so
-                self.failure = self.failure or error
+            except Exception as error:  # noqa: BLE001  # the program goes on
+                if self.failure is None:
+                    self.failure = error
+                    self._leave_out(f"accesses that the sanitizer has failed to judge: {error!r:.200}")
 
     # -- the sink ------------------------------------------------------------------------------------
     def note(self, reads: Sequence[np.ndarray[Any, Any]], writes: Sequence[np.ndarray[Any, Any]], device: Any) -> None:
@@ -169,7 +173,7 @@ class Sanitizer:
         """Note that the program has received memory whose accesses cannot be seen from now on."""
         frame = program_frame()
         with self._judging():
-            run = _bounds(storage)
+            run = bounds_of(storage)
             mapped = self._find(run[0])
             if mapped is not None:
                 mapped.is_seen = False
@@ -183,6 +187,11 @@ class Sanitizer:
             self._not_seen[text] = None
 
     # -- mappings, on the thread of the stream that carries them out -----------------------------------
+    def watch_memory(self, array: np.ndarray[Any, Any]) -> None:
+        """Note when memory of the host is freed."""
+        with self._lock:
+            self._freed.watch(array)
+
     def begin_mapping(self, mapped: Mapped) -> None:
         """Note that new storage for host memory is there."""
         with self._judging():
@@ -192,9 +201,8 @@ class Sanitizer:
             self._starts.insert(k, mapped.start)
             self._mapped.insert(k, mapped)
             self._live.freed(mapped.start, mapped.end)
-            self._freed.watch(mapped.host)
             mapped.bytes = self._states.mapped(runs_of(mapped.section), mapped.made)
-            self._by_bytes[id(mapped.bytes)] = mapped
+            mapped.bytes.owner = mapped
             if not mapped.is_tracked:
                 side = mapped.made.author.side
                 self._leave_out(f"the host array {mapped.label}, mapped at {side.file}:{side.line}, is not tracked")
@@ -252,9 +260,11 @@ class Sanitizer:
         reads, writes : DoneAt
             The construct, as it reads and as it writes.
         """
+        if not dst.array.size:
+            return  # a box of no elements
         with self._judging():
             to, at = dst.mapped(self), src.mapped(self)
-            runs_to, runs_at = _runs_of(dst.array), _runs_of(src.array)
+            runs_to, runs_at = runs_of_array(dst.array), runs_of_array(src.array)
             host_to = to.host_runs(runs_to) if to is not None else runs_to
             host_at = at.host_runs(runs_at) if at is not None else runs_at
             corresponds = [*host_to] == [*host_at]
@@ -279,7 +289,7 @@ class Sanitizer:
         """Note a copy to the host memory that a mapping is of; it writes only what the device has changed."""
         if mapped.is_seen:
             changed = self._states.changed(mapped.bytes, runs)
-            for array in [host] if [*changed] == [*runs] else _arrays_over(changed):
+            for array in [host] if [*changed] == [*runs] else arrays_over(changed):
                 self._compare(array, done, None, None)
             self._states.copied_out(mapped.bytes, runs, done)
             if not mapped.is_tracked:
@@ -300,14 +310,14 @@ class Sanitizer:
         """Judge an access by the program."""
         if not array.size:
             return
-        mapped = self._find(_bounds(array)[0]) if on_device and self._starts else None
+        mapped = self._find(bounds_of(array)[0]) if on_device and self._starts else None
         if mapped is not None and not mapped.is_seen:
             return
         self._freed.watch(array)
         self._compare(array, done, frame, mapped)
         if on_device and mapped is None:
             return
-        runs = _runs_of(array)
+        runs = runs_of_array(array)
         if not runs:
             return
         faults: list[Fault] = []
@@ -316,10 +326,12 @@ class Sanitizer:
                 self._states.written_host(runs, done)
             else:
                 faults = self._states.read_host(runs)
+                self._look_for_newer(array, done, frame)
         else:
             runs = mapped.host_runs(runs)
             if done.author.writes:
                 self._states.written_device(mapped.bytes, runs, done)
+                self._note_newer(mapped, runs, done)
             else:
                 faults = self._states.read_device(mapped.bytes, runs)
         for fault in faults:
@@ -336,13 +348,55 @@ class Sanitizer:
         first: DoneAt = fault.first
         if first.stretch != done.stretch and not self.orders.order.is_before(first.stretch, done.stretch):
             return  # the run might have had them the other way round
-        mapped = self._by_bytes[id(fault.mapping)]
+        mapped: Mapped = fault.mapping.owner
         ended: DoneAt | None = fault.ended
         remedy = remedy_for_fault(
             fault, done.author, mapped.made.author, mapped.map_type, ended.author if ended is not None else None
         )
-        part = self._part(fault.runs, frame, mapped, _bounds(array), is_of_device=read_from is not None)
+        part = self._part(fault.runs, frame, mapped, bounds_of(array), is_of_device=read_from is not None)
         self._store.add(Occurrence(fault.rule, part, first.author.side, done.author.side, remedy, tuple(fault.runs)))
+
+    def _note_newer(self, mapped: Mapped, runs: Runs, done: DoneAt) -> None:
+        """Note a write on a device for host memory that nothing orders with it; report reads that come later."""
+        made = mapped.made
+        # The mapping that a region makes for itself ends with it: nothing could update the host in between.
+        is_own = self.orders.course_of(made.stretch) is self.orders.course_of(done.stretch)
+        key = done.author, made.author, mapped.map_type if is_own else ""
+        side = self._newer_sides.get(key)
+        if side is None:
+            side = self._newer_sides[key] = NewerOnDevice(done.author, made.author, mapped.map_type, is_own=is_own)
+        for array in arrays_over(runs):
+            for other, _, stretch in self._live.unordered(done.stretch, array, writes=True):
+                if not other.writes and other.doing is not Doing.COPY:
+                    self._note_unordered(side, done.stretch, DoneAt(other, stretch), array, None)
+            self._newer.conflicts(done.stretch, array, True, side)
+
+    def _look_for_newer(self, array: np.ndarray[Any, Any], done: DoneAt, frame: FrameType | None) -> None:
+        """Report a read of the host that nothing orders with an earlier write on a device."""
+        for side, _, stretch in self._newer.unordered(done.stretch, array, writes=False):
+            self._note_unordered(side, stretch, done, array, frame)
+
+    def _note_unordered(
+        self, side: NewerOnDevice, stretch: int, read: DoneAt, array: np.ndarray[Any, Any], frame: FrameType | None
+    ) -> None:
+        """Report a read of the host, if the program has generated it after the write on a device."""
+        if not self.orders.compares(stretch, read.stretch):
+            return
+        first, _, waits = self._in_order(DoneAt(side.author, stretch), read)
+        if first is not side.author:
+            return
+        runs = runs_of_array(array)
+        part = self._part(runs, frame, None, bounds_of(array), is_of_device=False)
+        if side.copies_back:  # this run has not come to the copy, or another mapping has kept the storage
+            copy, uses = self.authors.copy_of(side.made), (True, False)
+            remedy = remedy_for_race(copy, read.author, is_left=False, waits=waits)
+            self._raced.set(runs, value=True)
+            self._store.add(Occurrence(FindingRule.RACE, part, copy.side, read.author.side, remedy, (), uses))
+            return
+        fault = Fault(FindingRule.STALE_HOST, runs, first, None, None)
+        ended = side.made if side.is_own else None
+        remedy = remedy_for_fault(fault, read.author, side.made, side.map_type, ended)
+        self._store.add(Occurrence(FindingRule.STALE_HOST, part, first.side, read.author.side, remedy, tuple(runs)))
 
     def _compare(
         self, array: np.ndarray[Any, Any], done: DoneAt, frame: FrameType | None, mapped: Mapped | None
@@ -352,13 +406,13 @@ class Sanitizer:
         for other, count, stretch in self._live.conflicts(done.stretch, array, author.writes, author):
             if not self.orders.compares(stretch, done.stretch):
                 continue
-            runs = _runs_of(array)
+            runs = runs_of_array(array)
             host_runs = mapped.host_runs(runs) if mapped is not None else runs
             self._raced.set(host_runs, value=True)
             first, second, waits = self._in_order(DoneAt(other, stretch), done)
             is_left = self.orders.is_left_on_stream(stretch) or self.orders.is_left_on_stream(done.stretch)
             remedy = remedy_for_race(first, second, is_left=is_left, waits=waits)
-            part = self._part(host_runs, frame, mapped, _bounds(array), is_of_device=mapped is not None)
+            part = self._part(host_runs, frame, mapped, bounds_of(array), is_of_device=mapped is not None)
             writes = first.writes, second.writes
             self._store.add(Occurrence(FindingRule.RACE, part, first.side, second.side, remedy, (), writes), count)
 
@@ -379,17 +433,18 @@ class Sanitizer:
         self, runs: Runs, frame: FrameType | None, mapped: Mapped | None, accessed: Run, *, is_of_device: bool
     ) -> ArrayPart:
         """Return the name and the box of memory, by the variable that holds it, or by its list item."""
+        whole = runs[0][0], runs[-1][1]
         if is_of_device and mapped is not None:
-            found = variable_at(frame, accessed)
-            return part_of(found.name if found is not None else plain_name(mapped.label), mapped.host, runs)
-        found = variable_at(frame, (runs[0][0], runs[-1][1]))
+            name = self._names.name_at(accessed, frame) or plain_name(mapped.label)
+            return part_of(name, mapped.host, runs)
+        found = self._names.variable_at(whole, frame)
         if found is not None:
             return part_of(found.name, found.array, runs)
         if mapped is None:
             mapped = self._mapping_of(runs)
         if mapped is not None:
             return part_of(plain_name(mapped.label), mapped.host, runs)
-        return ArrayPart("an array", ((0, runs[-1][1] - runs[0][0]),), runs[0][0])
+        return ArrayPart("an array", ((0, whole[1] - whole[0]),), whole[0])
 
     def _mapping_of(self, runs: Runs) -> Mapped | None:
         """Return a present mapping of host memory."""
@@ -416,6 +471,33 @@ class Sanitizer:
         return next(self._raced.pieces(occurrence.runs), None) is None
 
 
+class NewerOnDevice:
+    """The side of a write on a device, for the host memory that corresponds. Equal ones are the same object.
+
+    Attributes
+    ----------
+    author, made : Author
+        The write, and the construct that has made the mapping.
+    map_type : str
+        The map type there.
+    is_own : bool
+        Whether that is the construct whose body writes.
+    """
+
+    __slots__ = ("author", "is_own", "made", "map_type")
+
+    def __init__(self, author: Author, made: Author, map_type: str, *, is_own: bool) -> None:
+        self.author = author
+        self.made = made
+        self.map_type = map_type
+        self.is_own = is_own
+
+    @property
+    def copies_back(self) -> bool:
+        """Whether the construct whose body writes copies back itself."""
+        return self.is_own and self.map_type in ("from", "tofrom")
+
+
 class Storage(NamedTuple):
     """An array of a copy, and whether it is hidden storage of a device."""
 
@@ -424,7 +506,7 @@ class Storage(NamedTuple):
 
     def mapped(self, sanitizer: Sanitizer) -> Mapped | None:
         """Return the mapping that it lies in."""
-        return sanitizer._find(_bounds(self.array)[0]) if self.on_device else None  # noqa: SLF001  # of this file
+        return sanitizer._find(bounds_of(self.array)[0]) if self.on_device else None  # noqa: SLF001  # of this file
 
 
 def _descends(course: Any, other: Any) -> bool:
@@ -433,38 +515,3 @@ def _descends(course: Any, other: Any) -> bool:
     while parent is not None and parent is not other:
         parent = parent.parent
     return parent is not None
-
-
-def _bounds(array: np.ndarray[Any, Any]) -> Run:
-    """Return the address of an array's first byte, and the address after its last one."""
-    lo = address_of(array)
-    if array.flags.forc:
-        return lo, lo + array.nbytes
-    section = section_of(HOST, lo, array.shape, array.strides, array.itemsize)
-    return section.address, section.end
-
-
-def _runs_of(array: np.ndarray[Any, Any]) -> Runs:
-    """Return the bytes of an array; none if they are not known."""
-    if isinstance(array, Scattered):
-        if array.addresses is None:
-            return ()
-        breaks = np.flatnonzero(np.diff(array.addresses) != array.itemsize) + 1
-        firsts = array.addresses[np.concatenate(([0], breaks))]
-        lasts = array.addresses[np.concatenate((breaks - 1, [array.addresses.size - 1]))] + array.itemsize
-        return [*zip(firsts.tolist(), lasts.tolist(), strict=True)]
-    return runs_of(section_of(HOST, address_of(array), array.shape, array.strides, array.itemsize))
-
-
-def _arrays_over(runs: Runs) -> list[np.ndarray[Any, Any]]:
-    """Return arrays over these bytes, to be compared with others."""
-    if len(runs) > _MOST_CHANGES:
-        runs = [(runs[0][0], runs[-1][1])]
-    return [np.asarray(_Bytes(lo, hi)) for lo, hi in runs]
-
-
-class _Bytes:
-    """Bytes of this process, as the protocol of NumPy describes them."""
-
-    def __init__(self, lo: int, hi: int) -> None:
-        self.__array_interface__ = {"version": 3, "shape": (hi - lo,), "typestr": "|u1", "data": (lo, False)}

@@ -190,14 +190,18 @@ class MappedBytes:
         The host memory that is mapped.
     made : object
         The construct that has made the storage.
+
+    Attributes
+    ----------
+    owner : object
+        Anything that whoever maps the bytes wants to find here.
     """
 
-    __slots__ = ("conditions", "is_ended", "made", "runs")
+    __slots__ = ("conditions", "owner", "runs")
 
     def __init__(self, runs: Runs, made: Any) -> None:
         self.runs = runs
-        self.made = made
-        self.is_ended = False
+        self.owner: Any = None
         self.conditions: Spans[Condition] = Spans()
         self.conditions.set(runs, Condition(Newer.UNWRITTEN, made))
 
@@ -229,7 +233,6 @@ class States:
 
         If it ``discards``, the mapping was never complete or its body has failed: nobody misses the device's bytes.
         """
-        mapping.is_ended = True
 
         def left(found: tuple[MappedBytes, ...] | None) -> tuple[MappedBytes, ...] | None:
             return tuple(other for other in found or () if other is not mapping) or None

@@ -21,6 +21,8 @@ def findings_of(path: Path, *, seed: int | None = None, devices: str = "sim:1") 
         warnings.simplefilter("ignore", omp.CleanupWarning)  # a leak is a finding here
         with omp.Runtime(devices, sanitize=True, seed=seed) as runtime, tracked_imports(path.parent):
             runpy.run_path(str(path), run_name="__main__")
+    if (failure := runtime.sanitized.sanitizer.failure) is not None:
+        raise failure
     return runtime.findings
 
 

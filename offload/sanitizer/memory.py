@@ -1,0 +1,75 @@
+"""Memory of accesses: the bytes of an array, and arrays over bytes that keep nothing alive."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from offload.arrays.items import address_of
+from offload.arrays.sections import HOST, section_of
+from offload.sanitizer.elements import Scattered
+from offload.sanitizer.states import runs_of
+
+if TYPE_CHECKING:
+    from offload.sanitizer.states import Run, Runs
+
+_MOST_ARRAYS = 256
+"""The arrays that stand for bytes with gaps of different sizes; bytes in more pieces are not compared with others."""
+
+
+def bounds_of(array: np.ndarray[Any, Any]) -> Run:
+    """Return the address of an array's first byte, and the address after its last one."""
+    lo = address_of(array)
+    if array.flags.forc:
+        return lo, lo + array.nbytes
+    section = section_of(HOST, lo, array.shape, array.strides, array.itemsize)
+    return section.address, section.end
+
+
+def runs_of_array(array: np.ndarray[Any, Any]) -> Runs:
+    """Return the bytes of an array; none if they are not known."""
+    if isinstance(array, Scattered):
+        if array.addresses is None:
+            return ()
+        breaks = np.flatnonzero(np.diff(array.addresses) != array.itemsize) + 1
+        firsts = array.addresses[np.concatenate(([0], breaks))]
+        lasts = array.addresses[np.concatenate((breaks - 1, [array.addresses.size - 1]))] + array.itemsize
+        return [*zip(firsts.tolist(), lasts.tolist(), strict=True)]
+    return runs_of(section_of(HOST, address_of(array), array.shape, array.strides, array.itemsize))
+
+
+def arrays_over(runs: Runs) -> list[np.ndarray[Any, Any]]:
+    """Return arrays over these bytes, which are only asked for their places; none for too many pieces."""
+    if not runs:
+        return []
+    lo, hi = runs[0]
+    if len(runs) > 1:
+        step, nbytes = runs[1][0] - lo, hi - lo
+        if all(run == (lo + k * step, hi + k * step) for k, run in enumerate(runs)):
+            return [_at(lo, (len(runs), nbytes), (step, 1))]
+    return [_at(lo, (hi - lo,), (1,)) for lo, hi in runs] if len(runs) <= _MOST_ARRAYS else []
+
+
+def layout_of(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an array with the same layout, which does not keep the memory."""
+    return _at(address_of(array), array.shape, array.strides, array.itemsize)
+
+
+def _at(address: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int = 1) -> np.ndarray[Any, Any]:
+    return np.asarray(_MemoryAt(address, shape, strides, itemsize))
+
+
+class _MemoryAt:
+    """Memory of this process, as the protocol of NumPy describes it."""
+
+    __slots__ = ("__array_interface__",)
+
+    def __init__(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> None:
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": shape,
+            "strides": strides,
+            "typestr": f"|V{itemsize}",
+            "data": (address, False),
+        }
