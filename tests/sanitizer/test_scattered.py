@@ -20,7 +20,7 @@ def conflict(one, other):
     task, rest = order.fork(host), order.stretch(host)
     for part in one:
         live.note(task, part, True, "task")
-    return any([live.note(rest, part, True, "host") for part in other])
+    return any(live.note(rest, part, True, "host") for part in other)
 
 
 @pytest.mark.parametrize("seed", range(30))
