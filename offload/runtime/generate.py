@@ -8,6 +8,7 @@ task by a recipe, and gives that to `generate`. A host task of which nothing but
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
 
@@ -314,8 +315,9 @@ def _noted_run(plain: Any) -> Any:
     def run(scope: Scope, thread: Shielded, task: Task, *, is_ready: bool) -> BaseException | None:
         failure: BaseException | None = plain(scope, thread, task, is_ready=is_ready)
         try:
-            if (orders := hooked.orders.get(scope.runtime)) is not None:
-                orders.encountered(task)
+            with suppress(RecursionError):  # the limit is no failure of the task
+                if (orders := hooked.orders.get(scope.runtime)) is not None:
+                    orders.encountered(task)
             return failure
         finally:
             del task, failure  # its frames refer to this one

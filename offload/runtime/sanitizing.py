@@ -5,7 +5,7 @@ replaced as those of observed runtimes are (`offload.tasks.hooked`), so a run wi
 of rooms above this one have such methods in their own modules.
 
 Code that calls bodies and callbacks of the program is a caller of their frames, which a failure keeps. So it lets go of
-tasks when they have run.
+tasks when they have run. Where Python's limit of recursion is reached in the middle of a note, the engine goes on.
 
 The program's own calls of streams and events of a simulated device are told from the library's by the caller.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -110,8 +111,9 @@ def _noted_submit(plain: Any) -> Any:
 @_hook(CountedEngine, "finish")
 def _noted_finish(plain: Any) -> Any:
     def finish(self: Any, task: Task, *args: Any, **kwargs: Any) -> Task | None:
-        if (orders := _orders_of(task)) is not None:
-            orders.ends(task)
+        with suppress(RecursionError):
+            if (orders := _orders_of(task)) is not None:
+                orders.ends(task)
         try:
             return plain(self, task, *args, **kwargs)  # type: ignore[no-any-return]
         finally:
@@ -133,8 +135,9 @@ def _noted_release(plain: Any) -> Any:
 @_hook(Task, "advance")
 def _noted_advance(plain: Any) -> Any:
     def advance(self: Task, engine: Any, scope: Any) -> Task | None:
-        if (orders := _orders_of(self)) is not None:
-            orders.begins(self)
+        with suppress(RecursionError):
+            if (orders := _orders_of(self)) is not None:
+                orders.begins(self)
         try:
             return plain(self, engine, scope)  # type: ignore[no-any-return]
         finally:

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, ref
 
 from offload.events.event import Event
+from offload.interrupts.frames import calls_program
 from offload.sanitizer.clocks import Order
 from offload.tasks.depend import Followed
 from offload.tasks.scope import current_scope
@@ -541,6 +542,7 @@ class Orders:
         task = self._runtime.here().task
         return task if task is not None and task.construct.is_target else None
 
+    @calls_program
     def carries_out(self, stretch: int, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Call a function that the program has launched on a stream, in its stretch."""
         local = self._local
@@ -696,6 +698,7 @@ class Orders:
         """Take back an `acts_for`."""
         self._local.acting = outer
 
+    @calls_program
     def calls_back(self, function: Callable[[Any], Any], task: Any) -> None:
         """Call a function that the program wants to be called at the end of a task: it comes after the task."""
         with self.lock:
