@@ -8,6 +8,7 @@ the stream, and only errors stay with the task. `offload.loops.running.plan` dec
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -26,6 +27,7 @@ from offload.loops.running.runs import NestForm
 from offload.loops.running.specialise import LoopProgram
 from offload.loops.settled_calls import keep_settled
 from offload.runtime.current import here
+from offload.tasks import hooked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -464,3 +466,53 @@ def _write(runs: Sequence[NestRun], outputs: Mapping[str, Any]) -> None:
     for name, array in outputs.items():
         if name in found:
             on_host(array)[...] = found[name]
+
+
+# -- sanitized runtimes ------------------------------------------------------------------------------
+
+
+def noted_on_device(plain: Any) -> Any:
+    """Return a launcher's method that enqueues a loop and tells the sanitizer of its accesses."""
+
+    def on_device(
+        self: Any, spec: Specialisation, values: Mapping[str, Any], task: DeviceTask, args: tuple[Any, ...]
+    ) -> None:
+        from offload.loops.sanitized import note_on_device  # few programs are sanitized
+
+        note_on_device(spec, values, task)
+        plain(self, spec, values, task, args)
+
+    return on_device
+
+
+def noted_on_host(plain: Any) -> Any:
+    """Return a launcher's method that runs a loop on the host and tells the sanitizer of its accesses."""
+
+    def on_host(self: Any, spec: Specialisation, values: Mapping[str, Any]) -> Any:
+        from offload.loops.sanitized import note_on_host  # the same
+
+        note_on_host(spec, values, here())
+        return plain(self, spec, values)
+
+    return on_host
+
+
+def _noted_in_body(plain: Any) -> Any:
+    def launch(program: LoopProgram, args: tuple[Any, ...], kwargs: Mapping[str, Any], task: Any) -> Any:
+        if not program.is_speculative:  # which is refused
+            from offload.loops.sanitized import note_on_device, note_on_host  # the same
+
+            values = program.bound(args, kwargs)
+            spec = program.specialise(values)
+            if task.place is None:
+                note_on_host(spec, values, here())
+            else:
+                note_on_device(spec, values, task)
+        return plain(program, args, kwargs, task)
+
+    return launch
+
+
+hooked.register(Launcher, "_on_device", noted_on_device, "sanitize")
+hooked.register(Launcher, "_on_host", noted_on_host, "sanitize")
+hooked.register(sys.modules[__name__], "launch_in_body", _noted_in_body, "sanitize")

@@ -29,6 +29,7 @@ from offload.loops.running.preparation import observe_each, where_on
 from offload.loops.sets.device_runs import joint_run, on_devices
 from offload.loops.sets.divisions import MODES, Lie
 from offload.runtime.current import here
+from offload.tasks import hooked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -396,3 +397,19 @@ class _SetLooks(Looks):
 
     def __call__(self, parts: Sequence[ArrayPart], most: int | None) -> Any:
         return self._looks([part for part in parts if self._call.is_current(part.array)], most)
+
+
+def _noted_exchange(plain: Any) -> Any:
+    """Return `_JointCall._exchange` for sanitized runtimes: a nest follows it."""
+
+    def exchange(self: _JointCall, asked: Iterable[Asked], lanes: Sequence[Lane]) -> None:
+        from offload.loops.sanitized import note_on_devices  # few programs are sanitized
+
+        plain(self, asked, lanes)
+        of_devices = {place.device: lane for place, lane in zip(self.places, lanes, strict=False)}
+        note_on_devices(self.task, asked, self.sets, of_devices)
+
+    return exchange
+
+
+hooked.register(_JointCall, "_exchange", _noted_exchange, "sanitize")

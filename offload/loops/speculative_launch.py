@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.arrays.items import SCALARS, array_section
-from offload.loops.launch import Launcher, check_writeable, enqueue, outcome, outcome_of, run_on_host, with_first_values
+from offload.loops.launch import (
+    Launcher,
+    check_writeable,
+    enqueue,
+    noted_on_device,
+    noted_on_host,
+    outcome,
+    outcome_of,
+    run_on_host,
+    with_first_values,
+)
 from offload.loops.running.ordered_runs import run_in_order
 from offload.loops.running.plan import check, numbers_of, plans_of
 from offload.loops.running.preparation import described
@@ -21,6 +31,7 @@ from offload.loops.speculative import several
 from offload.loops.speculative.host_work import SpeculativeWork, on_own_arrays, stayed
 from offload.loops.speculative.speculation import PLAIN, decided
 from offload.loops.speculative.verdict_memory import Remembered, history_of
+from offload.tasks import hooked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -146,3 +157,7 @@ class HostCall:
         else:
             found = stayed(self._spec, self._values, self._memory, self._record)
         return outcome(self._spec, found) if self._spec.typed.function.returns else None
+
+
+hooked.register(SpeculativeLauncher, "_on_device", noted_on_device, "sanitize")
+hooked.register(SpeculativeLauncher, "_on_host", noted_on_host, "sanitize")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from copy import copy
 from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from offload.interrupts.frames import caller, is_between
+from offload.interrupts.frames import caller, is_between, is_own
 from offload.sanitizer.findings import Side
 from offload.tasks.site import line_of
 
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
     Place: TypeAlias = tuple[str, int]
     """A file, by its absolute name, and a line."""
+
+
+_WATCHING = ("offload.devices.sim", "offload.sanitizer", "offload.runtime.sanitized")
+"""The modules between an array's method and the sanitizer."""
 
 
 class Doing(Enum):
@@ -100,6 +105,18 @@ class Authors:
             author = self._known[key] = Author(side, doing, task, frame, writes=writes)
         return author
 
+    def of_line(self, task: Any, file: str, line: int, *, writes: bool) -> Author:
+        """Return the author of an access that the library has for a line of the program, perhaps in a task."""
+        construct = None if task is None else task.construct
+        key = "line", file, line, writes, construct, None if task is None else task.name
+        author = self._known.get(key)
+        if author is None:
+            name = threading.current_thread().name if task is None else str(task.name)
+            side = Side(os.path.abspath(file), line, "write" if writes else "read", name)  # noqa: PTH100  # the same
+            doing = Doing.HOST if task is None else Doing.TASK
+            author = self._known[key] = Author(side, doing, task, caller(), writes=writes)
+        return author
+
     def of_task(self, task: Any, what: str, *, writes: bool) -> Author:
         """Return the author of work that the library does for a construct."""
         key = what, writes, task.construct, task.name
@@ -137,6 +154,14 @@ def program_frame() -> FrameType:
         while is_between(frame) and frame.f_back is not None:
             frame = frame.f_back
     return frame
+
+
+def is_unwrapped_by_library() -> bool:
+    """Tell whether the library itself has called what gives memory away."""
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001  # as `caller` does
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith(_WATCHING):
+        frame = frame.f_back
+    return frame is not None and is_own(frame.f_globals.get("__name__"))
 
 
 def _is_numpy(frame: FrameType) -> bool:

@@ -23,7 +23,7 @@ from bisect import bisect_left, bisect_right
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from offload.sanitizer.authors import Author, Authors, Doing, program_frame
+from offload.sanitizer.authors import Author, Authors, Doing, is_unwrapped_by_library, program_frame
 from offload.sanitizer.findings import ArrayPart, FindingStore, Occurrence, Summary
 from offload.sanitizer.freed import FreedMemory
 from offload.sanitizer.live import LiveAccesses
@@ -139,7 +139,7 @@ class Sanitizer:
         self._mapped: list[Mapped] = []
 
     @contextmanager
-    def _judging(self) -> Iterator[None]:
+    def judging(self) -> Iterator[None]:
         """Let one thread in; keep a mistake of ours from the program."""
         with self._lock:
             try:
@@ -158,7 +158,7 @@ class Sanitizer:
     def note(self, reads: Sequence[np.ndarray[Any, Any]], writes: Sequence[np.ndarray[Any, Any]], device: Any) -> None:
         """Note one operation of the program, on the thread that carries it out (`offload.sanitizer.tracked.Sink`)."""
         frame, scope = program_frame(), self._scope()
-        with self._judging():
+        with self.judging():
             stretch = self.orders.here()
             self.accesses += 1
             for is_write, arrays in ((False, reads), (True, writes)):
@@ -171,8 +171,10 @@ class Sanitizer:
 
     def given_away(self, storage: np.ndarray[Any, Any], device: Any) -> None:
         """Note that the program has received memory whose accesses cannot be seen from now on."""
+        if is_unwrapped_by_library():
+            return
         frame = program_frame()
-        with self._judging():
+        with self.judging():
             run = bounds_of(storage)
             mapped = self._find(run[0])
             if mapped is not None:
@@ -194,7 +196,7 @@ class Sanitizer:
 
     def begin_mapping(self, mapped: Mapped) -> None:
         """Note that new storage for host memory is there."""
-        with self._judging():
+        with self.judging():
             for old in self._within(mapped.start, mapped.end):
                 self._remove(old, old.made, discards=True)
             k = bisect_left(self._starts, mapped.start)
@@ -209,18 +211,18 @@ class Sanitizer:
 
     def zero(self, mapped: Mapped, array: np.ndarray[Any, Any], done: DoneAt) -> None:
         """Note that new storage is filled with zeros."""
-        with self._judging():
+        with self.judging():
             self._compare(array, done, None, mapped)
             self._states.zeroed(mapped.bytes)
 
     def declare(self, mapped: Mapped) -> None:
         """Note that new storage begins with the host's values."""
-        with self._judging():
+        with self.judging():
             self._states.zeroed(mapped.bytes)
 
     def end_mapping(self, mapped: Mapped, done: DoneAt, *, discards: bool = False) -> None:
         """Note that a mapping has ended; if it ``discards``, its construct has failed."""
-        with self._judging():
+        with self.judging():
             if self._find(mapped.start) is mapped:
                 self._remove(mapped, done, discards=discards)
 
@@ -262,7 +264,7 @@ class Sanitizer:
         """
         if not dst.array.size:
             return  # a box of no elements
-        with self._judging():
+        with self.judging():
             to, at = dst.mapped(self), src.mapped(self)
             runs_to, runs_at = runs_of_array(dst.array), runs_of_array(src.array)
             host_to = to.host_runs(runs_to) if to is not None else runs_to
@@ -300,9 +302,13 @@ class Sanitizer:
                 assert mapped.ended is not None
                 self._remove(mapped, mapped.ended, discards=False)
 
+    def access(self, array: np.ndarray[Any, Any], done: DoneAt, *, on_device: bool) -> None:
+        """Judge an access that a call of the library has for the program; in `judging`."""
+        self._access(array, done, None, on_device=on_device)
+
     def fill(self, array: Storage, done: DoneAt) -> None:
         """Note that the library sets all elements of a device's array."""
-        with self._judging():
+        with self.judging():
             self._access(array.array, done, None, on_device=True)
 
     # -- judging -------------------------------------------------------------------------------------

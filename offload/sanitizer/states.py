@@ -24,7 +24,8 @@ back: a host read is ``stale-host``. A write on the host ends either state. So d
 two agree, but bytes that nobody has written stay unwritten there.
 
 A copy to the host leaves alone the bytes that the device has not changed. Bytes that it does change are newer than
-those of other devices.
+those of other devices, except of devices that have the same write, by a copy or because a loop on several devices has
+written the same everywhere.
 
 Who wrote a byte, and which construct made or ended a mapping, are opaque values here (``by``).
 """
@@ -281,7 +282,7 @@ class States:
             if condition.newer is Newer.UNWRITTEN:
                 self._host.set(piece, Remains(by, None, mapping))
             elif condition.newer is not Newer.SAME:
-                self.written_host(piece, by)
+                self._written_host(piece, by, condition)
                 mapping.conditions.set(piece, _SAME)
 
     def copied_across(self, source: MappedBytes, target: MappedBytes, runs: Runs) -> None:
@@ -305,13 +306,21 @@ class States:
 
     def written_host(self, runs: Runs, by: Any) -> None:
         """Note a write on the host."""
-        if self._is_quiet(runs):
-            return
+        if not self._is_quiet(runs):
+            self._written_host(runs, by, None)
+
+    def _written_host(self, runs: Runs, by: Any, copied: Condition | None) -> None:
+        """Note a write on the host; with ``copied`` it is a copy from a device where the bytes have this condition.
+
+        A device that has the same write is not older than the host then.
+        """
         self._host.set(runs, None)
         host = Condition(Newer.HOST, by)
 
         def become(now: Condition | None) -> Condition | None:
-            return now if now is None or now.newer is Newer.UNWRITTEN else host
+            if now is None or now.newer is Newer.UNWRITTEN:
+                return now
+            return _SAME if now == copied and now.newer is Newer.DEVICE else host
 
         for lo, hi, mappings in self._present.pieces(runs):
             for mapping in mappings:

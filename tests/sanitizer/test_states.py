@@ -35,10 +35,12 @@ class ByteModel:
     def at(self, byte: int) -> list[OneMapping]:
         return [one for one in self.live if byte in one.bytes]
 
-    def write_host(self, byte: int, by: Any) -> None:
+    def write_host(self, byte: int, by: Any, copied: Any = None) -> None:
         self.host.pop(byte, None)
         for one in self.at(byte):
-            if one.bytes[byte][0] != "unwritten":
+            if copied is not None and one.bytes[byte] == copied and copied[0] == "device":
+                one.bytes[byte] = "same", None
+            elif one.bytes[byte][0] != "unwritten":
                 one.bytes[byte] = "host", by
 
     def read_host(self, byte: int) -> set[tuple[Any, ...]]:
@@ -69,7 +71,7 @@ class ByteModel:
         if kind == "unwritten":
             self.host[byte] = by, None
         elif kind != "same":
-            self.write_host(byte, by)
+            self.write_host(byte, by, one.bytes[byte])
             one.bytes[byte] = "same", None
 
     def end(self, one: OneMapping, by: Any, *, discards: bool) -> None:

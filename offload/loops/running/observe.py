@@ -74,7 +74,7 @@ class NestObserver:
     ) -> None:
         names = {node.array for at, node in numbered(nest).items() if at in observed}
         of_names = {name: view for name, view in views.items() if name in names}
-        cells = cells_of(of_names, _changed(nest), None if of is None else of.left_out)
+        cells = cells_of(of_names, changed_by(nest), None if of is None else of.left_out)
         self._trips = [axis.trips for axis in axes]  # of each axis, in the whole nest
         last = None if most is None else _LEEWAY * most
         if of is None:
@@ -147,7 +147,7 @@ class NestObserver:
             given[made.steps] = np.zeros(1, np.int64)
         numbers = {name: np.int64(value) for name, value in watched.given.items()}
         of = watched.typed, watched.nest, watched.modes, {**scalars, **numbers}, {**arrays, **given}, axes
-        run = _made_run(*of, self._words, is_shared=self._is_shared, known=self._form)
+        run = made_run(*of, self._words, is_shared=self._is_shared, known=self._form)
         self._form = run.form
         return run, given
 
@@ -195,7 +195,7 @@ def advance(
 ) -> None:
     """Run a nest in order on arrays of the host; raise the error that it finds."""
     is_shared = any(len(group) > 1 for group in groups_of(views))
-    run = _made_run(typed, nest, modes, scalars, arrays, axes, _WORDS, is_shared=is_shared)
+    run = made_run(typed, nest, modes, scalars, arrays, axes, _WORDS, is_shared=is_shared)
     run.run_all()
     run.finish()
     failure = run.failure()
@@ -210,7 +210,7 @@ def copies_of(
 
     The copies share memory as the arrays do; ``views`` tells where those lie.
     """
-    changed = _changed(nest)
+    changed = changed_by(nest)
     given = {name: on_host(array) for name, array in arrays.items()}
     for names in groups_of(views):
         if changed.isdisjoint(names):
@@ -241,14 +241,14 @@ def arrays_like(
     return made
 
 
-def _changed(nest: Nest) -> set[str]:
+def changed_by(nest: Nest) -> set[str]:
     """Return the arrays that a nest writes to."""
     changed = {node.array for node in walk(*nest.body) if isinstance(node, ir.Store | ir.Atomic)}
     changed |= {name for name, word in nest.privates.items() if word == "lastprivate"}
     return changed | {item.name for item in nest.reductions}
 
 
-def _made_run(
+def made_run(
     typed: Typed,
     nest: Nest,
     modes: Mapping[int, Mode],
