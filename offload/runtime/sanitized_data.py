@@ -55,14 +55,18 @@ class SanitizedPlace:
 
     def done(self, what: str, *, writes: bool) -> DoneAt:
         """Return the construct that the calling thread launches, as the author of work that it enqueues."""
-        sanitizer = self.sanitizer
-        with sanitizer.orders.lock:
-            task = sanitizer.orders._local.launching  # noqa: SLF001
+        return self._done(what, (writes,))[0]
+
+    def _done(self, what: str, writes: Iterable[bool]) -> list[DoneAt]:
+        """Return that author as one that writes, or does not, as each of ``writes`` says."""
+        orders, authors = self.sanitizer.orders, self.sanitizer.authors
+        with orders.lock:
+            task = orders._local.launching  # noqa: SLF001  # nobody else asks
+            stretch = orders.of_copy(task)
             if task is None:
-                author = sanitizer.authors.of_call(caller(), what, writes=writes)
-            else:
-                author = sanitizer.authors.of_task(task, what, writes=writes)
-            return DoneAt(author, sanitizer.orders.of_copy(task))
+                frame = caller()
+                return [DoneAt(authors.of_call(frame, what, writes=each), stretch) for each in writes]
+            return [DoneAt(authors.of_task(task, what, writes=each), stretch) for each in writes]
 
     def note(self, plan: Plan) -> None:
         """Have the events of a plan that has been committed wait for an operation on a lane."""
@@ -105,7 +109,7 @@ class SanitizedPlace:
 
     def copy(self, dst: Any, src: Any, lane: Lane) -> None:
         """Note a copy that is about to be enqueued."""
-        reads, writes = self.done("copy", writes=False), self.done("copy", writes=True)
+        reads, writes = self._done("copy", (False, True))
         _put(lane, partial(self.sanitizer.copy, _storage(dst), _storage(src), reads, writes))
 
     def zero(self, entries: Iterable[Entry], lane: Lane) -> None:
