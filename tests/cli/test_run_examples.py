@@ -122,7 +122,7 @@ def check_run(folder, path, options, n_ranks=0, devices="sim"):
     expected = plain(path, n_ranks, devices)  # meanwhile
     found = ended(job)
     assert (found[0], found[2]) == (expected[0], expected[2]), found[1]
-    if not {"--profile", "--live"} & set(options):
+    if not {"--profile", "--live"} & set(options) and "cluster" not in path.stem:  # Dask may complain of a slow machine
         assert found[1] == expected[1]
     return check_files(folder, max(1, n_ranks))
 
