@@ -17,7 +17,8 @@ from weakref import ref
 from offload.constructs.groups import GroupRegion
 from offload.interrupts.frames import caller
 from offload.reports.graphs import Fences, Made, Waited
-from offload.runtime.runtime import Everything, Runtime
+from offload.runtime.everything import Everything
+from offload.runtime.runtime import Runtime
 from offload.tasks import hooked
 from offload.tasks.goals import Emptied, Goal
 from offload.tasks.region import Group
