@@ -12,7 +12,7 @@ import threading
 from time import perf_counter
 from typing import Any
 
-TASK_FIELDS = 5
+TASK_FIELDS = 6
 """Values for each task in `TaskLog.tasks`."""
 
 EDGE_FIELDS = 2
@@ -26,12 +26,12 @@ class TaskLog:
     ----------
     tasks : list
         For each task that has ended, in the order of the ends: its construct (a device task's with its label, if it has
-        one), when it was generated, when it began, when it ended (in seconds of `time.perf_counter`), and the thread.
-        The time at which it was generated stands for the task elsewhere.
+        one), when it was generated, when it began, when it ended (in seconds of `time.perf_counter`), the thread, and
+        the thread that generated it. The time at which it was generated stands for the task elsewhere.
     details : dict
         By tasks, what few tasks have: the state, the device's number, the stream's number, the kind
-        (``"body"``, ``"device"``, ``"detached"``, ``"request"`` or ``"coroutine"``), and when the body of a detached
-        task, or of one that waits for requests of MPI, ended.
+        (``"body"``, ``"device"``, ``"detached"``, ``"request"`` or ``"coroutine"``), when the body of a detached task,
+        or of one that waits for requests of MPI, ended, and whether the task is deferred.
     edges : list
         For each dependence that was found: both tasks.
     kinds : list of tuple
@@ -104,9 +104,9 @@ class TaskLog:
         left = task.left
         task.note_number()
         if not hasattr(task, "created_s"):  # it was generated before the runtime was observed
-            task.created_s = now_s
+            task.created_s, task.maker = now_s, 0
         created_s = task.created_s
-        self.tasks.extend((what, created_s, start_s, end_s, left[1] if left else threading.get_ident()))
+        self.tasks.extend((what, created_s, start_s, end_s, left[1] if left else threading.get_ident(), task.maker))
         place = task.place
         if place is not None:
             kind, lane = "device", None if task.lane is None else self.lane_number(task.lane)
@@ -119,4 +119,5 @@ class TaskLog:
         end = "complete" if failure is None else str(failed)
         self.details[created_s] = (
             end, None if place is None else place.device.number, lane, kind, left[0] if left else None,
+            task.owner is None,
         )  # fmt: skip

@@ -367,7 +367,7 @@ def _observed_make_alone(plain: Any) -> Any:
 
 def _tell_made(calls: Any, tasks: Sequence[Task]) -> None:
     for task in tasks:
-        task.created_s = perf_counter()
+        task.created_s, task.maker = perf_counter(), threading.get_ident()
         if calls.task_created is not None:
             calls.task_created(task)
 

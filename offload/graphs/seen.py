@@ -68,7 +68,7 @@ def _of_graph(graph: Graph, run: RunRecord) -> RunRecord:
         tasks=tasks,
         edges=list(dict.fromkeys(edge for edge in edges if ours.issuperset(edge))),
         spans=spans,
-        waits=(),
+        waits=[wait for wait in run.waits if wait[2] < end_s and wait[3] > begin_s],
         maps=[change for change in run.maps if begin_s <= change[0] <= end_s],
         begin_s=begin_s,
         end_s=end_s,

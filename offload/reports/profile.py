@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from offload.reports.paths import Activity, critical_path, parts_of
+from offload.reports.paths import Activity, Pause, critical_path, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,8 +125,8 @@ class RunProfile:
 
 def profile(run: RunRecord) -> RunProfile:
     """Return the profile of a run."""
-    activities, names = _activities(run)
-    stretches = critical_path(activities, run.begin_s, run.end_s)
+    activities, names, pauses = _activities(run)
+    stretches = critical_path(activities, run.begin_s, run.end_s, pauses)
     path_s: dict[str, float] = defaultdict(float)
     steps = []
     for stretch in stretches:
@@ -143,8 +143,8 @@ def profile(run: RunRecord) -> RunProfile:
     )
 
 
-def _activities(run: RunRecord) -> tuple[list[Activity], dict[int, tuple[str, str]]]:
-    """Return the activities of a run, and the name and key of each task by its number."""
+def _activities(run: RunRecord) -> tuple[list[Activity], dict[int, tuple[str, str]], list[Pause]]:
+    """Return the activities of a run, the name and key of each task by its number, and the pauses of threads."""
     before: dict[int, list[int]] = defaultdict(list)
     for first, last in run.edges:
         before[last].append(first)
@@ -155,39 +155,45 @@ def _activities(run: RunRecord) -> tuple[list[Activity], dict[int, tuple[str, st
     activities: list[Activity] = []
     last_of: dict[int, int] = {}
     names: dict[int, tuple[str, str]] = {}
+    pauses = [Pause(thread, start_s, end_s) for _, thread, start_s, end_s in run.waits]
     for task in sorted(run.tasks, key=lambda task: task.created_s):  # in the order in which they were generated
         names[task.number] = task.name, task.key
         follows = tuple([last_of[number] for number in before[task.number] if number in last_of])
         activities += _of_task(task, spans.get(task.number, ()), follows, len(activities))
         last_of[task.number] = len(activities) - 1
-    return activities, names
+        if not task.is_deferred and activities[-1].thread is None:  # its generating thread waited for it
+            pauses.append(Pause(task.maker, task.created_s, task.end_s, len(activities) - 1))
+    return activities, names, pauses
 
 
 def _of_task(task: TaskRecord, spans: Sequence[SpanRecord], follows: tuple[int, ...], first: int) -> list[Activity]:
     """Return the activities of a task: those after the first follow the one before."""
-    made_s = min(task.created_s, task.start_s)
-    if task.kind == "device" and spans:
-        found = []
+    made_s, maker = min(task.created_s, task.start_s), task.maker or None
+
+    def activity(
+        kind: str, start_s: float, end_s: float, resources: tuple[Any, ...] = (), thread: int | None = None
+    ) -> None:
+        follows_own = (first + len(found) - 1,) if found else follows
+        found.append(Activity(task.number, kind, made_s, start_s, end_s, resources, follows_own, thread, maker))
+
+    found: list[Activity] = []
+    if task.kind == "device":
         for span in sorted(spans, key=lambda span: span.start_s):
             is_copy = span.kind != "body"
-            resources: tuple[Any, ...] = (("stream", span.device, span.lane),)
-            if is_copy:
-                resources += (("copies", span.device, span.direction),)
-            kind = "copy" if is_copy else "device"
-            found.append(Activity(task.number, kind, made_s, span.start_s, span.end_s, resources, follows))
-            follows = (first + len(found) - 1,)
-        return found
-    if task.kind == "device":
-        resources = (("stream", task.device, task.lane),)
-        return [Activity(task.number, "device", made_s, task.start_s, task.end_s, resources, follows)]
-    resources = (("thread", task.thread),) if task.kind in {"body", "detached", "request"} else ()
-    if task.kind in {"detached", "request"} and task.left_s is not None:
-        left_s = min(task.end_s, max(task.start_s, task.left_s))
-        return [
-            Activity(task.number, "body", made_s, task.start_s, left_s, resources, follows),
-            Activity(task.number, "wait", left_s, left_s, task.end_s, (), (first,)),
-        ]
-    return [Activity(task.number, "body", made_s, task.start_s, task.end_s, resources, follows)]
+            stream = "stream", span.device, span.lane
+            copies = (("copies", span.device, span.direction),) if is_copy else ()
+            activity("copy" if is_copy else "device", span.start_s, span.end_s, (stream, *copies))
+        if not found:
+            activity("device", task.start_s, task.end_s, (("stream", task.device, task.lane),))
+    elif task.kind == "coroutine":
+        activity("body", task.start_s, task.end_s)
+    else:
+        thread = "thread", task.thread
+        left_s = task.end_s if task.left_s is None else min(task.end_s, max(task.start_s, task.left_s))
+        activity("body", task.start_s, left_s, (thread,), task.thread)
+        if task.left_s is not None:
+            activity("wait", left_s, task.end_s)
+    return found
 
 
 def _rows(

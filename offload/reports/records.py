@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from offload.events.log import TaskLog
 
 
+_PLAIN = "complete", None, None, "body", None, True
+"""The details of most tasks."""
+
+
 class TaskRecord(NamedTuple):
     """A task that has ended. Times are in seconds of `time.perf_counter`."""
 
@@ -31,6 +35,8 @@ class TaskRecord(NamedTuple):
     lane: int | None = None
     kind: str = "body"  # or "device", "detached", "request", "coroutine"
     left_s: float | None = None  # when the body of a task ended that is detached, or waits for requests of MPI
+    is_deferred: bool = True
+    maker: int = 0  # the thread that generated it; 0 if that is unknown
 
     @property
     def key(self) -> str:
@@ -74,27 +80,26 @@ def records(log: TaskLog) -> RunRecord:
     values = log.tasks.copy()
     details = log.details
     known: dict[Any, tuple[str, str, str]] = {}
-    tasks: list[TaskRecord] = []
-    add = tasks.append
+    tasks: dict[int, TaskRecord] = {}  # a task whose end could not be carried out at first is noted twice
     columns = [values[at::TASK_FIELDS] for at in range(TASK_FIELDS)]
     for created_s in sorted(columns[1]):
         number_at(created_s)  # in the order in which they were generated
-    for what, key_s, start_s, end_s, thread in zip(*columns, strict=True):
+    for what, key_s, start_s, end_s, thread, maker in zip(*columns, strict=True):
         number = number_at(key_s)
         created_s = min(key_s, start_s)  # it may have begun before it was observed
         try:
             name, directive, location = known[what]
         except KeyError:
             name, directive, location = known[what] = _words_of(what)
-        if key_s in details:
-            state, *more = details[key_s]
-            add(TaskRecord(number, name, directive, location, state, created_s, start_s, end_s, thread, *more))
-        else:
-            add(TaskRecord(number, name, directive, location, "complete", created_s, start_s, end_s, thread))
+        state, device, lane, kind, left_s, is_deferred = details.get(key_s, _PLAIN)
+        tasks[number] = TaskRecord(
+            number, name, directive, location, state, created_s, start_s, end_s, thread, device, lane, kind, left_s,
+            is_deferred, maker,
+        )  # fmt: skip
     pairs = log.edges.copy()
     columns = [pairs[::2], pairs[1::2]]
     return RunRecord(
-        tasks,
+        [*tasks.values()],
         [(number_at(before), number_at(after)) for before, after in dict.fromkeys(zip(*columns, strict=True))],
         [*_spans_of(log.spans.copy())],
         log.waits.copy(),

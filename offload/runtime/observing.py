@@ -340,7 +340,7 @@ class ObservedEngine(Engine):
     log_handles: dict[Any, float]
 
     def submit(self, task: Task, dependences: Any, orderings: Any = (), follows: Any = ()) -> bool:
-        task.created_s = perf_counter()
+        task.created_s, task.maker = perf_counter(), get_ident()
         task.note_number()
         calls = self.calls
         for log in calls.logs:
@@ -373,7 +373,7 @@ class LoggedEngine(ObservedEngine):
     """The engine of a runtime that a single log observes: the most frequent tasks cost as little as possible."""
 
     def submit(self, task: Task, dependences: Any, orderings: Any = (), follows: Any = ()) -> bool:
-        task.created_s = perf_counter()
+        task.created_s, task.maker = perf_counter(), get_ident()
         if dependences:
             self.log_handles[ref(task)] = task.created_s
         return _submit(self, task, dependences, orderings, follows)
@@ -383,7 +383,7 @@ class LoggedEngine(ObservedEngine):
             self.log_end(task, failure, failed)
         else:
             try:
-                self.log_task((task.construct, task.created_s, task.start_s, task.end_s, get_ident()))
+                self.log_task((task.construct, task.created_s, task.start_s, task.end_s, get_ident(), task.maker))
             except AttributeError:  # generated before it was observed
                 self.log_end(task, failure, failed)
         return _finish(self, task, failure, failed)

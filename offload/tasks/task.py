@@ -109,6 +109,7 @@ class Task(Generic[Result_co]):
         "finished",  # it is complete, one way or another; whoever sees this sees `failure` and `state_`
         "frame",  # the region that has generated it
         "inherited",  # the default device, the taskgroup and whether it is final, as they were then
+        "maker",  # the thread that generated it; set along with `created_s`
         "kwargs",  # as `args`; None where there are none
         "serial",  # for `key`: a number, from the first time that somebody asks; unset before
         "special",  # whether there is something to look at in `__dict__`
@@ -189,6 +190,7 @@ class Task(Generic[Result_co]):
     caller_code: CodeType
     counters: bytearray
     created_s: float
+    maker: int
     start_s: float
     end_s: float
     serial: int
