@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from random import Random
 
 import numpy as np
@@ -142,15 +141,10 @@ def test_any_path_covers_the_run():
 
 
 def test_a_task_whose_end_is_noted_twice():
-    """A task whose body runs out of stack in the engine's own steps is one task in the records, also in a graph."""
+    """A task whose end was cut short (by a RecursionError), and was carried out again, is one task in the records."""
     log = TaskLog()
-
-    def nested(depth):
-        return 0 if depth == 0 else omp.task(nested, if_=False)(depth - 1).result() + 1
-
     with omp.tool(log), omp.Runtime("none"):
-        for depth in range(20, 200):
-            with suppress(RecursionError):
-                nested(depth)
-    keys = [one.key for one in records(log).tasks]
-    assert len(keys) == len(set(keys)) > 0
+        done = omp.task(int, name="done", depend=[omp.out("x")])()
+        omp.taskwait()
+        log.note_end(done, None, None)
+    assert [one.key for one in records(log).tasks] == [done.key]
