@@ -14,7 +14,7 @@ from offload.runtime import sanitized_data, sanitizing
 from offload.sanitizer.authors import place_of
 from offload.sanitizer.elements import byte_bounds
 from offload.sanitizer.findings import ArrayPart, Side
-from offload.sanitizer.names import plain_name, variable_at
+from offload.sanitizer.names import assigned_at, plain_name, variable_at
 from offload.sanitizer.sanitizer import Sanitizer
 from offload.sanitizer.tracked import DeviceWatch, set_sink
 from offload.tasks.scope import current_scope
@@ -101,7 +101,7 @@ class SanitizedRun:
     def _leak(self, array: Any, label: str, made: Side, *, is_mapped: bool, is_acc: bool) -> None:
         lo, hi = byte_bounds(array)
         found = variable_at(caller(), (lo, hi))
-        name = plain_name(label) if found is None else found.name
+        name = found.name if found is not None else assigned_at(made) or plain_name(label)
         part = ArrayPart(name, tuple((0, n) for n in array.shape), lo)
         self.sanitizer.leak(made, part, is_mapped=is_mapped, is_acc=is_acc)
 

@@ -95,35 +95,34 @@ class Authors:
         """
         task = None if scope is None else scope.task
         file, line = frame.f_code.co_filename, frame.f_lineno
-        construct = None if task is None else task.construct
-        key = file, line, writes, stream, construct, None if task is None else task.name
+        key = file, line, writes, stream, *_key_of(task, frame)
         author = self._known.get(key)
         if author is None:
             doing = Doing.STREAM if stream else Doing.HOST if task is None else Doing.TASK
-            name = stream or (threading.current_thread().name if task is None else str(task.name))
+            name = stream or _name_of(task)
             side = Side(os.path.abspath(file), line, "write" if writes else "read", name)  # noqa: PTH100  # no link is followed
             author = self._known[key] = Author(side, doing, task, frame, writes=writes)
         return author
 
     def of_line(self, task: Any, file: str, line: int, *, writes: bool) -> Author:
         """Return the author of an access that the library has for a line of the program, perhaps in a task."""
-        construct = None if task is None else task.construct
-        key = "line", file, line, writes, construct, None if task is None else task.name
+        frame = caller()
+        key = "line", file, line, writes, *_key_of(task, frame)
         author = self._known.get(key)
         if author is None:
-            name = threading.current_thread().name if task is None else str(task.name)
-            side = Side(os.path.abspath(file), line, "write" if writes else "read", name)  # noqa: PTH100  # the same
+            side = Side(os.path.abspath(file), line, "write" if writes else "read", _name_of(task))  # noqa: PTH100  # the same
             doing = Doing.HOST if task is None else Doing.TASK
-            author = self._known[key] = Author(side, doing, task, caller(), writes=writes)
+            author = self._known[key] = Author(side, doing, task, frame, writes=writes)
         return author
 
     def of_task(self, task: Any, what: str, *, writes: bool) -> Author:
         """Return the author of work that the library does for a construct."""
-        key = what, writes, task.construct, task.name
+        frame = caller()
+        key = what, writes, *_key_of(task, frame)
         author = self._known.get(key)
         if author is None:
             side = Side(*clauses_of(task), what, str(task.name))
-            author = self._known[key] = Author(side, Doing.COPY, task, caller(), writes=writes)
+            author = self._known[key] = Author(side, Doing.COPY, task, frame, writes=writes)
         return author
 
     def copy_of(self, made: Author) -> Author:
@@ -168,6 +167,21 @@ def _is_numpy(frame: FrameType) -> bool:
     return str(frame.f_globals.get("__name__")).partition(".")[0] == "numpy"
 
 
+def _key_of(task: Any, frame: FrameType) -> tuple[Any, ...]:
+    """Return what tells the tasks apart that accesses of one line belong to: the construct, and its call."""
+    if task is None:
+        return ()
+    construct, call = task.construct, task.caller
+    if call is None and not construct.is_call:
+        outer = _encounter(frame)
+        call = None if outer is None else (outer.f_code, outer.f_lineno)
+    return construct, call, task.name
+
+
+def _name_of(task: Any) -> str:
+    return threading.current_thread().name if task is None else str(task.name)
+
+
 def clauses_of(task: Any) -> Place:
     """Return where the clauses of a task's construct stand."""
     return place_of(task.construct.location)
@@ -182,12 +196,18 @@ def call_of(task: Any, frame: FrameType) -> Place:
         return place_of(line_of(task.caller))
     if task.construct.is_call:
         return clauses_of(task)
+    outer = _encounter(frame)
+    return clauses_of(task) if outer is None else (os.path.abspath(outer.f_code.co_filename), outer.f_lineno)  # noqa: PTH100  # the same
+
+
+def _encounter(frame: FrameType) -> FrameType | None:
+    """Return the program's frame outside of a body's, which has called the construct; None where a worker runs it."""
     outer: FrameType | None = frame
     while outer is not None and not is_between(outer):  # a body, and functions that it calls
         outer = outer.f_back
     while outer is not None and is_between(outer):
         outer = outer.f_back
-    return clauses_of(task) if outer is None else (os.path.abspath(outer.f_code.co_filename), outer.f_lineno)  # noqa: PTH100  # the same
+    return outer
 
 
 def place_of(location: str) -> Place:

@@ -187,6 +187,14 @@ class Summary(NamedTuple):
         }
 
 
+_RANKS = {"copy": 0, "map": 1, "write": 2, "read": 3}
+
+
+def _rank_of(occurrence: Occurrence) -> tuple[Any, ...]:
+    sides = (occurrence.first, occurrence.second or occurrence.first)
+    return *(_RANKS[side.what] for side in sides), *(side.name for side in sides), occurrence.remedy
+
+
 def merged(summaries: Sequence[Summary]) -> Summary:
     """Return the findings of several runtimes, merged by rule and pair of lines."""
     found: dict[tuple[Any, ...], Finding] = {}
@@ -217,6 +225,7 @@ class _Merged:
     def add(self, occurrence: Occurrence, count: int) -> None:
         self.count += count
         self.writes.add(occurrence.writes)
+        self.first = min(self.first, occurrence, key=_rank_of)  # whichever this run has come to first
         part = occurrence.part
         for number, known in enumerate(self.parts):
             if known.name == part.name or known.address == part.address:

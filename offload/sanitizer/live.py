@@ -218,7 +218,9 @@ class LiveAccesses:
                 continue
             stretches = group.stretches
             last = stretches[-1]
-            if last == stretch or is_before(last, stretch):
+            if last == stretch:
+                continue  # it stays: a read and a write of one stretch are two sides of a race
+            if is_before(last, stretch):
                 if forgets:
                     stretches.clear()
                     is_over = True

@@ -12,13 +12,14 @@ import numpy as np
 
 from offload.interrupts.frames import is_between
 from offload.sanitizer.elements import byte_bounds
-from offload.sanitizer.findings import ArrayPart
+from offload.sanitizer.findings import ArrayPart, source_line
 from offload.sanitizer.memory import layout_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
+    from offload.sanitizer.findings import Side
     from offload.sanitizer.states import Run, Runs
 
 _NAME = re.compile(r"\w+")
@@ -163,6 +164,15 @@ def plain_name(label: str) -> str:
     if is_description(label):
         return label
     return label.partition(": ")[0].partition("[")[0]
+
+
+def assigned_at(side: Side) -> str:
+    """Return the variable that a side's line assigns first; an empty name if it assigns none."""
+    found = _ASSIGNED.match(source_line(side))
+    return "" if found is None else found[1]
+
+
+_ASSIGNED = re.compile(r"((?:\w+\.)*\w+)(?:\s*,[\w\s,.]*)?\s*(?::[^=]*)?=(?!=)")
 
 
 def is_description(label: str) -> bool:

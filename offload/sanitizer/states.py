@@ -73,10 +73,14 @@ class Newer(Enum):
 
 
 class Condition(NamedTuple):
-    """The condition of mapped bytes: which side is newer, and the write or the construct that made it so."""
+    """The condition of mapped bytes: which side is newer, and the write or the construct that made it so.
+
+    ``origin`` is the mapping whose unwritten bytes copies have carried here; None for the bytes' own mapping.
+    """
 
     newer: Newer
     by: Any
+    origin: Any = None
 
 
 class Remains(NamedTuple):
@@ -263,7 +267,7 @@ class States:
         for lo, hi, remains in [*self._host.pieces(runs)]:
             piece = ((lo, hi),)
             if remains.ended is None:  # nobody has written these bytes, here or there
-                mapping.conditions.set(piece, Condition(Newer.UNWRITTEN, remains.by))
+                mapping.conditions.set(piece, Condition(Newer.UNWRITTEN, remains.by, remains.mapping))
             else:
                 self._host.set(piece, None)
 
@@ -280,7 +284,7 @@ class States:
         for lo, hi, condition in [*mapping.conditions.pieces(runs)]:
             piece = ((lo, hi),)
             if condition.newer is Newer.UNWRITTEN:
-                self._host.set(piece, Remains(by, None, mapping))
+                self._host.set(piece, Remains(by, None, condition.origin or mapping))
             elif condition.newer is not Newer.SAME:
                 self._written_host(piece, by, condition)
                 mapping.conditions.set(piece, _SAME)
@@ -297,12 +301,12 @@ class States:
 
     def read_device(self, mapping: MappedBytes, runs: Runs) -> list[Fault]:
         """Note a read on the device; return its faults."""
-        found: dict[tuple[FindingRule, Any], list[Run]] = {}
+        found: dict[tuple[FindingRule, Any, Any], list[Run]] = {}
         for lo, hi, condition in mapping.conditions.pieces(runs):
             rule = _DEVICE_RULES.get(condition.newer)
             if rule is not None:
-                found.setdefault((rule, condition.by), []).append((lo, hi))
-        return [Fault(rule, _joined(pieces), by, mapping, None) for (rule, by), pieces in found.items()]
+                found.setdefault((rule, condition.by, condition.origin or mapping), []).append((lo, hi))
+        return [Fault(rule, _joined(pieces), by, of, None) for (rule, by, of), pieces in found.items()]
 
     def written_host(self, runs: Runs, by: Any) -> None:
         """Note a write on the host."""
