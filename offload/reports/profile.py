@@ -96,7 +96,8 @@ class RunProfile:
         The critical path, in the order of time. It covers the wall time.
     parts : dict
         The wall time, in seconds, divided along the path into ``"body"`` (host code of tasks), ``"device"``,
-        ``"copy"``, ``"wait"`` (a task was ready, or detached) and ``"idle"`` (no task of the path was ready).
+        ``"copy"``, ``"wait"`` (a task was ready or detached, or a thread waited) and ``"idle"`` (code outside of
+        tasks).
     """
 
     wall_s: float
