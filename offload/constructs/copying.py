@@ -11,6 +11,7 @@ integers or opaque bytes of that width, so that padding comes along.
 from __future__ import annotations
 
 import math
+import sys
 from operator import index
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -26,9 +27,11 @@ from offload.constructs.clauses.maps import check_device
 from offload.constructs.doubts import warn_of_writes
 from offload.devices.retirement import refuse_retired
 from offload.errors import ClauseError, UnsupportedError
+from offload.runtime.current import here
 from offload.runtime.generate import generate
 from offload.runtime.recipe import DeviceRecipe
 from offload.runtime.works import CopyWork
+from offload.tasks import hooked
 from offload.tasks.depend import DependType
 from offload.tasks.recipe import Recipe
 from offload.tasks.stack import owned
@@ -394,3 +397,18 @@ def check_writeable(flags: Any, dst: Any, what: str) -> None:
     """Raise `ClauseError` if a destination with these flags is read-only."""
     if not getattr(flags, "writeable", True):  # CuPy's arrays always are
         raise ClauseError(f"{what}: the destination {label(dst)} cannot be written: {read_only_reason(dst)}")
+
+
+def _noted_copyto(plain: Any) -> Any:
+    """Return the copy between host arrays for sanitized runtimes."""
+
+    def copy(dst: Any, src: Any) -> None:
+        from offload.runtime.sanitized_data import note_now  # few programs are sanitized
+
+        note_now(here().task, [src], [dst])
+        plain(dst, src)
+
+    return copy
+
+
+hooked.register(sys.modules[__name__], "copyto", _noted_copyto, "sanitize")

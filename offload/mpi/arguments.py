@@ -191,6 +191,22 @@ def _may_be_none(operation: Operation, parameter: str) -> bool:
     return parameter == in_place and (operation.name not in ROOTED or is_root(operation))
 
 
+def buffers_of(operation: Operation) -> tuple[list[Any], list[Any]]:
+    """Return the arrays that a call on this rank reads, and those that it writes."""
+    reads, writes = [], []
+    for parameter, access in operation.known.buffers if operation.known is not None else ():
+        if parameter not in operation.named or not is_used(operation, parameter):
+            continue
+        array = array_of(operation, parameter, has_depend=True)
+        if array is None:
+            continue
+        if access is not BufferAccess.WRITE or (parameter == "recvbuf" and is_in_place(operation)):
+            reads.append(array)
+        if is_written(operation, parameter, access):
+            writes.append(array)
+    return reads, writes
+
+
 def is_direct(operation: Operation, parameter: str, array: np.ndarray[Any, Any]) -> bool:
     """Tell whether the library takes an array of the host itself: its elements lie in C's order, or are pickled."""
     # A datatype that the program has made describes memory, so it gets contiguous memory of Fortran's order as well.

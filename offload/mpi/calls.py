@@ -14,6 +14,7 @@ from offload.errors import TransportError, UsageError
 from offload.events.requests import Requests
 from offload.events.transport import check_mpi, transport_error
 from offload.interrupts.shields import Shield
+from offload.mpi.arguments import buffers_of
 from offload.mpi.operations import Arrival
 from offload.mpi.order import Turn
 from offload.tasks import hooked
@@ -300,3 +301,20 @@ def issue(due: Sequence[Turn]) -> None:
         left = deque(due)
         while left:
             left.extend(left.popleft().call.go())  # type: ignore[union-attr]  # it is not over
+
+
+def _noted_begin(plain: Any) -> Any:
+    """Return `MPICall.begin` for sanitized runtimes: the task accesses its buffers until it is complete."""
+
+    def begin(self: MPICall) -> None:
+        from offload.runtime.sanitized_data import note_now  # few programs are sanitized
+
+        task = self._task() if self._task is not None else None
+        reads, writes = buffers_of(self._operation)
+        note_now(task, reads, writes, "")
+        plain(self)
+
+    return begin
+
+
+hooked.register(MPICall, "begin", _noted_begin, "sanitize")

@@ -10,6 +10,7 @@ bound of bytes; a device's are let go with its runtime.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,6 +26,7 @@ from offload.runtime.current import here
 from offload.runtime.generate import generate
 from offload.runtime.recipe import DeviceRecipe
 from offload.runtime.works import Work
+from offload.tasks import hooked
 from offload.tasks.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -263,3 +265,35 @@ class IndexedWork(Work):
         if place.sets:
             touch(launch.gate, place, lane, [(place, self._src)], [(place, self._dst)])
         device.copy_indexed(self._dst, self._src, self._to, self._at, lane.stream)
+
+
+# -- sanitized runtimes ------------------------------------------------------------------------------
+def _noted_on_host(plain: Any) -> Any:
+    """Return `copy_on_host` for sanitized runtimes."""
+
+    def copy(moves: Sequence[IndexedMove]) -> None:
+        from offload.runtime.sanitized_data import note_now, part_of  # few programs are sanitized
+
+        reads = [part for move in moves for part in part_of(move.src, move.at)]
+        note_now(here().task, reads, [part for move in moves for part in part_of(move.dst, move.to)])
+        plain(moves)
+
+    return copy
+
+
+def _noted_begin(plain: Any) -> Any:
+    """Return `IndexedWork.begin` for sanitized runtimes."""
+
+    def begin(self: IndexedWork, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        from offload.runtime.sanitized_data import note_on_lane, part_of  # the same
+
+        dst, src, to, at = self._dst, self._src, self._to, self._at
+        reads = part_of(src if at is not None else src[: to.size], at)
+        note_on_lane(launch, lane, reads, part_of(dst if to is not None else dst[: at.size], to))
+        plain(self, launch, place, lane, staged)
+
+    return begin
+
+
+hooked.register(sys.modules[__name__], "copy_on_host", _noted_on_host, "sanitize")
+hooked.register(IndexedWork, "begin", _noted_begin, "sanitize")

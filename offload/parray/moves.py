@@ -7,6 +7,7 @@ that generates copies, a device at a time, and waits for them. See docs/design/t
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,6 +25,7 @@ from offload.runtime.current import here
 from offload.runtime.generate import generate
 from offload.runtime.recipe import DeviceRecipe
 from offload.runtime.works import Work
+from offload.tasks import hooked
 from offload.tasks.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -213,3 +215,34 @@ class MovesWork(Work):
         writes = [(move.place, move.dst) for move in self._moves if move.place is not None]
         if any(at.sets for at, _ in (*reads, *writes)):
             touch(launch.gate, place, lane, reads, writes)
+
+
+# -- sanitized runtimes ------------------------------------------------------------------------------
+def _noted_on_host(plain: Any) -> Any:
+    """Return `copy_on_host` for sanitized runtimes."""
+
+    def copy(moves: Sequence[Move], first: frozenset[int]) -> None:
+        from offload.runtime.sanitized_data import note_now  # few programs are sanitized
+
+        note_now(here().task, [move.src for move in moves], [move.dst for move in moves])
+        plain(moves, first)
+
+    return copy
+
+
+def _noted_all(plain: Any) -> Any:
+    """Return `make_all` for sanitized runtimes; the moves on devices are copies of their tasks."""
+
+    def make(site: Site, moves: Sequence[Move]) -> None:
+        from offload.runtime.sanitized_data import note_now  # the same
+
+        hosts = [move for move in moves if move.place is None and move.other is None]
+        if hosts:
+            note_now(here().task, [move.src for move in hosts], [move.dst for move in hosts])
+        plain(site, moves)
+
+    return make
+
+
+hooked.register(sys.modules[__name__], "copy_on_host", _noted_on_host, "sanitize")
+hooked.register(sys.modules[__name__], "make_all", _noted_all, "sanitize")

@@ -24,7 +24,7 @@ from offload.devices.streams import Lane
 from offload.interrupts.frames import caller
 from offload.runtime.observing import ObservedPlace
 from offload.runtime.works import FillWork
-from offload.sanitizer.elements import byte_bounds
+from offload.sanitizer.elements import byte_bounds, taken
 from offload.sanitizer.names import is_description, plain_name, variable_at
 from offload.sanitizer.sanitizer import DoneAt, Mapped, Sanitizer, Storage
 from offload.sanitizer.tracked import is_tracked
@@ -174,6 +174,8 @@ def _put(lane: Lane, event: Callable[[], None]) -> None:
 
 def _storage(array: Any) -> Storage:
     """Return an array of a copy as the sanitizer wants it."""
+    if isinstance(array, Storage):
+        return array
     if isinstance(array, np.ndarray):
         return Storage(_plain(array), on_device=False)
     return Storage(array._storage, on_device=True)  # noqa: SLF001  # of a simulated device: there is no other here
@@ -199,6 +201,57 @@ def _is_tracked(host: Any) -> bool:
             return True
         host = host.base
     return False
+
+
+# -- copies and calls of other rooms -------------------------------------------------------------------
+def note_now(task: Any, reads: Iterable[Any], writes: Iterable[Any], what: str = "copy") -> None:
+    """Note what the body of a task of the library's own accesses now: arrays of the host, or of simulated devices.
+
+    ``what`` is a side's; an empty one stands for ``"read"`` and ``"write"``.
+    """
+    sanitizer = _sanitizer_of(task)
+    if sanitizer is not None:
+        stretch = sanitizer.orders.here()
+        _note(sanitizer, *_sides(sanitizer, task, stretch, reads, writes, what))
+
+
+def note_on_lane(task: Any, lane: Lane, reads: Iterable[Any], writes: Iterable[Any], what: str = "copy") -> None:
+    """Note what the launch of a task enqueues next."""
+    sanitizer = _sanitizer_of(task)
+    if sanitizer is not None:
+        stretch = sanitizer.orders.of_copy(task)
+        _put(lane, partial(_note, sanitizer, *_sides(sanitizer, task, stretch, reads, writes, what)))
+
+
+def part_of(array: Any, offsets: Any) -> list[Any]:
+    """Return the elements of a flat array that a table of offsets takes; all of it without a table."""
+    if offsets is None:
+        return [array]
+    storage, table = _storage(array), _storage(offsets).array
+    return [Storage(part, on_device=storage.on_device) for part in taken(storage.array, table)]
+
+
+def _sanitizer_of(task: Any) -> Sanitizer | None:
+    run = None if task is None else getattr(task.construct.runtime, "sanitized", None)
+    return None if run is None else run.sanitizer
+
+
+def _sides(
+    sanitizer: Sanitizer, task: Any, stretch: int, reads: Iterable[Any], writes: Iterable[Any], what: str
+) -> list[tuple[DoneAt, list[Storage]]]:
+    """Return the reads and the writes, each with its author."""
+    return [
+        (DoneAt(sanitizer.authors.of_task(task, what or name, writes=is_write), stretch), [*map(_storage, arrays)])
+        for name, is_write, arrays in (("read", False, reads), ("write", True, writes))
+    ]
+
+
+def _note(sanitizer: Sanitizer, *sides: tuple[DoneAt, list[Storage]]) -> None:
+    with sanitizer.judging():
+        sanitizer.accesses += 1
+        for done, arrays in sides:
+            for array, on_device in arrays:
+                sanitizer.copied(array, done, on_device=on_device)
 
 
 # -- the hooks ---------------------------------------------------------------------------------------

@@ -306,6 +306,16 @@ class Sanitizer:
         """Judge an access that a call of the library has for the program; in `judging`."""
         self._access(array, done, None, on_device=on_device)
 
+    def copied(self, array: np.ndarray[Any, Any], done: DoneAt, *, on_device: bool) -> None:
+        """Note one side of a copy by the library whose other side is other memory; in `judging`.
+
+        A copy reads old data as it is: only its races count.
+        """
+        if done.author.writes:
+            self._access(array, done, None, on_device=on_device)
+        elif array.size:
+            self._compare(array, done, None, self._find(bounds_of(array)[0]) if on_device else None)
+
     def fill(self, array: Storage, done: DoneAt) -> None:
         """Note that the library sets all elements of a device's array."""
         with self.judging():
