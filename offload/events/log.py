@@ -84,10 +84,16 @@ class TaskLog:
     def name_threads(self) -> None:
         """Note the names of all threads that there are."""
         for thread in threading.enumerate():
-            if thread.ident is not None:
-                self.threads[thread.ident] = thread.name
+            self.name_thread(thread)
 
-    def note_copy(self, device: int, direction: str, nbytes: int) -> None:
+    def name_thread(self, thread: threading.Thread) -> None:
+        """Note the name of a thread; the identifier may have been another thread's before, that has ended."""
+        if thread.ident is not None:
+            known = self.threads.get(thread.ident, thread.name)
+            more = "" if thread.name in known else f", {thread.name}"
+            self.threads[thread.ident] = (known + more)[:200]
+
+    def note_copy(self, device: Any, direction: str, nbytes: int) -> None:
         """Note a copy, if spans are not wanted."""
 
     def note_end(self, task: Any, failure: BaseException | None, failed: Any) -> None:

@@ -38,17 +38,17 @@ class CountLog(TaskLog):
 
     def __init__(self) -> None:
         super().__init__()
-        self.busy_s: Counter[int] = Counter()
-        self.nbytes: Counter[tuple[int, str]] = Counter()
+        self.busy_s: Counter[Any] = Counter()  # by device, as those of two runtimes share numbers
+        self.nbytes: Counter[tuple[Any, str]] = Counter()
 
     def note_end(self, task: Any, failure: BaseException | None, failed: Any) -> None:
         super().note_end(task, failure, failed)
         place = task.place
         if place is not None:
             with suppress(AttributeError):  # it has not run
-                self.busy_s[place.device.number] += task.end_s - task.start_s
+                self.busy_s[place.device] += task.end_s - task.start_s
 
-    def note_copy(self, device: int, direction: str, nbytes: int) -> None:
+    def note_copy(self, device: Any, direction: str, nbytes: int) -> None:
         self.nbytes[device, direction] += nbytes
 
 
@@ -60,7 +60,7 @@ class LiveView:
         self._log = CountLog()
         self._begin_s = self._last_s = perf_counter()
         self._done: Counter[Any] = Counter()
-        self._busy_s: dict[int, float] = {}
+        self._busy_s: dict[Any, float] = {}
         self._seen_s: dict[Any, float] = {}
         self._stop = threading.Event()
         self._attachment = observing.attach(self._log)
@@ -136,23 +136,24 @@ class LiveView:
                         counts.ready += 1
         since_s = max(1e-9, now_s - self._last_s)
         self._last_s = now_s
-        devices = [counts for runtime in registry.runtimes.copy() for counts in self._devices(runtime, since_s)]
+        devices = [counts for runtime in registry.runtimes.copy() for counts in self._devices(runtime, now_s, since_s)]
         longest = self._longest(waiting, now_s)
         return LiveFrame(now_s - self._begin_s, list(names.values()), devices, n_ended / since_s, longest)
 
-    def _devices(self, runtime: Any, since_s: float) -> Iterator[DeviceCounts]:
+    def _devices(self, runtime: Any, now_s: float, since_s: float) -> Iterator[DeviceCounts]:
         from offload.reports.live import DeviceCounts
 
         log = self._log
         for place in runtime.places:
-            number = place.device.number
-            busy_s, before_s = log.busy_s[number], self._busy_s.get(number, 0.0)
-            self._busy_s[number] = busy_s
-            share = min(1.0, (busy_s - before_s) / since_s)
+            device = place.device
+            begun_s = [task.start_s for task in place.in_flight.copy() if hasattr(task, "start_s")]
+            busy_s = log.busy_s[device] + sum(now_s - start_s for start_s in begun_s)
+            share = min(1.0, max(0.0, busy_s - self._busy_s.get(device, 0.0)) / since_s)
+            self._busy_s[device] = busy_s
             with place.lock:
                 mapped_nbytes = sum(entry.nbytes for entry in place.table.entries())
-            in_nbytes, out_nbytes = log.nbytes[number, "to"], log.nbytes[number, "from"]
-            yield DeviceCounts(place.device.name, share, int(mapped_nbytes), in_nbytes, out_nbytes)
+            in_nbytes, out_nbytes = log.nbytes[device, "to"], log.nbytes[device, "from"]
+            yield DeviceCounts(device.name, share, int(mapped_nbytes), in_nbytes, out_nbytes)
 
     def _longest(self, waiting: list[Any], now_s: float) -> str:
         """Return what is known of the task that has waited longest, as far as frames have seen."""

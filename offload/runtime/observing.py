@@ -631,7 +631,7 @@ class ObservedPlace(DevicePlace):
             calls.copied(task, direction, nbytes)
         for log in logs:
             if not log.wants_starts:
-                log.note_copy(self.device.number, direction, nbytes)
+                log.note_copy(self.device, direction, nbytes)
                 continue
             number = task.number if task is not None else 0
             at = number, self.device, log.lane_number(lane)
