@@ -9,6 +9,7 @@ import runpy
 import sys
 import types
 from functools import partial
+from importlib.machinery import BuiltinImporter, SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from offload.events.log import TaskLog
 
 _INTERRUPTED = 130
+_ARCHIVE = b"PK\x03\x04"  # the beginning of a zip file
 _TAKE_VALUES = frozenset({"--devices", "--trace", "--graph", "--hang", "--report"})
 _OWN_FILES = frozenset({__file__, __file__.replace("run.py", "command.py")})
 _TRACKING = os.path.join(os.path.dirname(os.path.dirname(__file__)), "sanitizer", "")  # noqa: PTH118, PTH120
@@ -120,8 +122,9 @@ def _program(words: list[str], parser: argparse.ArgumentParser) -> GivenProgram:
             parser.error(f"{first!r} is a folder; name a file of Python, or use -m MODULE")
         if not path.exists():
             parser.error(f"{first!r} does not exist; name a file of Python")
-        with path.open("rb"):
-            pass
+        with path.open("rb") as file:
+            if file.read(4) == _ARCHIVE or path.suffix == ".pyc":
+                parser.error(f"{first!r} has no source code; name a file of Python source, or use -m MODULE")
     except (OSError, ValueError) as error:
         parser.error(f"{first!r} cannot be read: {error}")
     return GivenProgram("file", first, rest)
@@ -218,12 +221,14 @@ def _execute(program: GivenProgram, module: types.ModuleType) -> None:
         case "-c":
             sys.argv = ["-c", *program.args]
             sys.path[:first] = [""] * first
+            module.__loader__ = BuiltinImporter  # what Python puts there
             exec(compile(program.name, "<string>", "exec", dont_inherit=True), module.__dict__)  # noqa: S102  # that is the command
         case _:
             path = os.path.abspath(program.name)  # noqa: PTH100  # Python does not follow a link here
             sys.argv = [program.name, *program.args]
             sys.path[:first] = [os.path.dirname(os.path.realpath(path))] * first  # noqa: PTH120  # but here
             module.__file__ = path
+            module.__loader__ = SourceFileLoader("__main__", path)
             module.__dict__["__cached__"] = None
             exec(compile(Path(path).read_bytes(), path, "exec", dont_inherit=True), module.__dict__)  # noqa: S102  # the same
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
+import zipfile
 from io import StringIO
+from pathlib import Path
 
 import numpy as np
+import pytest
 from rich.console import Console
 
 import offload as omp
@@ -57,3 +63,34 @@ def test_threads_that_have_ended_have_names():
             thread.start()
             thread.join()
     assert {"first", "second"} <= {name for names in records(log).threads.values() for name in names.split(", ")}
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(folder, *words, **more):
+    """Run ``python`` with some words in a folder."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OFFLOAD_DEVICES": "sim:1", **more}
+    return subprocess.run(
+        [sys.executable, *words], cwd=folder, env=env, check=False, capture_output=True, text=True, timeout=110
+    )
+
+
+@pytest.mark.parametrize("program", [["p.py"], ["-c", "print(__loader__, __spec__)"]])
+def test_the_loader_is_pythons(tmp_path, program):
+    """The program's ``__loader__`` is of the class that Python uses, so that its source and data can be found."""
+    (tmp_path / "p.py").write_text("print(type(__loader__), __loader__.get_source('__main__'))\n")
+    plain, shown = run(tmp_path, *program), run(tmp_path, "-m", "offload", "run", *program)
+    assert plain.stdout
+    assert shown.stdout == plain.stdout
+
+
+def test_a_program_without_source(tmp_path):
+    """An archive and compiled code are refused by name."""
+    with zipfile.ZipFile(tmp_path / "app.pyz", "w") as archive:
+        archive.writestr("__main__.py", "print(1)")
+    (tmp_path / "code.pyc").write_bytes(b"\0" * 16)
+    for name in ("app.pyz", "code.pyc"):
+        done = run(tmp_path, "-m", "offload", "run", name)
+        assert done.returncode == 2
+        assert f"{name!r} has no source code" in done.stderr
