@@ -515,7 +515,7 @@ _METHODS_NOTHING = """
     __array_finalize__ __array_function__ __array_interface__ __array_namespace__ __array_priority__ __array_struct__
     __array_ufunc__ __array_wrap__ __buffer__ __class__ __class_getitem__ __delattr__ __delitem__ __dir__ __dlpack__
     __dlpack_device__ __doc__ __getattribute__ __getstate__ __hash__ __init__ __init_subclass__ __iter__ __len__ __new__
-    __release_buffer__ __setattr__ __setstate__ __sizeof__ __subclasshook__
+    __release_buffer__ __setattr__ __setstate__ __sizeof__ __subclasshook__ _set_dtype _set_shape
 """
 """Attributes, views, and protocols. ``__iter__`` gives views, or numbers, which ``__getitem__`` reads."""
 
@@ -568,13 +568,13 @@ def _reading_one(which: str) -> Rule:
 
 def _found(modules: Sequence[Any], rules: Mapping[str, Rule]) -> dict[Any, Rule]:
     """Return the rules by function, for the functions that this NumPy has."""
-    return {getattr(module, name): rule for module in modules for name, rule in rules.items() if hasattr(module, name)}
+    # A name that the module only computes is deprecated, and to look it up is a warning.
+    return {vars(module)[name]: rule for module in modules for name, rule in rules.items() if name in vars(module)}
 
 
 def _all_of(module: Any) -> dict[Any, Rule]:
     """Return a rule for each function of a module that works element by element."""
-    names = (name for name in dir(module) if not name.startswith("_"))
-    functions = (getattr(module, name) for name in names)
+    functions = (one for name, one in vars(module).items() if not name.startswith("_"))
     return {one: _read_all for one in functions if callable(one) and not isinstance(one, type | np.ufunc)}
 
 

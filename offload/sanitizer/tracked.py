@@ -41,6 +41,9 @@ _view = np.ndarray.view
 _base_of: Any = np.ndarray.base.__get__
 _flags_of: Any = np.ndarray.flags.__get__
 _flat_of: Any = np.ndarray.flat.__get__
+# To set the attribute is deprecated since NumPy 2.5.
+_shape: Any = np.ndarray.shape
+_set_shape: Any = getattr(np.ndarray, "_set_shape", _shape.__set__)
 
 
 class Sink(Protocol):
@@ -367,7 +370,7 @@ class TrackedArray(np.ndarray, metaclass=_Kind):
             return
         size = int(np.prod(shape[0] if len(shape) == 1 and shape[0] is not None else shape))
         if size == self.size and self.flags.c_contiguous:  # the memory stays
-            self.shape = shape[0] if len(shape) == 1 else shape
+            _set_shape(self, shape[0] if len(shape) == 1 else shape)
             return
         if sink is not None and accessor(frame_at(1)) is not None:
             note([_view(self, np.ndarray)], [])

@@ -15,10 +15,13 @@ from tests.sanitizer.perturbed import experiment
 
 MODULES = [np, np.linalg, np.fft, np.strings, np.char, np.emath, np.lib.stride_tricks, np.lib.array_utils]
 
-OF_OTHER_VERSIONS = {"cumulative_prod", "cumulative_sum", "in1d", "trapz", "unstack"}
+OF_OTHER_VERSIONS = {"cumulative_prod", "cumulative_sum", "in1d", "row_stack", "trapz", "unstack"}
 """Functions of the tables that some of the versions of NumPy which are allowed do not have."""
 
-METHODS_OF_OTHER_VERSIONS = {"itemset", "newbyteorder", "ptp", "tostring", "__buffer__", "__release_buffer__"}
+METHODS_OF_OTHER_VERSIONS = {
+    *("itemset", "newbyteorder", "ptp", "tostring"),
+    *("__buffer__", "__release_buffer__", "_set_dtype", "_set_shape"),
+}
 """Methods of the table that some versions of NumPy or Python do not have."""
 
 KEPT = {
@@ -72,7 +75,7 @@ def test_every_attribute_of_an_array_has_a_rule(name):
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 def test_every_public_function_has_a_rule(module):
     """A public function of NumPy is in the tables, and so is each class that looks at arrays."""
-    functions = {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
+    functions = {name: one for name, one in vars(module).items() if not name.startswith("_")}
     assert [name for name, one in functions.items() if callable(one) and not is_known(one)] == []
 
 
@@ -89,7 +92,7 @@ def test_the_tables_name_functions_of_numpy():
     """Each name of the tables is a function of NumPy, of this version or of another one."""
     tables = (accesses._READS, accesses._NOTHING, accesses._VIEWS, *accesses._OWN)
     names = {word.partition(":")[0] for table in tables for word in table.split()}
-    assert {name for name in names if not hasattr(np, name)} <= OF_OTHER_VERSIONS
+    assert {name for name in names if name not in vars(np)} <= OF_OTHER_VERSIONS
     for module, table in ((np.linalg, accesses._LINALG), (np.fft, accesses._FFT)):
         assert all(hasattr(module, word.partition(":")[0]) for word in table.split())
     assert {name for name in accesses._METHOD_RULES if name not in dir(np.ndarray)} <= METHODS_OF_OTHER_VERSIONS
