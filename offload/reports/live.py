@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console, Group
 from rich.progress_bar import ProgressBar
 
-from offload.reports.tables import Column, FittingTable, Line, size
-from offload.views.words import duration_label, printable, short
+from offload.reports.tables import NAME_WIDTH, Column, FittingTable, Line, cut, size
+from offload.views.words import duration_label, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +94,7 @@ def _names(names: Sequence[NameCounts], n_rows: int) -> FittingTable:
     rows: list[tuple[Any, ...]] = []
     for one in order[:n_rows]:
         bar = ProgressBar(total=max(1, one.all), completed=one.done, width=_BAR)
-        rows.append((short(one.name), bar, *map(str, (one.done, one.running, one.ready, one.waiting))))
+        rows.append((cut(one.name, NAME_WIDTH), bar, *map(str, (one.done, one.running, one.ready, one.waiting))))
     rest = order[n_rows:]
     if rest:
         counts = (sum(one.done for one in rest), sum(one.running for one in rest))
@@ -112,7 +112,13 @@ def _devices(devices: Sequence[DeviceCounts]) -> FittingTable:
         Column("copied out", gives_way=1),
     )
     rows = [
-        (short(one.name), f"{one.busy:.0%}", size(one.mapped_nbytes), size(one.in_nbytes), size(one.out_nbytes))
+        (
+            cut(one.name, NAME_WIDTH),
+            f"{one.busy:.0%}",
+            size(one.mapped_nbytes),
+            size(one.in_nbytes),
+            size(one.out_nbytes),
+        )
         for one in devices
     ]
     return FittingTable(columns, rows, has_lines=False)

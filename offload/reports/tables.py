@@ -6,12 +6,12 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from rich.box import HEAVY_HEAD
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from offload.views.words import duration_label, look_alike, short
+from offload.views.words import duration_label, look_alike, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 30
 _MOST_STEPS = 12
-_NAME_WIDTH = 40
+NAME_WIDTH = 40
 _LEAST_NAME = 12
 """Cells of a name before another column goes."""
 _DIRECTIONS = {"to": "to the device", "from": "to the host", "device": "between devices"}
@@ -65,13 +65,24 @@ class FittingTable(NamedTuple):
             column = self.columns[at]
             table.add_column(column.heading, justify=column.justify, no_wrap=True, overflow=overflow, width=width)
         for row in self.rows:
-            table.add_row(*(in_text(row[at], options) for at in shown))
+            table.add_row(
+                *(in_text(cut(row[at], width) if at == self.name else row[at], options) for at, width in shown.items())
+            )
         yield table
 
     def _width_of(self, at: int) -> int:
         column = self.columns[at]
         cells = [row[at] for row in self.rows] if not column.width else []
         return max(column.width, *map(cell_len, [*column.heading.split("\n"), *cells]))
+
+
+def cut(text: str, width: int) -> str:
+    """Return printable text of at most so many cells, without its middle: tasks of one function differ at the end."""
+    text = printable(text if len(text) <= 4 * width else text[: 2 * width] + text[-2 * width :])
+    if cell_len(text) <= width:
+        return text
+    last = (width - 1) // 2
+    return set_cell_size(text, width - 1 - last).rstrip() + "…" + set_cell_size(text[::-1], last)[::-1]
 
 
 def in_text(what: Any, options: ConsoleOptions) -> Any:
@@ -136,7 +147,7 @@ def _tasks(profile: Any) -> FittingTable:
     )
     rows = [
         (
-            f"{short(row.name, _NAME_WIDTH)} ({row.failed} failed)" if row.failed else short(row.name, _NAME_WIDTH),
+            cut(row.name, NAME_WIDTH) + (f" ({row.failed} not completed)" if row.failed else ""),
             str(row.count),
             duration_label(row.total_s),
             duration_label(row.mean_s),
@@ -167,7 +178,7 @@ def _path(profile: Any) -> FittingTable:
 
 
 def _what(step: Any) -> str:
-    key = short(step.key, _NAME_WIDTH)
+    key = cut(step.key, NAME_WIDTH)
     if step.is_between:
         return f"until {key} began" if key else ""
     return f"until the event of {key}" if step.kind == "wait" else key

@@ -16,7 +16,9 @@ from rich.console import Console
 
 import offload as omp
 from offload.events.log import TaskLog
-from offload.reports.records import records
+from offload.reports.live import LiveFrame, NameCounts, table_of
+from offload.reports.profile import profile
+from offload.reports.records import RunRecord, TaskRecord, records
 from offload.runtime.live import LiveView
 
 
@@ -94,3 +96,28 @@ def test_a_program_without_source(tmp_path):
         done = run(tmp_path, "-m", "offload", "run", name)
         assert done.returncode == 2
         assert f"{name!r} has no source code" in done.stderr
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_tasks_of_one_function_are_told_apart(width):
+    """Names of directives differ at the end, which a narrow table keeps."""
+    names = [f"a_function_of_the_program.<omp task, line {line}>" for line in (46, 49, 53)]
+    tasks = [
+        TaskRecord(at, name, "task", "p.py:1", "complete", at, at, at + 1.0, 1) for at, name in enumerate(names, 1)
+    ]
+    console = Console(file=StringIO(), width=width)
+    console.print(profile(RunRecord(tasks, [], begin_s=0.0, end_s=5.0)))
+    live = LiveFrame(1.0, [NameCounts(name, 1) for name in names])
+    console.print(table_of(live))
+    lines = console.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    for line in (46, 49, 53):
+        assert len([text for text in lines if f"{line}>" in text]) >= 2
+
+
+def test_tasks_that_did_not_complete_are_not_all_failed():
+    """A task that was cancelled is counted as not completed."""
+    tasks = [TaskRecord(1, "t", "task", "p.py:1", "cancelled", 0.0, 0.0, 1.0, 1)]
+    console = Console(file=StringIO(), width=100)
+    console.print(profile(RunRecord(tasks, [], begin_s=0.0, end_s=5.0)))
+    assert "t (1 not completed)" in console.file.getvalue()
