@@ -155,11 +155,13 @@ def names_in(node: ast.AST) -> set[str]:
 class ChainReader:
     """Evaluates a chain in a frame of the program, prefix by prefix."""
 
-    __slots__ = ("_indices", "_names", "_root")
+    __slots__ = ("_indices", "_names", "_root", "_slices")
 
     def __init__(self, chain: Chain) -> None:
         self._root = chain.root
         self._names = [step.attr if isinstance(step, ast.Attribute) else None for step in chain.steps]
+        # Which parts of the indices are written as slices.
+        self._slices = [() if isinstance(step, ast.Attribute) else _written_slices(step.slice) for step in chain.steps]
         self._indices: list[CodeType | None] = [
             None if isinstance(step, ast.Attribute) else _code(step.slice) for step in chain.steps
         ]
@@ -178,7 +180,7 @@ class ChainReader:
             found.append(described(value, section_of))
         plain = True
         changing = False
-        for name, index in zip(self._names, self._indices, strict=True):
+        for name, index, written in zip(self._names, self._indices, self._slices, strict=True):
             if failed or not _is_open(value):
                 break
             try:
@@ -188,13 +190,18 @@ class ChainReader:
                     value = _attribute(value, name, is_array=is_array)
                 else:
                     key = eval(index, namespace, {**variables, **_KEY})  # type: ignore[arg-type]  # noqa: S307  # the program's own index
-                    plain = plain and _is_plain(value, key)
+                    plain = plain and _is_plain(value, key, written)
                     value = _element(value, key, is_array=is_array)
             except Exception:  # noqa: BLE001  # the program will raise it itself, or not get here
                 failed = True
                 break
             found.append(described(value, section_of, is_plain=plain, is_changing=changing))
         return (*found, *[None] * (len(self._names) + 1 - len(found)))
+
+
+def _written_slices(node: ast.expr) -> tuple[bool, ...]:
+    parts = node.elts if isinstance(node, ast.Tuple) else [node]
+    return tuple(isinstance(part, ast.Slice) for part in parts)
 
 
 def _code(node: ast.expr) -> CodeType:
@@ -250,12 +257,12 @@ def _is_basic(key: Any) -> bool:
     return all(isinstance(part, _BASIC) and not isinstance(part, bool) for part in parts)
 
 
-def _is_plain(value: Any, key: Any) -> bool:
-    """Tell whether a clause can spell a subscript."""
+def _is_plain(value: Any, key: Any, written: tuple[bool, ...]) -> bool:
+    """Tell whether a clause can spell a subscript; ``written`` says which parts are slices in the text."""
     if isinstance(value, (list, tuple, dict)):
         return True
     parts = list(key) if isinstance(key, tuple) else [key]
-    if any(part is None for part in parts):
+    if any(part is None for part in parts) or tuple(isinstance(part, slice) for part in parts) != written:
         return False
     if Ellipsis in parts:
         return len(parts) == 1

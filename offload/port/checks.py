@@ -113,7 +113,7 @@ class FormCheck:
             operation = encounter.operation
             if operation is None or operation.kind != "to host":
                 continue
-            statement = self.recorded.statement_at(encounter.time)
+            statement = self.recorded.statement_at(encounter.owner)
             found = log.arrived.get(operation.number, b"")
             if encounter.task >= 0:
                 old.setdefault(statement, []).append(found)
@@ -146,22 +146,32 @@ class FormCheck:
             stretches.append(order.stretch(*(stretches[source] for source in sources)))
             if self.rehearsed.nodes[index][1] == "taskwait":
                 waits.append(index)
-        times = sorted(self.node_of)
+        begins = self._begins()
+        places = {one.operation.number: k for k, one in enumerate(self.waits.encounters) if one.operation is not None}
         missing: set[tuple[int, int]] = set()
         for one, other in self._conflicts():
+            assert other.operation is not None
             if one.task < 0:
                 continue  # the host's own order
             first = self.node_of[one.task]
             if other.task >= 0:
                 is_ordered = order.is_before(stretches[first], stretches[self.node_of[other.task]])
             else:
-                at = bisect_left(times, other.time)
-                stop = self.node_of[times[at]] if at < len(times) else len(before)
+                at = bisect_left(begins, (places[other.operation.number], -1))
+                stop = begins[at][1] if at < len(begins) else len(before)
                 is_ordered = any(order.is_before(stretches[first], stretches[wait]) for wait in waits if wait < stop)
             if not is_ordered:
                 missing.add((self._line(one), self._line(other)))
         for first_line, second_line in sorted(missing):
             self.reasons.append(f"lines {first_line} and {second_line}: nothing orders their accesses in the task form")
+
+    def _begins(self) -> list[tuple[int, int]]:
+        """Return for each task, in their order, the index of its first encounter and its node."""
+        found: dict[int, int] = {}
+        for place, encounter in enumerate(self.waits.encounters):
+            if encounter.task >= 0:
+                found.setdefault(encounter.task, place)
+        return sorted((place, self.node_of[task]) for task, place in found.items())
 
     def _line(self, encounter: Encounter) -> int:
         assert encounter.operation is not None

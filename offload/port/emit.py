@@ -15,11 +15,13 @@ Each step may find obstacles. A program with an obstacle has no task form, and t
 
 from __future__ import annotations
 
+import ast
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from offload.port.analysis import analyse
 from offload.port.checks import FormCheck, at_line
 from offload.port.facts import Recorded
 from offload.port.log import HOST, NULL
@@ -36,7 +38,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from offload.port.log import PortLog
+    from offload.port.regions import ModuleNames
     from offload.port.trial import Observation
+
+_KERNELS: Final = frozenset(
+    f"cupy.{name}" for name in ("RawKernel", "RawModule", "ElementwiseKernel", "ReductionKernel", "fuse")
+)
+"""Names whose code the simulated device does not carry out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +66,7 @@ class Emitted:
 def emit(
     program_path: str,
     argv: Sequence[str],
-    log: PortLog,
+    log: PortLog | None = None,
     on: str = "sim",
     *,
     access: Sequence[Any] = (),
@@ -72,7 +80,7 @@ def emit(
         The program's file.
     argv : sequence of str
         Its arguments.
-    log : PortLog
+    log : PortLog, optional
         The record of its run, which has no races.
     on : str
         ``"sim"`` or ``"cuda"``.
@@ -94,34 +102,99 @@ def emit(
         return Emitted(None, [f"{at_line(getattr(error, 'lineno', 0) or 0)}{error}"])
     names = module_names(program)
     uses = StreamUses(program, names)  # type: ignore[arg-type]  # it is only asked for items
-    obstacles = [*uses.obstacles, *_of_log(log, path)]
+    known = {obstacle.line for obstacle in uses.obstacles}
+    of_log = [] if log is None else _of_log(log, path)
+    obstacles = [*uses.obstacles, *(obstacle for obstacle in of_log if obstacle.line not in known)]
     if obstacles:
         return Emitted(None, _reasons(obstacles))
-    observed = observe(path, argv, on, access)
-    if observed.error or observed.log is None:
-        return Emitted(None, [f"{at_line(observed.line)}the program fails when it runs again: {observed.error}"])
-    obstacles = [*_of_log(observed.log, path)]
-    if obstacles:
-        return Emitted(None, _reasons(obstacles))
-    return _form(program, uses, names, observed, argv, on, into or _beside(path))
+    made = _Emission(program, uses, names, argv, access, into or _beside(path))
+    return made.emitted([on] if on == "sim" or made.has_kernels else ["sim", on])
 
 
-def _form(
-    program: ProgramText, uses: StreamUses, names: Any, observed: Observation, argv: Sequence[str], on: str, into: str
-) -> Emitted:
-    assert observed.log is not None
-    parts = FormParts(Recorded(program, uses, numbered(program), observed.log, observed.run))
-    if uses.obstacles:
-        return Emitted(None, _reasons(uses.obstacles))
-    waits = WaitPlan(parts)
-    if uses.obstacles:
-        return Emitted(None, _reasons(uses.obstacles))
-    form = FormWriter(parts, waits, names).form()
-    if uses.obstacles:
-        return Emitted(None, _reasons(uses.obstacles))
-    rehearsed = rehearse(into, form.text, argv, on)
-    check = FormCheck(form, waits, observed, rehearsed)
-    return Emitted(None, check.reasons) if check.reasons else Emitted(form.text)
+class _Emission:
+    """A task form in the making.
+
+    Parameters
+    ----------
+    program, uses, names
+        The program's text.
+    argv, access
+        Its arguments, and the accesses of kernels.
+    into : str
+        The file of the form.
+    """
+
+    def __init__(
+        self,
+        program: ProgramText,
+        uses: StreamUses,
+        names: ModuleNames,
+        argv: Sequence[str],
+        access: Sequence[Any],
+        into: str,
+    ) -> None:
+        self.program = program
+        self.uses = uses
+        self.names = names
+        self.argv = argv
+        self.access = access
+        self.into = into
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether the program has CUDA source, which the simulated device does not carry out."""
+        nodes = self.program.parents
+        return any(
+            isinstance(node, ast.Attribute | ast.Name) and self.program.dotted(node) in _KERNELS for node in nodes
+        )
+
+    def emitted(self, targets: Sequence[str]) -> Emitted:
+        """Return the form, after the checks on each target."""
+        text: str | None = None
+        for target in targets:
+            path = self.program.path
+            observed = observe(path, self.argv, target, self.access)
+            if observed.error or observed.log is None:
+                text = f"{at_line(observed.line)}the program fails when it runs again on {target}: {observed.error}"
+                return Emitted(None, [text])
+            obstacles = _of_log(observed.log, path)
+            if obstacles:
+                return Emitted(None, _reasons(obstacles))
+            made = self._checked(observed, target, text)
+            if made.text is None:
+                return made
+            text = made.text
+        return Emitted(text)
+
+    def _checked(self, observed: Observation, target: str, before: str | None) -> Emitted:
+        """Return the form for a run of the original, if the form does the same on a target."""
+        assert observed.log is not None
+        parts = FormParts(Recorded(self.program, self.uses, numbered(self.program), observed.log, observed.run))
+        if self.uses.obstacles:
+            return Emitted(None, _reasons(self.uses.obstacles))
+        report = analyse(observed.log, self.program.path, target)
+        waits = WaitPlan(parts, {entry.line for entry in report.redundant if entry.file == self.program.path})
+        if self.uses.obstacles:
+            return Emitted(None, _reasons(self.uses.obstacles))
+        form = FormWriter(parts, waits, self.names).form()
+        if self.uses.obstacles:
+            return Emitted(None, _reasons(self.uses.obstacles))
+        if before is not None and form.text != before:
+            return Emitted(None, [f"the runs on the simulated device and on {target} give different task forms"])
+        rehearsed = rehearse(self.into, form.text, self.argv, target)
+        check = FormCheck(form, waits, observed, rehearsed)
+        return Emitted(None, check.reasons) if check.reasons else Emitted(form.text)
+
+
+def obstacles_in(program_path: str) -> list[str]:
+    """Return the reasons that the text of a program alone shows, for a program whose run failed."""
+    path = os.path.abspath(program_path)  # noqa: PTH100  # as Python names the file
+    try:
+        program = ProgramText(path, Path(path).read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return []
+    uses = StreamUses(program, module_names(program))  # type: ignore[arg-type]  # it is only asked for items
+    return _reasons(uses.obstacles)
 
 
 def _beside(path: str) -> str:
@@ -144,10 +217,9 @@ def _of_log(log: PortLog, path: str) -> list[Obstacle]:
         if len(threads) > 1 and operation.thread != log.operations[0].thread:
             found.append(Obstacle(place.line, "several threads work with streams; a task form is for one"))
             break
-    if log.unchecked_places:
-        for place, kernel in log.unchecked_places.items():
-            text = f"the kernel `{kernel}` was not carried out, so the result cannot be checked; use --on cuda"
-            found.append(Obstacle(place.line if place.file == path else 0, text))
+    for kernel, place in log.unchecked_kernels.items():
+        text = f"kernel `{kernel}` is not carried out on the simulated device, so nothing can be checked; use --on cuda"
+        found.append(Obstacle(place.line if place.file == path else 0, _placed(place.file, path, place.line, text)))
     if not any(operation.stream not in {HOST, NULL} for operation in log.operations):
         found.append(Obstacle(0, "the program uses no stream, so there is nothing to convert"))
     return found

@@ -56,7 +56,7 @@ class Recorded:
         self.marks = run.marks
         self.raw_owners = run.owners
         self.converted = self._converted(run.owners)
-        self.owners = [self._climbed(owner) for owner in run.owners]
+        self.owners = [self.climbed(owner) for owner in run.owners]
         self._spans: dict[int, tuple[int, int]] = {}
         self.facts: dict[ast.stmt, StatementFacts] = {}
         self.times: dict[ast.stmt, list[int]] = {}  # the marks of each statement
@@ -91,7 +91,7 @@ class Recorded:
                     found.add(program.function_of(statement))
         return found
 
-    def _climbed(self, owner: int) -> int:
+    def climbed(self, owner: int) -> int:
         """Return the mark of the innermost statement of a converted function that led to a mark."""
         while owner >= 0 and self.program.function_of(self.statement_at(owner)) not in self.converted:
             owner = self.marks[owner].caller

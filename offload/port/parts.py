@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from offload.port.chains import clause_text, is_pure, names_in
+from offload.port.chains import clause_text, names_in
 from offload.port.executions import BlockExecutions
 from offload.port.log import NULL
 from offload.port.marks import chains_of, is_markable
@@ -124,7 +124,7 @@ class FormParts:
         self.copies: dict[ast.stmt, CopyPart] = {}
         self.host_valued: set[ast.stmt] = set()  # they wait for the device, and receive a value
         self._taken: set[str] = {node.id for node in ast.walk(self.program.tree) if isinstance(node, ast.Name)}
-        self._stored = stored_bases(self.program)
+        self._stored = stored_bases(self.program, self._changes_in_place)
         for function in self._functions():
             self._suite(function.body, None)
 
@@ -161,6 +161,8 @@ class FormParts:
     def _member_key(self, node: ast.stmt, context: ast.With | None) -> object:
         """Return the streams of a statement that only works on the device; None for all others."""
         uses = self.uses.use[node]
+        if self.program.is_elif(node):
+            return None
         if uses is not StatementUse.PLAIN or (copy_shape(self.program, node) is not None and self._copies(node)):
             return None
         found: set[int] = set()
@@ -221,6 +223,9 @@ class FormParts:
             self.roles[node] = Role.WAIT
             return
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            gone = [part for part in node.body if self.uses.use[part] is StatementUse.REMOVED]
+            if isinstance(node, ast.ClassDef):  # fields that hold streams
+                self.roles |= dict.fromkeys(gone, Role.DROP)
             return
         if hasattr(node, "body") or isinstance(node, ast.Match):
             self._compound(node, context)
@@ -257,7 +262,7 @@ class FormParts:
             return
         if facts is None or not facts.works:
             return
-        if facts.streams == {NULL} and context is None:
+        if facts.streams == {NULL}:
             return  # `WaitPlan` says whether work on the default stream stands where it may
         if "callback" in facts.kinds:
             self.uses.refuse(node, "host code is called from a stream; synchronize, and call it on the host")
@@ -337,7 +342,7 @@ class FormParts:
         if held and all(one.what == "changing" for one in held):
             assert isinstance(side, ast.Subscript)
             return f"{self.uses.text(side.value)}[{self.uses.text(side.slice)}, ...]"
-        if is_pure(side):
+        if held:
             return text
         fresh = self.fresh(name)
         before.append(f"{fresh} = {text}")
@@ -371,8 +376,6 @@ class FormParts:
                     self.uses.refuse(
                         part, "random numbers are drawn on a stream, whose order a task form does not keep"
                     )
-                if not all(operation.counts_reads for operation in operations):
-                    self.uses.refuse(part, "the accesses of this kernel are unknown; name them with --access")
         try:
             block = self._block(group)
         except UncoveredAccessError as error:
@@ -450,16 +453,21 @@ class FormParts:
         for prefix in range(len(chain.steps) + 1):
             node = chain.prefix(prefix)
             text = ast.unparse(node)
-            if text in names and not isinstance(node.ctx, ast.Store):  # type: ignore[attr-defined]  # a chain
+            if text in names and self._may_replace(part, node):
                 block.texts[node] = names[text]
                 return
-        if length is None:
+        if length is None or not self._may_replace(part, chain.prefix(length)):
             return
         node = chain.prefix(length)
         text = ast.unparse(node)
         names[text] = name = self.fresh(f"{chain.root}_{'part' if held[length].what == 'device' else 'value'}")  # type: ignore[union-attr]
         block.before.append(f"{name} = {self.uses.text(node)}")
         block.texts[node] = name
+
+    def _may_replace(self, part: ast.stmt, node: ast.expr) -> bool:
+        """Tell whether a name for its value may stand for an expression: it does where an array changes in place."""
+        is_stored = isinstance(getattr(node, "ctx", None), ast.Store)
+        return not is_stored or (isinstance(part, ast.AugAssign) and part.target is node)
 
     def _early_length(self, part: ast.stmt, chain: Chain, held: tuple[Held | None, ...]) -> int | None:
         """Return the length of the prefix that is evaluated before the block, or None."""
@@ -487,6 +495,11 @@ class FormParts:
         self._taken.add(found)
         return found
 
+    def _changes_in_place(self, node: ast.AugAssign) -> bool:
+        """Tell whether an augmented assignment changed a device array each time."""
+        held = self._held(node, node.target) if self.recorded.has_run(node) else []
+        return bool(held) and all(one is not None and one.what == "device" for one in held)
+
     # -- names of blocks ---------------------------------------------------------------------------
     def _check_names(self, group: list[ast.stmt]) -> None:
         """Refuse names that a block binds and other code uses."""
@@ -495,6 +508,7 @@ class FormParts:
         inside = {part for node in group for part in ast.walk(node)}
         scope = program.scopes[group[0]]
         for node in group:
+            self._check_stores(node)
             for name, binding in bindings_in(node):
                 line = self._used_outside(function, inside, name)
                 if line is None:
@@ -508,18 +522,32 @@ class FormParts:
                         "write into an existing array",
                     )
 
+    def _check_stores(self, node: ast.stmt) -> None:
+        """Refuse assignments to elements of lists and to attributes of objects in a block: they would come too late."""
+        for part in ast.walk(node):
+            if not isinstance(part, ast.Assign) or not self.recorded.has_run(part):
+                continue
+            for target in part.targets:
+                is_stored = isinstance(target, (ast.Subscript, ast.Attribute)) and any(
+                    one is not None and one.what == "object" for one in self._held(part, target.value)
+                )
+                if is_stored:
+                    name = ast.unparse(target)
+                    text = f"`{name}` is bound to a new array in a stream's block and used outside of it"
+                    self.uses.refuse(part, f"{text}; write into an existing array")
+
     def _used_outside(self, function: ast.AST, inside: set[ast.AST], name: str) -> int | None:
         """Return the line of a use of a name outside of a block, unless another block binds it before."""
         for node in ast.walk(function):
             if isinstance(node, ast.Name) and node.id == name and node not in inside:
                 if self.program.scopes[node].home_of(name) is not self.program.inner[function]:
                     continue
-                if isinstance(node.ctx, ast.Load) and not self._is_bound_before(node, name):
+                if isinstance(node.ctx, ast.Load) and not self._is_bound_before(node, name, inside):
                     return node.lineno
         return None
 
-    def _is_bound_before(self, node: ast.Name, name: str) -> bool:
-        """Tell whether a statement earlier in the same suite, or in one around it, has just bound a name."""
+    def _is_bound_before(self, node: ast.Name, name: str, inside: set[ast.AST]) -> bool:
+        """Tell whether other code earlier in the same suite, or in one around it, has bound a name since the block."""
         program = self.program
         at: ast.AST = program.statement(node)
         while isinstance(at, ast.stmt):
@@ -527,7 +555,7 @@ class FormParts:
             for suite in suites_of(parent):
                 if at in suite:
                     for earlier in suite[: suite.index(at)]:
-                        if any(found == name for found, _ in bindings_in(earlier)):
+                        if any(found == name and part not in inside for found, part in bindings_in(earlier)):
                             return True
             at = parent
             if isinstance(at, (*FUNCTIONS, ast.Module)):

@@ -172,6 +172,10 @@ class ProgramText:
             node = self.parents[node]
         return node
 
+    def is_elif(self, node: ast.stmt) -> bool:
+        """Tell whether a statement is the ``elif`` of another one."""
+        return isinstance(node, ast.If) and self.segment(node).startswith("elif")
+
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         """Yield the nodes around a node, innermost first."""
         while (parent := self.parents.get(node)) is not None:
@@ -251,6 +255,17 @@ class ProgramText:
         finally:
             self._busy.discard(key)
 
+    def attribute(self, name: str) -> Kind:
+        """Return the kind of what the program stores in attributes of a name."""
+        key = ("attribute", name)
+        if key in self._busy:
+            return NONE
+        self._busy.add(key)
+        try:
+            return join(map(self._bound_kind, self.attributes[name]))
+        finally:
+            self._busy.discard(key)
+
     def _bound_kind(self, bound: NameBinding) -> Kind:
         if bound.parameter is not None:
             return self._parameter(*bound.parameter)
@@ -275,7 +290,7 @@ class ProgramText:
                     return SYNC
                 if self.dotted(node) is not None or node.attr not in self.attributes:
                     return OTHER
-                return join(map(self._bound_kind, self.attributes[node.attr]))
+                return self.attribute(node.attr)
             case ast.Subscript(slice=ast.Constant(value=int() as index)) if index >= 0:
                 return element(self.kind(node.value), index)
             case ast.Subscript(slice=ast.Slice()):
@@ -313,11 +328,11 @@ class ProgramText:
             return sequence(gathered([element(arg, -1) for arg in args], keep=True))
         if name == "enumerate":
             return sequence(gathered([OTHER, *(element(arg, -1) for arg in args[:1])], keep=True))
-        if name in _KEEPS and len(args) == 1:
-            return args[0]
+        if name in _KEEPS and len(args) < 2:
+            return args[0] if args else NONE
         if name == "next" and args:
             return element(args[0], -1)
-        if name == "dict":
+        if name == "dict" and not args:
             return whole([self.kind(keyword.value) for keyword in node.keywords])
         if isinstance(node.func, ast.Attribute):
             of = self.kind(node.func.value)
@@ -325,6 +340,9 @@ class ProgramText:
                 if node.func.attr == "items":
                     return SeqOf(TupleOf((OTHER, SYNC)))
                 return element(of, -1) if node.func.attr in _TAKES_OUT else OTHER
+        if name in {"dataclasses.field", "field"}:
+            factories = [keyword.value for keyword in node.keywords if keyword.arg == "default_factory"]
+            return SYNC if factories and self.dotted(factories[0]) in _MAKES_SYNC else OTHER
         called = self.called(node)
         if called is None or called.name == "__init__":
             return OTHER
@@ -361,6 +379,26 @@ class ProgramText:
             return methods[0] if len(methods) == 1 else None
         return None
 
+    def fields_of(self, call: ast.Call) -> dict[str, ast.expr] | None:
+        """Return the arguments by fields, if a call makes an object of a class of this file that only has fields."""
+        func = call.func
+        home = self.scopes[func].home_of(func.id) if isinstance(func, ast.Name) else None
+        bound = home.bound[func.id] if home is not None and isinstance(func, ast.Name) else []
+        node = bound[0].definition if len(bound) == 1 else None
+        if not isinstance(node, ast.ClassDef) or self.called(call) is not None:
+            return None
+        decorators = [one.func if isinstance(one, ast.Call) else one for one in node.decorator_list]
+        is_data = any(self.dotted(one) == "dataclasses.dataclass" for one in decorators)
+        if not is_data and not any(self.dotted(base) == "typing.NamedTuple" for base in node.bases):
+            return None
+        names = [
+            part.target.id
+            for part in node.body
+            if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
+        ]
+        found = dict(zip(names, call.args, strict=False))
+        return found | {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg is not None}
+
     def passed(self, call: ast.Call, function: FunctionNode, name: str) -> list[ast.expr]:
         """Return the argument that a call passes for a parameter, or none."""
         arguments = function.args
@@ -379,6 +417,8 @@ class ProgramText:
             if isinstance(node, FUNCTIONS) and isinstance(parent, ast.ClassDef):
                 self._methods.setdefault(node.name, []).append(node)
         for call in self._calls_of_names:
+            for name, value in (self.fields_of(call) or {}).items():
+                self.attributes.setdefault(name, []).append(NameBinding(value))
             called = self.called(call)
             if called is not None:
                 self.calls.setdefault(called, []).append(call)
@@ -494,6 +534,9 @@ class _Binder:
             case ast.Assign(targets=targets, value=value):
                 for target in targets:
                     self._target(target, scope, value, ())
+            case ast.AnnAssign(target=ast.Name(id=name), value=value) if isinstance(scope.node, ast.ClassDef):
+                if value is not None:
+                    self.program.attributes.setdefault(name, []).append(NameBinding(value))
             case ast.AnnAssign(target=target, value=value) if value is not None:
                 self._target(target, scope, value, ())
             case ast.AugAssign(target=target, value=value, op=ast.Add()):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from offload.port.chains import names_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from offload.port.chains import Chain, Held
     from offload.port.program import ProgramText
@@ -116,11 +116,14 @@ def is_quiet(node: ast.stmt) -> bool:
     return isinstance(node, (ast.Pass, ast.Break, ast.Continue))
 
 
-def stored_bases(program: ProgramText) -> set[str]:
+def stored_bases(program: ProgramText, changes_in_place: Callable[[ast.AugAssign], bool]) -> set[str]:
     """Return the texts of containers that the program stores into, and ``.name`` of attributes that it sets twice."""
     found: set[str] = set()
     counts: dict[str, int] = {}
+    in_place = {node.target for node in program.parents if isinstance(node, ast.AugAssign) and changes_in_place(node)}
     for node in program.parents:
+        if node in in_place:
+            continue
         match node:
             case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
                 found.add(ast.unparse(value))

@@ -126,8 +126,10 @@ class StreamUses:
                 return StatementUse.IMPORT
             case ast.ImportFrom(module=str() as module, level=0) if _is_of_cupy(module):
                 return StatementUse.IMPORT
-            case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value) | ast.AugAssign(value=value):
-                return StatementUse.REMOVED if self._is_sync_assignment(node, value) else StatementUse.PLAIN
+            case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value) | ast.AugAssign(value=value) if (
+                self._is_sync_assignment(node, value)
+            ):
+                return StatementUse.REMOVED
             case ast.Expr(value=value):
                 return self._use_of_expression(value)
             case ast.With(items=items):
@@ -137,7 +139,9 @@ class StreamUses:
                 return StatementUse.REMOVED
             case ast.Return(value=ast.expr() as value) if program.kind(value) == SYNC:
                 return StatementUse.REMOVED
-            case ast.If(test=test) if self._mentions_sync(test):
+            case ast.AnnAssign(target=ast.Name(id=name)) if self._is_sync_field(node, name):
+                return StatementUse.REMOVED
+            case ast.If(test=test) | ast.While(test=test) if self._mentions_sync(test):
                 return StatementUse.GUARD
             case ast.Global(names=names) | ast.Nonlocal(names=names):
                 scope = program.scopes[node]
@@ -146,6 +150,12 @@ class StreamUses:
             case ast.FunctionDef() if self._makes_only_streams(node):
                 return StatementUse.REMOVED
         return StatementUse.PLAIN
+
+    def _is_sync_field(self, node: ast.stmt, name: str) -> bool:
+        """Tell whether an annotation declares a field that holds streams or events."""
+        is_field = isinstance(self.program.parents[node], ast.ClassDef)
+        bound = self.program.attributes.get(name)
+        return is_field and bool(bound) and self.program.attribute(name) == SYNC
 
     def _is_sync_name(self, scope: object, name: str) -> bool:
         home = scope.home_of(name)  # type: ignore[attr-defined]
@@ -246,7 +256,9 @@ class StreamUses:
         if special is not None:
             return special
         if isinstance(node, ast.expr) and self.program.kind(node) == SYNC:
-            self.refuse(node, f"`{self.program.segment(node)}` is used in a way that a task form cannot express")
+            if node.lineno not in {obstacle.line for obstacle in self.obstacles}:
+                text = f"`{self.program.segment(node)}` is used in a way that a task form cannot express"
+                self.refuse(node, text)
             return self.program.segment(node)
         return self._with_children(node, [*ast.iter_child_nodes(node)])
 
@@ -274,6 +286,8 @@ class StreamUses:
         match node:
             case ast.Call():
                 return self._call(node)
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                return self._comprehension(node)
             case ast.Tuple(elts=elts) if any(map(self._is_dropped, elts)):
                 kept = [self.text(elt) for elt in elts if not self._is_dropped(elt)]
                 inner = f"{kept[0]}," if len(kept) == 1 else ", ".join(kept)
@@ -285,6 +299,20 @@ class StreamUses:
                 if name in MODULES:
                     return f"{self.modules['offload']}.{MODULES[name]}"
         return None
+
+    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> str | None:
+        """Return a comprehension that iterates over streams without them; None for all others."""
+        if not any(self._mentions_sync_in(one.target) or self._mentions_sync_in(one.iter) for one in node.generators):
+            return None
+        loops = []
+        for one in node.generators:
+            target, values = self.loop(one.target, one.iter)
+            loops.append(f" for {target} in {values}" + "".join(f" if {self.text(test)}" for test in one.ifs))
+        if isinstance(node, ast.DictComp):
+            return f"{{{self.text(node.key)}: {self.text(node.value)}{''.join(loops)}}}"
+        text = self.text(node.elt) + "".join(loops)
+        brackets = {ast.ListComp: "[]", ast.SetComp: "{}"}.get(type(node), "()")
+        return f"{brackets[0]}{text}{brackets[1]}"
 
     def _is_dropped(self, node: ast.expr) -> bool:
         return self.program.kind(node) == SYNC
@@ -327,7 +355,13 @@ class StreamUses:
         """Tell whether the streams among the arguments of a call may be left out."""
         program = self.program
         called = program.called(node)
-        if called is not None:
+        fields = program.fields_of(node)
+        if fields is not None:
+            dropped = self._dropped_arguments(node)
+            names = [name for name, value in fields.items() if value in dropped]
+            if all(program.attribute(name) == SYNC for name in names):
+                return True
+        elif called is not None:
             if all(self._is_sync_parameter(called, node, arg) for arg in self._dropped_arguments(node)):
                 return True
         elif not any(map(self._is_dropped, node.args)) and all(
@@ -338,7 +372,9 @@ class StreamUses:
             position = self._stream_position(node)
             if position is not None and not any(map(self._is_dropped, node.args[:position])):
                 return len(node.args) == position + 1
-        self.refuse(node, f"a stream is passed to `{program.segment(node.func)}`, which is no function of this file")
+        if node.lineno not in {obstacle.line for obstacle in self.obstacles}:
+            text = f"a stream is passed to `{program.segment(node.func)}`, which is no function of this file"
+            self.refuse(node, text)
         return False
 
     def _dropped_arguments(self, node: ast.Call) -> list[ast.expr]:
@@ -383,7 +419,20 @@ class StreamUses:
                 return self.text(right)
             case ast.Call(func=ast.Name(id="list" | "tuple"), args=[one]):
                 return self._length(one, way, depth + 1)
+            case ast.Call():
+                return self._returned_length(node, way, depth)
         return None
+
+    def _returned_length(self, node: ast.Call, way: tuple[int, ...], depth: int) -> str | None:
+        """Return the length of what a function of the file returns, if that is a number or a parameter."""
+        program = self.program
+        called = program.called(node)
+        returned = [] if called is None else program.returned.get(called, [])
+        text = self._length(returned[0], way, depth + 1) if len(returned) == 1 else None
+        if called is None or text is None or text.isdigit():
+            return text
+        given = program.passed(node, called, text)
+        return self.text(given[0]) if given else None
 
     def _count(self, node: ast.expr, depth: int) -> str | None:
         if isinstance(node, ast.Call) and self.program.dotted(node.func) == "builtins.range" and len(node.args) == 1:

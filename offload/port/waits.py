@@ -40,9 +40,10 @@ _WORK: Final = frozenset({"kernel", "to device", "to host"})
 
 
 class Encounter(NamedTuple):
-    """A moment of the task form: the mark that a task, a wait or work of the host belongs to."""
+    """A moment of the task form: a task, a wait or work of the host."""
 
-    time: int
+    time: int  # the last mark before it
+    owner: int  # the mark of the statement that it belongs to
     operation: StreamOperation | None  # None: a wait
     task: int  # the time at which its task was encountered; -1 for the host
 
@@ -52,6 +53,7 @@ class _Need(NamedTuple):
 
     since: int  # when the task was encountered
     at: int  # when the host accesses
+    owner: int  # the mark of the host's statement
 
 
 class WaitPlan:
@@ -67,8 +69,9 @@ class WaitPlan:
         Statements before or after which the device is synchronised.
     """
 
-    def __init__(self, parts: FormParts) -> None:
+    def __init__(self, parts: FormParts, redundant: set[int] | None = None) -> None:
         self.parts = parts
+        self._redundant = redundant or set()  # lines of calls that the original does not need
         self.recorded = parts.recorded
         self.uses = parts.uses
         self.needed: set[ast.stmt] = set()
@@ -91,12 +94,15 @@ class WaitPlan:
         marks = recorded.marks
         for time, mark in enumerate(marks):
             if roles.get(recorded.statement_at(time)) is Role.WAIT:
-                yield Encounter(time, None, -1)
+                yield Encounter(time, time, None, -1)
             stop = marks[time + 1].first if time + 1 < len(marks) else len(operations)
             for operation in operations[mark.first : stop]:
                 owner = recorded.owners[operation.number]
                 if owner >= 0:
-                    yield Encounter(owner, operation, self._task_of(owner, operation))
+                    task = self._task_of(owner, operation)
+                    yield Encounter(
+                        time, owner if task >= 0 else recorded.raw_owners[operation.number], operation, task
+                    )
 
     def _task_of(self, owner: int, operation: StreamOperation) -> int:
         statement = self.recorded.statement_at(owner)
@@ -118,66 +124,80 @@ class WaitPlan:
     def _replay(self) -> _Need | None:
         """Return the first access of the host that must wait and does not."""
         pending: dict[object, list[tuple[AccessPart, bool, int]]] = {}
-        waits = self.needed | self.before
-        ended = -1  # of the last copy that the host waits for
-        last = -1
+        awaited = -1  # tasks encountered before this time have ended
+        ending = -1  # a copy that a wait follows
         for encounter in self.encounters:
-            time = encounter.time
-            statement = self.recorded.statement_at(time)
-            if time != last:
-                if last >= 0 and ended == last:
-                    pending.clear()
-                last = time
-                if statement in waits and (encounter.operation is None or statement in self.before):
-                    pending.clear()
+            if ending >= 0 and encounter.task != ending:
+                awaited, ending = max(awaited, ending + 1), -1
+            statement = self.recorded.statement_at(encounter.owner)
             operation = encounter.operation
             if operation is None:
-                if statement in self.needed:
-                    pending.clear()
+                awaited = encounter.time if statement in self.needed else awaited
                 continue
+            if encounter.task < 0:
+                awaited = max([awaited, *self._waits_before(encounter)])
+            elif statement in self.after:
+                ending = encounter.task
             for part, writes in accesses_of(operation):
                 found = pending.setdefault(part.space, [])
-                if encounter.task < 0:
-                    for other, other_writes, since in found:
-                        if (writes or other_writes) and shares(part, other):
-                            return _Need(since, time)
-                elif (part, writes, encounter.task) not in found[-4:]:
-                    found.append((part, writes, encounter.task))
-            if statement in self.after:
-                ended = time
+                if encounter.task >= 0:
+                    if (part, writes, encounter.task) not in found[-4:]:
+                        found.append((part, writes, encounter.task))
+                    continue
+                found[:] = [entry for entry in found if entry[2] >= awaited]
+                for other, other_writes, since in found:
+                    if (writes or other_writes) and shares(part, other):
+                        return _Need(since, encounter.time, encounter.owner)
         return None
+
+    def _waits_before(self, encounter: Encounter) -> Iterator[int]:
+        """Yield the times of the waits before the statements that led to an access."""
+        for time in self.recorded.callers(encounter.owner):
+            if self.recorded.statement_at(time) in self.before:
+                yield time
 
     def _answer(self, need: _Need) -> None:
         """Add the wait that an access of the host needs."""
         recorded = self.recorded
-        for time in range(need.at - 1, need.since - 1, -1):
+        candidates = [
+            recorded.statement_at(time)
+            for time in range(need.at, need.since, -1)
+            if self.parts.roles.get(recorded.statement_at(time)) is Role.WAIT
+        ]
+        wanted = [statement for statement in candidates if statement.lineno not in self._redundant]
+        if candidates:
+            self.needed.add((wanted or candidates)[0])
+            return
+        for time in range(need.at, need.since - 1, -1):
             statement = recorded.statement_at(time)
             role = self.parts.roles.get(statement)
-            if role is Role.WAIT and statement not in self.needed and time > need.since:
-                self.needed.add(statement)
-                return
-            if role is Role.COPY and statement not in self.after and self._blocks_host(time):
+            if role is Role.COPY and statement not in self.after and self._blocks_host(time) and time < need.at:
                 self.after.add(statement)
-                self._note_implicit(need.at)
+                self._note_implicit(need)
                 return
-        statement = recorded.statement_at(need.at)
-        self._note_implicit(need.at)
-        if isinstance(statement, ast.While) or statement in self.before:
-            self.uses.refuse(statement, _DEPENDS.format("loop"))
-            self.needed |= {one for one, role in self.parts.roles.items() if role is Role.WAIT}
-            self.before.add(statement)
+        self._note_implicit(need)
+        owner = self._moment(need)
+        statement = recorded.statement_at(owner)
+        if owner <= need.since or statement in self.before or isinstance(statement, ast.While):
+            text = _DEPENDS if isinstance(statement, ast.While) else _WITHIN
+            self.uses.refuse(statement, text.format(recorded.statement_at(need.since).lineno))
             self.encounters = []
             return
         self.before.add(statement)
+
+    def _moment(self, need: _Need) -> int:
+        """Return the mark of the statement before which the host waits: of the converted function, if it can."""
+        climbed = self.recorded.climbed(need.owner)
+        return climbed if climbed > need.since else need.owner
 
     def _blocks_host(self, time: int) -> bool:
         facts = self.recorded.facts.get(self.recorded.statement_at(time))
         operations = self.recorded.log.operations
         return facts is not None and any(operations[k].blocks for k in facts.operations)
 
-    def _note_implicit(self, at: int) -> None:
+    def _note_implicit(self, need: _Need) -> None:
         """Refuse control flow of a loop that depends on device data which only a copy has waited for."""
-        statement = self.recorded.statement_at(at)
+        statement = self.recorded.statement_at(self._moment(need))
         program = self.recorded.program
         function = program.function_of(statement)
         tests = [
@@ -188,7 +208,7 @@ class WaitPlan:
             and program.function_of(node) is function
         ]
         if statement in tests:
-            self.uses.refuse(statement, _DEPENDS.format("loop"))
+            self.uses.refuse(statement, _DEPENDS)
             return
         tainted = {name for name, _ in bindings_in(statement)}
         for _ in range(3):
@@ -197,7 +217,7 @@ class WaitPlan:
                     tainted |= {name for name, _ in bindings_in(node)}
         for test in tests:
             if not tainted.isdisjoint(names_in(test.test)):
-                self.uses.refuse(test, _DEPENDS.format("loop"))
+                self.uses.refuse(test, _DEPENDS)
 
     def _steers_loop(self, node: ast.stmt) -> bool:
         if isinstance(node, ast.While):
@@ -213,25 +233,32 @@ class WaitPlan:
     # -- the default stream ------------------------------------------------------------------------
     def _check_default_stream(self) -> None:
         """Refuse work on the default stream among the streams' work; synchronise the device after earlier work."""
-        dirty: int | None = None
-        todo = iter([*self.tasks, len(self.recorded.marks)])
-        task = next(todo)
+        dirty = self._allocation()
         for encounter in self.encounters:
             if encounter.task >= 0 and dirty is not None:
                 self._synchronise(dirty, encounter.task)
                 dirty = None
             if encounter.operation is None or not self._is_default_work(encounter):
                 continue
-            while task < encounter.time:
-                task = next(todo)
             owner = self.recorded.raw_owners[encounter.operation.number]
             if self._is_between(owner, encounter.time):
                 self.uses.refuse(
-                    self.recorded.statement_at(encounter.time),
+                    self.recorded.statement_at(encounter.owner),
                     f"`{encounter.operation.call}` works on the default stream between the streams' work; "
                     "put it into a `with stream:`",
                 )
             dirty = owner
+
+    def _allocation(self) -> int | None:
+        """Return the mark of the last statement before the first task that allocated an array on the device."""
+        marks, storages = self.recorded.marks, self.recorded.log.storages
+        if not self.tasks:
+            return None
+        for time in range(self.tasks[0] - 1, -1, -1):
+            made = storages[marks[time].storages : marks[time + 1].storages]
+            if any(storage.kind == "device" for storage in made):
+                return time
+        return None
 
     def _is_default_work(self, encounter: Encounter) -> bool:
         operation = encounter.operation
@@ -239,8 +266,9 @@ class WaitPlan:
             return False
         if operation.kind == "to host":
             return not operation.blocks
-        facts = self.recorded.facts[self.recorded.statement_at(encounter.time)]
-        first = self.recorded.marks[encounter.time].storages
+        owner = self.recorded.owners[operation.number]
+        facts = self.recorded.facts[self.recorded.statement_at(owner)]
+        first = self.recorded.marks[owner].storages
         is_value = "to host" in facts.kinds and all(part.space >= first for part in operation.writes)  # type: ignore[operator]
         return not is_value
 
@@ -291,7 +319,8 @@ class WaitPlan:
         return found
 
 
-_DEPENDS: Final = "this {} depends on device data without a synchronize; synchronize, then look at a host array"
+_DEPENDS: Final = "this loop depends on device data without a synchronize; synchronize, then look at a host array"
+_WITHIN: Final = "this statement uses the result of work that it starts itself (line {}); synchronize in between"
 
 
 def accesses_of(operation: StreamOperation) -> Iterator[tuple[AccessPart, bool]]:

@@ -233,11 +233,16 @@ class FormWriter:
     # -- compound statements -----------------------------------------------------------------------
     def _compound(self, node: ast.stmt, indent: str) -> list[FormLine]:
         """Return the lines of a compound statement in which something changes."""
-        clauses = [*self._clauses(node, indent)]
+        clauses: list[tuple[list[FormLine], list[FormLine]]]
+        is_guard = self.uses.use[node] is StatementUse.GUARD
+        if is_guard:  # its head mentions streams
+            clauses = [([], self.suite(body, indent, self._head_line(body[0]))) for body in suites_of(node)]
+        else:
+            clauses = [*self._clauses(node, indent)]
         bodies = [lines for _, lines in clauses]
         if not any(map(_has_code, bodies)) and self._may_vanish(node):
             return [line for lines in bodies for line in lines if line.text.strip()]
-        is_waiting = self.uses.use[node] is StatementUse.GUARD or isinstance(node, ast.For)
+        is_waiting = is_guard or isinstance(node, ast.For)
         code = [line for lines in bodies for line in lines if _is_code(line)]
         if is_waiting and code and all(self._is_taskwait(line) for line in code):
             return [FormLine(indent + code[0].text.lstrip(), *code[0][1:])]
