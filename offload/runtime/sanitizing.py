@@ -420,9 +420,17 @@ def _of_program(one: Any) -> Orders | None:
 @_hook(Task, "wait_on")
 def _noted_wait_on(plain: Any) -> Any:
     def wait_on(self: Task, stream: Any) -> None:
-        plain(self, stream)
-        if isinstance(stream, SimStream) and (orders := _orders_of(self)) is not None:
-            orders.waits_for_task(stream, self)
+        orders = _orders_of(self) if isinstance(stream, SimStream) else None
+        if orders is None:
+            plain(self, stream)
+            return
+        # The call may wait for a task that has no place on a stream yet, which the program has not asked for.
+        outer = orders.waits_unasked(None if self.event is None and self.device_num is None else self)
+        try:
+            plain(self, stream)
+        finally:
+            orders.waits_unasked(outer)
+        orders.waits_for_task(stream, self)
 
     return wait_on
 

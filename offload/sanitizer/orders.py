@@ -144,6 +144,8 @@ class _Local(threading.local):
     """The device task that it launches."""
     named: tuple[End, ...] = ()
     """What the last question to a tracker has found."""
+    unasked: Any = None
+    """The task that it waits for although the program has not asked for that."""
     extra: tuple[End, ...] = ()
     """What the next task follows besides."""
     created: Course | None = None
@@ -425,8 +427,14 @@ class Orders:
 
     def joins_task(self, task: Any) -> None:
         """Have the calling code come after a task that is complete."""
-        with self.lock:
-            self._join(self._code(), [self.course(task)])
+        if self._local.unasked is not task:
+            with self.lock:
+                self._join(self._code(), [self.course(task)])
+
+    def waits_unasked(self, task: Any) -> Any:
+        """Say which task the calling thread waits for without being asked to; return the one before."""
+        outer, self._local.unasked = self._local.unasked, task
+        return outer
 
     def joins_set(self, members: TaskSet) -> None:
         """Have the calling code come after all tasks of a set."""

@@ -2,6 +2,7 @@
 
 import random
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -65,3 +66,126 @@ def _bytes(view, x):
     first = view.__array_interface__["data"][0] - x.__array_interface__["data"][0]
     np.lib.stride_tricks.as_strided(marks[first:], view.shape, view.strides)[...] = 1
     return frozenset(np.flatnonzero(marks).tolist())
+
+
+@pytest.fixture
+def fork():
+    """An order with a host and two tasks that nothing orders."""
+    order = Order()
+    host = order.stretch()
+    return order, order.fork(host), order.fork(host), order.stretch(host)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_forgetting_loses_no_byte(seed):
+    """With forgetting, a race is found on an access exactly if there is one with some earlier access."""
+    rng, order, x = random.Random(seed), Order(), np.zeros(64, "u1")
+    live, whole = LiveAccesses(order), LiveAccesses(order, forgets=False)
+    for stretch in _random_order(rng, order, 80):
+        for _ in range(rng.randrange(3)):
+            access = stretch, _views(rng, x), rng.random() < 0.5, rng.randrange(5)
+            assert bool(live.note(*access)) == bool(whole.note(*access))
+
+
+def test_what_is_covered_is_forgotten(fork):
+    """An access goes when a later write covers it that comes after it, and not before."""
+    order, task, other, host = fork
+    x, live = np.zeros(8), LiveAccesses(order)
+    live.note(task, x[:4], False, "read")
+    live.note(task, x[4:], True, "write")
+    assert len(live) == 2
+    live.note(other, x, True, "unordered")
+    assert len(live) == 3
+    live.note(order.stretch(host, task), x[:6], True, "part")
+    assert len(live) == 3
+    live.note(order.stretch(host, task, other), x, True, "whole")
+    assert len(live) == 2
+
+
+def test_freed_memory(fork):
+    """Accesses to memory that was freed do not conflict with those of its next owner."""
+    order, task, other, _ = fork
+    x, live = np.zeros(8), LiveAccesses(order)
+    low = x.__array_interface__["data"][0]
+    live.note(task, x, True, "old")
+    live.note(task, x[::2], True, "old")
+    live.freed(low, low + x.nbytes)
+    assert live.note(other, x, True, "new") == []
+    assert live.note(task, x, True, "newer") == ["new"]
+
+
+def test_compared_stretches(fork):
+    """Stretches that are not compared do not conflict."""
+    order, task, other, host = fork
+    live = LiveAccesses(order, compares=lambda one, two: {one, two} != {task, other})
+    x = np.zeros(8)
+    live.note(task, x, True, "task")
+    assert live.note(other, x, True, "other") == []
+    assert live.note(host, x, True, "host") == ["task", "other"]
+
+
+def test_layouts(fork):
+    """Interleaved views share no byte, an array without elements has none, and broadcast elements are one place."""
+    order, task, other, _ = fork
+    x, live = np.zeros((8, 8)), LiveAccesses(order)
+    live.note(task, x[::2, 1::2], True, "even")
+    live.note(task, x[:0], True, "empty")
+    assert live.note(other, x[1::2, 1::2], True, "odd") == []
+    assert live.note(other, x[:, ::2], True, "columns") == []
+    assert live.note(other, x[::-1, ::-1][1::2, ::2], True, "reversed") == ["even"]
+    assert live.note(other, np.broadcast_to(x[:1, 1], (5,)), False, "broadcast") == ["even"]
+
+
+def test_an_undecided_pair_gives_none(fork):
+    """A pair of views whose overlap would take too long to decide does not conflict."""
+    order, task, other, _ = fork
+    live, memory = LiveAccesses(order), np.zeros(192_163_377, "i1")  # NumPy's own example of a hard pair
+    as_strided = np.lib.stride_tricks.as_strided
+    one = as_strided(memory, (1049, 1049, 1049), (36_674, 61_119, 85_569))
+    two = as_strided(memory[64_023_025:], (1049, 1049, 1), (12_223, 12_224, 1))
+    live.note(task, one, True, "one")
+    assert live.note(other, two, True, "two") == []
+
+
+def test_many_readers(fork):
+    """Of very many unordered readers at one line, some stay, and a writer is compared with them."""
+    order, _, _, host = fork
+    live, x = LiveAccesses(order), np.zeros(8)
+    readers = [order.fork(host) for _ in range(2000)]
+    for reader in readers:
+        live.note(reader, x, False, "line")
+    assert len(live) < 200
+    assert set(live.note(order.fork(host), x, True, "writer")) == {"line"}
+    assert live.note(order.stretch(host, *readers), x, True, "joined") == ["writer"]
+
+
+def test_memory_is_not_kept(fork):
+    """Live accesses keep no array."""
+    order, task, _, _ = fork
+    live, x = LiveAccesses(order), np.zeros(8)
+    gone = weakref.ref(x)
+    live.note(task, x, True, "a")
+    del x
+    assert gone() is None
+
+
+def test_cost():
+    """An access costs less than 60 µs where 20 others are live at the place."""
+    order = Order()
+    host = order.stretch()
+    live, x = LiveAccesses(order), np.zeros(64)
+    tasks = [order.fork(host) for _ in range(20)]
+    for task in tasks:
+        live.note(task, x, False, ("line", task))
+    start_s = time.process_time()
+    for _ in range(2000):
+        host = order.stretch(host)
+        live.note(host, x, False, "host")
+    assert (time.process_time() - start_s) / 2000 < 60e-6
+    start_s = time.process_time()
+    for _ in range(100):
+        joined = order.stretch(host, *tasks)
+        live.note(joined, x, True, "write")
+        for task in tasks:
+            live.note(task, x, False, ("line", task))
+    assert (time.process_time() - start_s) / 2100 < 60e-6
