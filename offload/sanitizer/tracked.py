@@ -203,9 +203,20 @@ def carry_out(function: Callable[..., Any], args: Iterable[Any], kwargs: Mapping
         result = function(*(plain(value, found, (value,)) for value in args), **kwargs)
     else:
         result = function(*plain_args, **kwargs)
-    if sink is not None and accessor(frame) is not None:
+    if sink is not None and accessor(frame) is not None and not any(map(_is_foreign, (*plain_args, kwargs))):
         note(*accesses_of(function, plain_args, kwargs, result))
     return wrapped(result, found)
+
+
+def _is_foreign(value: Any) -> bool:
+    """Tell whether a value is, or holds, another library's array, which carries the operation out itself."""
+    if isinstance(value, np.ndarray):
+        return False
+    if isinstance(value, list | tuple):
+        return any(hasattr(type(part), "__array_function__") and _is_foreign(part) for part in value)
+    if isinstance(value, dict):
+        return any(map(_is_foreign, value.values()))
+    return hasattr(type(value), "__array_function__")
 
 
 def note(reads: Arrays, writes: Arrays) -> None:
@@ -289,7 +300,10 @@ class TrackedArray(np.ndarray, metaclass=_Kind):
     # -- attributes ------------------------------------------------------------------------------
     @property  # type: ignore[misc]  # it cannot be set
     def __class__(self) -> Any:
-        return np.ndarray if type(self) is TrackedArray else type(self)
+        if type(self) is not TrackedArray:
+            return type(self)
+        # The program has this class under ndarray's name, and the library has ndarray.
+        return np.ndarray if accessor(frame_at(1)) is None else TrackedArray
 
     @property
     def base(self) -> Any:
@@ -379,7 +393,7 @@ class TrackedArray(np.ndarray, metaclass=_Kind):
         order = not new.flags.c_contiguous
         contents: Any = new.ravel("A").tolist() if new.dtype.hasobject else new.tobytes("A")
         self.__setstate__((1, new.shape, new.dtype, order, contents))  # type: ignore[arg-type]  # a plain bool
-        self._is_whole = False  # it owns its new memory itself
+        self._is_whole = True  # its memory is that of `contents`, which nobody else has
 
 
 def _is_whole(array: TrackedArray) -> bool:
