@@ -123,7 +123,7 @@ class Sanitizer:
         self.failure: BaseException | None = None
         self._scope = scope
         self._lock = orders.lock  # one for both: each asks the other
-        self._live = LiveAccesses(orders.order)
+        self._live = LiveAccesses(orders.order, compares=orders.compares)
         # The writes of devices, by the host memory that corresponds: they race with no access of the host, but one that
         # reads there is stale.
         self._newer = LiveAccesses(orders.order)
