@@ -192,19 +192,49 @@ def _may_be_none(operation: Operation, parameter: str) -> bool:
 
 
 def buffers_of(operation: Operation) -> tuple[list[Any], list[Any]]:
-    """Return the arrays that a call on this rank reads, and those that it writes."""
+    """Return the arrays that a call on this rank reads, and those that it writes: the parts with elements of messages.
+
+    A buffer whose parts only MPI can tell is left out.
+    """
     reads, writes = [], []
     for parameter, access in operation.known.buffers if operation.known is not None else ():
         if parameter not in operation.named or not is_used(operation, parameter):
             continue
-        array = array_of(operation, parameter, has_depend=True)
-        if array is None:
-            continue
+        parts = _parts_of(operation, parameter)
         if access is not BufferAccess.WRITE or (parameter == "recvbuf" and is_in_place(operation)):
-            reads.append(array)
+            reads += parts
         if is_written(operation, parameter, access):
-            writes.append(array)
+            writes += parts
     return reads, writes
+
+
+def _parts_of(operation: Operation, parameter: str) -> list[Any]:
+    """Return the parts of a buffer's array by its counts and displacements."""
+    array, value = array_of(operation, parameter, has_depend=True), operation.named[parameter]
+    if array is None:
+        return []
+    if not isinstance(value, (list, tuple)):
+        return [array]
+    if _has_made_datatype(value) or not array.flags.c_contiguous:
+        return []
+    numbers = [part for part in value[1:] if part is not None and not isinstance(part, (str, MPI.Datatype))]
+    if len(numbers) == 1 and isinstance(numbers[0], (list, tuple)) and any(map(_is_sequence, numbers[0])):
+        numbers = [*numbers[0]]
+    if not numbers:
+        return [array]
+    flat, counts = array.reshape(-1), numbers[0]
+    if _is_integer(counts):
+        return [flat[: index(counts)]] if operation.name in _OF_ONE_MESSAGE else [array]
+    each = [index(count) for count in counts]
+    starts = [sum(each[:k]) for k in range(len(each))] if len(numbers) < 2 else [index(start) for start in numbers[1]]
+    return [flat[start : start + count] for start, count in zip(starts, each, strict=False) if count]
+
+
+_OF_ONE_MESSAGE = frozenset({"Isend", "Issend", "Ibsend", "Irsend", "Irecv", "Ibcast"})
+
+
+def _is_sequence(value: Any) -> bool:
+    return hasattr(value, "__len__")
 
 
 def is_direct(operation: Operation, parameter: str, array: np.ndarray[Any, Any]) -> bool:

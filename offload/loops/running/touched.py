@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from offload.loops.watched.cells import Cells
 
 
+_KINDS: dict[type, tuple[str, ...]] = {ir.Load: ("read",), ir.Store: ("written",), ir.Atomic: ("read", "written")}
+
+
 @dataclass(slots=True)
 class Touched:
     """The elements of an array that a call touches, as masks, and the lines that do so; None for no element."""
@@ -90,8 +93,8 @@ class LoopTouches:
         }
         for node in walk(*nest.body):
             if isinstance(node, ir.Load | ir.Store | ir.Atomic) and node.array in found:
-                kind = "read" if isinstance(node, ir.Load) else "written"
-                found[node.array].lines.setdefault(kind, node.place)
+                for kind in _KINDS[type(node)]:
+                    found[node.array].lines.setdefault(kind, node.place)
         names = {node.array for node in nodes.values() if not isinstance(node, ir.IndexCheck)}
         cells = cells_of({name: views[name] for name in names}, changed_by(nest))
         watched = frozenset(at for at, node in nodes.items() if not isinstance(node, ir.IndexCheck))
