@@ -34,6 +34,7 @@ from weakref import WeakKeyDictionary, ref
 
 from offload.events.event import Event
 from offload.interrupts.frames import calls_program
+from offload.interrupts.shields import Shield
 from offload.sanitizer.clocks import Order
 from offload.tasks.depend import Followed
 from offload.tasks.scope import current_scope
@@ -131,6 +132,27 @@ class StreamLine:
         self.counted: list[Course] = []
 
 
+class ShieldedLock:
+    """A lock that its thread may take again; an interruption that comes in its hold waits until the end of that."""
+
+    __slots__ = ("_lock", "_shields")
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._shields: list[Shield] = []  # of the thread that has the lock
+
+    def __enter__(self) -> None:
+        shield = Shield()
+        shield.__enter__()
+        self._lock.acquire()
+        self._shields.append(shield)
+
+    def __exit__(self, *raised: Any) -> None:  # noqa: PYI036  # as `Shield` has them
+        shield = self._shields.pop()
+        self._lock.release()
+        shield.__exit__(*raised)
+
+
 class _Local(threading.local):
     """What the calling thread does for one runtime, besides its scope."""
 
@@ -159,13 +181,13 @@ class Orders:
     ----------
     order : Order
         The stretches.
-    lock : threading.RLock
+    lock : ShieldedLock
         Held by each method, and to be held by whoever asks ``order`` itself.
     """
 
     def __init__(self, runtime: Any) -> None:
         self.order = Order()
-        self.lock = threading.RLock()
+        self.lock = ShieldedLock()
         self._runtime = runtime
         self._local = _Local()
         self._next_number = count().__next__

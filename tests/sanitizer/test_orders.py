@@ -2,6 +2,7 @@
 
 import asyncio
 import queue
+import signal
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -10,6 +11,9 @@ import pytest
 
 import offload as omp
 from offload import acc
+from offload.pragma import directives
+from offload.pragma import omp as pragma
+from offload.runtime import sanitizing
 from offload.sanitizer.clocks import Order
 from tests.sanitizer.order import sanitized
 
@@ -863,6 +867,86 @@ def test_critical(run):
             omp.task(work)(name, place)
         omp.barrier()
     assert run.names == {"b"}
+
+
+@pytest.mark.parametrize("directive", ["critical", "atomic"])
+def test_directive_strings(run, directive):
+    """Blocks of critical and atomic of directive strings are in order, and tasks without them are not."""
+
+    @directives
+    def guarded():
+        for _ in range(3):
+            with pragma("task"):
+                with pragma("critical"):
+                    run.write("critical")
+                with pragma("atomic"):
+                    run.write("atomic")
+                run.write("neither")
+        pragma("taskwait")
+
+    guarded()
+    assert run.names == {"neither"}
+
+
+# -- the end ---------------------------------------------------------------------------------------
+def test_end_of_the_runtime():
+    """The end of the runtime orders all tasks with what follows."""
+    with omp.Runtime("sim:1") as runtime:
+        orders, found = sanitizing.begin(runtime), []
+        omp.task(omp.task(lambda: found.append(orders.here())))()
+    found.append(orders.here())
+    sanitizing.end(runtime)
+    assert orders.order.is_before(*found)
+
+
+def test_two_runtimes():
+    """Each of two runtimes has an order of its own, also where the body of one uses the other."""
+    with sanitized("sim:1") as outer, sanitized("sim:1") as inner:
+
+        def body():
+            outer.write("a")
+            with inner.runtime:
+                omp.task(lambda: inner.write("b"))().result()
+                inner.write("b")
+                outer.write("a")
+
+        with outer.runtime:
+            omp.task(body)()
+            omp.taskwait()
+        outer.write("a")
+        omp.barrier()
+    assert not outer.races
+    assert not inner.races
+
+
+def test_interruption():
+    """An interruption in the middle of a note leaves the order whole."""
+    with sanitized("sim:1") as run:
+        n_interrupted = 0
+
+        def interrupt(*_):
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGALRM, interrupt)
+        try:
+            for _ in range(200):
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, 2e-4)
+                    while True:
+                        run.write("a")
+                        run.orders.joins(run.orders.here())
+                        omp.task(lambda: None)().done()
+                except KeyboardInterrupt:
+                    n_interrupted += 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        assert n_interrupted == 200
+        omp.taskwait()
+        orders = run.orders
+        assert len(orders.order) == len(orders._course_of)
+        assert orders.here() == len(orders.order) - 1
+    assert not run.races
 
 
 # -- cost ------------------------------------------------------------------------------------------
