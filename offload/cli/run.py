@@ -37,7 +37,7 @@ _TRACKING = os.path.join(os.path.dirname(os.path.dirname(__file__)), "sanitizer"
 
 
 class GivenProgram(NamedTuple):
-    """What is to be run: a file, a module (``-m``) or code (``-c``), and its arguments."""
+    """A program to run: a file, a module (``-m``) or code (``-c``), and its arguments."""
 
     kind: str
     name: str
@@ -149,7 +149,7 @@ def _prepare(args: argparse.Namespace) -> None:
     if args.devices is not None:
         os.environ["OFFLOAD_DEVICES"] = args.devices
     Runtime.checks_always = args.check
-    # The paths are those of here, although the program may change its folder; a link stays one.
+    # The program may change its folder, so paths become absolute now; a link stays one.
     if args.trace is not None:
         reporting.trace_process(os.path.abspath(args.trace))  # noqa: PTH100
     if args.graph is not None:

@@ -1,9 +1,9 @@
-"""What tools collect of a run while it goes on: plain values in flat lists, which other threads may read.
+"""The events of a run, collected while it goes on: plain values in flat lists, which other threads may read.
 
 To collect must cost little: for a task of 20 µs, 3 % are 600 ns. So an event costs one call of ``list.extend``, which
 is one step under the GIL and takes no lock. Flat lists of numbers and strings are not traversed by the cyclic
 collector again and again, as a tuple for each event would be. Everything else is worked out at the end
-(`offload.reports.run`).
+(`offload.reports.records`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TaskLog:
         one), when it was generated, when it began, when it ended (in seconds of `time.perf_counter`), the thread, and
         the thread that generated it. The time at which it was generated stands for the task elsewhere.
     details : dict
-        By tasks, what few tasks have: the state, the device's number, the stream's number, the kind
+        By tasks, details that few tasks have: the state, the device's number, the stream's number, the kind
         (``"body"``, ``"device"``, ``"detached"``, ``"request"`` or ``"coroutine"``), when the body of a detached task,
         or of one that waits for requests of MPI, ended, and whether the task is deferred.
     edges : list
@@ -42,13 +42,13 @@ class TaskLog:
     maps : list of tuple
         Storage that has come (or gone, negative): when, the device's number, bytes.
     waits : list of tuple
-        What a thread has waited for, the thread, from when to when.
+        For each wait of a thread: its goal, the thread, the beginning and the end.
     lanes : dict
         Numbers of streams.
     threads : dict
         Names of threads by their identifiers.
     clocks : dict
-        For each device that has been seen, what compares its clock with the host's.
+        For each device that has been seen, the comparison of its clock with the host's.
     names : dict
         Names of devices by their numbers.
     """
@@ -60,7 +60,7 @@ class TaskLog:
     """Whether `kinds` is wanted."""
 
     def __init__(self) -> None:
-        # What the tracker calls the tasks with dependences: tasks that have ended may be gone.
+        # The tracker's names of tasks with dependences: tasks that have ended may be gone.
         self.handles: dict[Any, float] = {}
         self.kinds: list[tuple[float, float, str, str]] = []
         self.done: list[Any] = []
@@ -97,7 +97,7 @@ class TaskLog:
         """Note a copy, if spans are not wanted."""
 
     def note_end(self, task: Any, failure: BaseException | None, failed: Any) -> None:
-        """Note the end of a task of any kind; `offload.runtime.observing` notes those of most tasks by itself."""
+        """Note the end of a task of any kind; `offload.runtime.observing` notes the ends of most tasks by itself."""
         what = task.construct
         if task.label is not None and task.label != what.name:
             what = task.label, what

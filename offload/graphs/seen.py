@@ -1,4 +1,4 @@
-"""What is collected of a recorded graph while its tasks run, for its trace and its profile."""
+"""The log of a recorded graph while its tasks run, for its trace and its profile."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _number_of(node: Node) -> int:
 
 
 def _as_known(node: Node, number: int) -> TaskRecord | None:
-    """Return the record of a task by what its node knows; None if it has not run, or is a wait."""
+    """Return the record of a task from its node; None if the task has not run, or the node is a wait."""
     start_s, end_s = node.start_s, node.end_s
     if start_s is None or end_s is None or number < 0:
         return None

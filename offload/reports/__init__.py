@@ -1,1 +1,1 @@
-"""What is shown of a run: traces, profiles, the critical path, a live view."""
+"""Reports on a run: traces, profiles, the critical path, a live view."""

@@ -1,4 +1,4 @@
-"""The dependence graph of a run, made of what has been collected.
+"""The dependence graph of a run, made from its records.
 
 A wait is a node, as in the graph that ``record`` makes: it comes after the tasks that it waited for, and the later
 tasks of its region come after it. The later tasks of a region come after its undeferred tasks, too. Each such edge is
@@ -27,7 +27,7 @@ class PastRun(NamedTuple):
 
 
 class Made(NamedTuple):
-    """A task when it was generated: the number of its region first, then those of the taskgroups around it."""
+    """A task when it was generated: the numbers of its region and of the taskgroups around it."""
 
     created_s: float
     sets: tuple[int, ...]
@@ -82,8 +82,8 @@ class _Building:
         self._nodes: dict[int, Node] = {}
         self._node_at: dict[float, Node] = {}
         self._ends_s: dict[Node, float] = {}
-        self._fences: dict[int, Node] = {}  # by region: what everything generated from now on comes after
-        self._open: dict[int, list[Node]] = defaultdict(list)  # by set: what its next wait waits for
+        self._fences: dict[int, Node] = {}  # by region: the node before everything generated from now on
+        self._open: dict[int, list[Node]] = defaultdict(list)  # by set: the tasks that its next wait waits for
         self._n_waits = 0
 
     def add_task(self, task: TaskRecord, edges: Iterable[tuple[int, Any, str]]) -> None:
@@ -129,7 +129,7 @@ class _Building:
         self._ends_s[node] = wait.end_s
         waited = set(nodes)
         for source in nodes:
-            # What has a successor that is waited for too is waited for through that one.
+            # A task whose successor is waited for needs no edge of its own.
             if waited.isdisjoint(self.graph.successors(source)):
                 self.graph.add_edge(source, node, "wait")
         self._follow_fence(node, wait.region, wait.end_s)

@@ -39,7 +39,7 @@ class NameCounts:
 
 @dataclass(slots=True)
 class DeviceCounts:
-    """What a device does."""
+    """The work and data of a device."""
 
     name: str
     busy: float = 0.0  # the share of the last time in which it had work
@@ -50,7 +50,7 @@ class DeviceCounts:
 
 @dataclass(slots=True)
 class LiveFrame:
-    """What is shown at one time."""
+    """Everything that is shown at one time."""
 
     elapsed_s: float
     names: list[NameCounts] = field(default_factory=list)

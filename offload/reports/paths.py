@@ -1,4 +1,4 @@
-"""The critical path of a run: what held up the end, over dependences, shared resources and the code that made tasks.
+"""The critical path of a run: the chain of work that held up the end.
 
 Theory of operation
 -------------------
@@ -128,7 +128,7 @@ class _Walk:
         return self._along(timeline, timeline.ends[at] - 1, at)
 
     def _before(self, at: int) -> tuple[int | None, bool]:
-        """Walk from the beginning of an activity to what held it up."""
+        """Walk from the beginning of an activity to the activity that held it up, or to the code that generated it."""
         one, start_s = self._activities[at], self._until_s
         ends = {before: min(self._activities[before].end_s, start_s) for before in one.before}
         ready_s = max(one.made_s, *ends.values()) if ends else one.made_s

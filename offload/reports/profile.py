@@ -82,7 +82,7 @@ class PathStep:
 
 @dataclass(frozen=True, slots=True)
 class RunProfile:
-    """Where the time of a run went.
+    """The profile of a run: the times of its tasks and copies, and its critical path.
 
     Attributes
     ----------

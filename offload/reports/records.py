@@ -1,4 +1,4 @@
-"""The records of a run, made of what a `TaskLog` has collected."""
+"""The records of a run, made from a `TaskLog`."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class RunRecord(NamedTuple):
 
 
 def records(log: TaskLog) -> RunRecord:
-    """Return the records of what a log has collected so far."""
+    """Return the records of everything that a log has collected so far."""
     values = log.tasks.copy()
     details = log.details
     known: dict[Any, tuple[str, str, str]] = {}

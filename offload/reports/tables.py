@@ -77,7 +77,7 @@ class FittingTable(NamedTuple):
 
 
 def cut(text: str, width: int) -> str:
-    """Return printable text of at most so many cells, without its middle: tasks of one function differ at the end."""
+    """Return printable text that fits a width in cells; cut the middle, as tasks of one function differ at the end."""
     text = printable(text if len(text) <= 4 * width else text[: 2 * width] + text[-2 * width :])
     if cell_len(text) <= width:
         return text
@@ -118,7 +118,7 @@ def profile_tables(profile: Any) -> Group:
 
 
 def bundle_of(shown: Any) -> dict[str, str]:
-    """Return what a notebook shows of an object that Rich prints: HTML, and plain text."""
+    """Return an object that Rich prints as HTML and plain text, for a notebook."""
     console = Console(file=StringIO(), record=True, width=110, force_terminal=False)
     console.print(shown)
     html = console.export_html(inline_styles=True, clear=False, code_format="<pre>{code}</pre>")

@@ -6,8 +6,8 @@ Process 0 is the host, and process n + 1 is device n. A track (``tid``) is a thr
 device: its copies in one direction. Copies of several streams may overlap. Then the engine has several tracks, and each
 copy goes to the first track that is free. The requests of MPI have one track, on the host.
 
-Bodies, device work, copies and waits are ``X`` events. Of those on one track, no two may overlap unless one lies within
-the other. Bodies on a thread fulfil that by themselves, and so does work on a stream. The times of a device that only
+Bodies, device work, copies and waits are ``X`` events. Two of them on one track may overlap only if one lies within the
+other. Bodies on a thread fulfil that by themselves, and so does work on a stream. The times of a device that only
 the host has seen may not. Therefore `_nested` looks at each track, and turns slices that would overlap into pairs
 ``b``/``e``. Detached tasks, coroutines and requests are such pairs from the beginning. All times are whole nanoseconds
 here, so rounding cannot make events overlap.
@@ -15,10 +15,10 @@ here, so rounding cannot make events overlap.
 A dependence between two tracks is a flow: ``s`` within the slice of the earlier task, ``f`` at the beginning of the
 later one. Ready tasks and mapped bytes are counters, of at most `_SAMPLES` values.
 
-Some parsers of Perfetto are less general than the formats. The text avoids what they do not take:
+Some parsers of Perfetto are less general than the formats. The text avoids the forms that they do not take:
 
 * They name threads by ``tid`` alone, and take the thread with the number of its process for the main thread. So no two
-  tracks share a number, and none has that of a process.
+  tracks share a number, and none has the number of a process.
 * They look for ``ts`` before they parse the other strings. So it comes before all names.
 * They refuse surrogate pairs, show other escapes as they are, and take a quote after any backslash for a part of the
   string. So text is UTF-8, and a backslash is ``\u005c`` (`quote`).
@@ -241,11 +241,11 @@ def _slice_text(one: TraceSlice) -> str:
 
 
 def _identifier(one: TraceSlice) -> str:
-    """Return an id that no other pair has: those of one task differ in category and beginning."""
+    """Return an id that no other pair has: the pairs of one task differ in category and beginning."""
     return f'"{one.category}-{one.task}-{one.pid}-{one.tid}-{one.start_ns}-{one.end_ns}"'
 
 
-# -- what stands beside them -----------------------------------------------------------------------
+# -- names, arrows and counters --------------------------------------------------------------------
 def _names(run: RunRecord, slices: Sequence[TraceSlice], tracks: _Tracks) -> Iterator[str]:
     found = {(one.pid, one.tid) for one in slices}
     yield _name("process_name", 0, 0, "host")
@@ -259,7 +259,7 @@ def _names(run: RunRecord, slices: Sequence[TraceSlice], tracks: _Tracks) -> Ite
 
 
 def _name_of(track: Any, run: RunRecord) -> str:
-    """Return the name of a track by what it is known by."""
+    """Return the name of a track; `_Tracks` says how a track is known."""
     match track:
         case int():
             return run.threads.get(track, f"thread {track}")

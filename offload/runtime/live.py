@@ -1,8 +1,8 @@
 """The live view, and bars of progress: threads that look at counts now and then, and draw them on stderr.
 
-A view never makes the program fail: what its thread raises ends the view alone. A frame is drawn at most four times a
-second, and not before `_PAUSES` times as long has passed as the last one took. So the view takes a small share of a
-core, also where there are very many tasks to look at.
+A view never makes the program fail: an exception of its thread ends the view alone. A frame is drawn at most four times
+a second. The pause before it is `_PAUSES` times as long as the last frame took, so the view takes a small share of a
+core even if there are very many tasks to look at.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class CountLog(TaskLog):
 
     def __init__(self) -> None:
         super().__init__()
-        self.busy_s: Counter[Any] = Counter()  # by device, as those of two runtimes share numbers
+        self.busy_s: Counter[Any] = Counter()  # by device, as devices of two runtimes share numbers
         self.nbytes: Counter[tuple[Any, str]] = Counter()
 
     def note_end(self, task: Any, failure: BaseException | None, failed: Any) -> None:
@@ -156,7 +156,7 @@ class LiveView:
             yield DeviceCounts(device.name, share, int(mapped_nbytes), in_nbytes, out_nbytes)
 
     def _longest(self, waiting: list[Any], now_s: float) -> str:
-        """Return what is known of the task that has waited longest, as far as frames have seen."""
+        """Return a line about the task that has waited longest, as far as frames have seen."""
         seen_s = self._seen_s
         self._seen_s = {task: seen_s.get(task, now_s) for task in waiting}
         if not waiting or len(waiting) > _MOST_ASKED:
@@ -168,7 +168,7 @@ class LiveView:
 
 # -- progress --------------------------------------------------------------------------------------
 class _Generated:
-    """Counts the tasks that are generated while it is attached, and those of them that have ended."""
+    """Counts the tasks that are generated while it is attached, and how many of these have ended."""
 
     def __init__(self) -> None:
         self._begin_s = perf_counter()

@@ -1,4 +1,4 @@
-"""Observers: how a runtime is equipped to tell them, and what that costs.
+"""Observers: how a runtime is equipped to call them, and the costs.
 
 Theory of operation
 -------------------
@@ -10,8 +10,8 @@ runtime is *equipped* (`equip`):
 * While any runtime of the process is equipped, a few methods of task classes are replaced (`offload.tasks.hooked`).
 
 When the last observer goes, all of this is taken back. `tool` attaches an observer to every runtime of the process,
-also to those that come later. ``OFFLOAD_NOTIFY`` attaches one to its runtime. `equip` works out what the observers of a
-runtime want. It is called when a runtime is made, and when an observer comes or goes.
+also to those that come later. ``OFFLOAD_NOTIFY`` attaches one to its runtime. `equip` works out the calls that
+the observers of a runtime want. It is called when a runtime is made, and when an observer comes or goes.
 
 Observers are called in the middle of the engine's steps. If one raises, it is detached, and a warning says so once.
 
@@ -197,16 +197,16 @@ def _equip_all() -> None:
 
 
 def equip(runtime: Any, level: int = 0) -> None:
-    """Equip a runtime for its present observers, if there are any; ``level`` is that of ``OFFLOAD_NOTIFY``.
+    """Equip a runtime for its present observers, if there are any; ``level`` is the value of ``OFFLOAD_NOTIFY``.
 
-    Other threads go on meanwhile. An observer that stays must not miss anything, so what an equipped runtime has is
+    Other threads go on meanwhile. An observer that stays must not miss anything. So the equipment of a runtime is
     replaced, and never taken back first.
     """
     with _lock:
         if level:
             _attached.append(_Attachment(Notifier(level, partial(_number_of, runtime.places)), runtime))
         found = [one for one in _attached if one.runtime is None or one.runtime is runtime]
-        if found and not runtime._is_closed:  # noqa: SLF001  # nobody else asks, and `leave` has been called
+        if found and not runtime._is_closed:  # noqa: SLF001  # `leave` has been called
             _put(runtime, found)
         else:
             _strip(runtime)
@@ -248,6 +248,13 @@ def leave(runtime: Any) -> None:
         _labelled.cache_clear()  # its sites keep their runtimes
 
 
+def name_thread(runtime: Any, thread: threading.Thread) -> None:
+    """Note the name of a thread that uses a runtime: it may have ended when the reports are made."""
+    if runtime.calls is not None:
+        for log in runtime.calls.logs:
+            log.name_thread(thread)
+
+
 def _replace_methods() -> None:
     needs = {"any"} if _equipped else set()
     if any(runtime.calls.task_started is not None for runtime in _equipped):
@@ -267,7 +274,7 @@ def _strip(runtime: Any) -> None:
     for place in runtime.places:
         place.notify, place.calls = None, NO_CALLS
         if place.__class__ is ObservedPlace:
-            place.__class__ = DevicePlace  # type: ignore[assignment]  # what it was
+            place.__class__ = DevicePlace  # type: ignore[assignment]  # its former class
 
 
 def _calls_of(found: Sequence[_Attachment]) -> Calls:
@@ -315,8 +322,8 @@ def _strip_engine(engine: Engine) -> None:
 def _give(engine: Any, calls: Calls, log: TaskLog | None = None) -> None:
     """Give an engine the fields of all observed engines.
 
-    Observers come and go while threads work, so a method of one class may find the fields of another. All have all
-    fields, therefore. Those that nobody wants do nothing, and no field takes arguments of two kinds.
+    Observers come and go while threads work, so a method of one class may find the fields of another. Therefore all
+    have all fields. A field that no observer wants does nothing, and no field takes arguments of two kinds.
     """
     engine.calls = calls
     engine.log_end = nothing if log is None else log.note_end
@@ -359,7 +366,7 @@ class ObservedEngine(Engine):
         return _finish(self, task, failure, failed)
 
     def _finish_special(self, task: Task) -> None:
-        """Tell that a task is complete: its state and failure can be seen, and nobody has gone on because of it."""
+        """Report that a task is complete: its state and failure are visible, and no thread has gone on yet."""
         if self.calls.task_completed is not None:
             self.calls.task_completed(task)
         _finish_special(self, task)  # not by `super`: the observer may have gone by now, and this class with it
@@ -390,7 +397,7 @@ class LoggedEngine(ObservedEngine):
 
 
 class CountedEngine(ObservedEngine):
-    """The engine of a runtime of which somebody counts the tasks."""
+    """The engine of a runtime whose tasks are only counted."""
 
     submit = Engine.submit
 
@@ -419,13 +426,13 @@ def _waiting(calls: Calls, goal: Any) -> Iterator[None]:
 
 def _made_in(log: TaskLog, reference: Any) -> float | None:
     """Return when a task was generated that may be gone; None if the log has not seen it."""
-    with suppress(TypeError):  # it was gone before anybody asked for its hash
+    with suppress(TypeError):  # it was gone before its hash was asked for
         return log.handles.get(reference)
     return None
 
 
 def _links_of(logs: Sequence[TaskLog]) -> tuple[Any, Any]:
-    """Return what notes the edges of a task, and then has it follow the tasks that the tracker has found."""
+    """Return functions that note the edges of a task, and make it follow the tasks that the tracker has found."""
 
     def note(task: Task, found: Sequence[Any]) -> None:
         if not hasattr(task, "created_s"):  # it was generated before the runtime was observed
@@ -471,7 +478,7 @@ def _labelled(site: Site, name: str) -> Site:
 def _observed_mark(plain: Any) -> Any:
     def mark(self: Recipe, task: Task) -> None:
         plain(self, task)
-        if self.label is not None:  # so that the end of a task need not look for one
+        if self.label is not None:  # then the end of a task need not look for a label
             task.construct = _labelled(task.construct, self.label)
 
     return mark
@@ -488,7 +495,7 @@ def _observed_advance(plain: Any) -> Any:
             hooked.tell_start(self)
             return plain(self, engine, scope)  # type: ignore[no-any-return]
         finally:
-            del self  # its failure has the frame of the body, which keeps those of its callers
+            del self  # its failure has the frame of the body, which keeps the frames of its callers
 
     return advance
 
@@ -542,7 +549,7 @@ def _label_of(key: Any, accesses: Sequence[Any]) -> str:
 
 # -- device tasks ----------------------------------------------------------------------------------
 class _Launching(threading.local):
-    """What the calling thread launches."""
+    """The task that the calling thread launches."""
 
     task: Any = None
 
@@ -557,7 +564,7 @@ def _observed_launch(plain: Any) -> Any:
             return plain(self, engine, scope)  # type: ignore[no-any-return]
         finally:
             _launching.task = outer
-            del self, outer  # as above
+            del self, outer  # its failure has the frame of the body, which keeps the frames of its callers
 
     return advance
 

@@ -1,4 +1,4 @@
-"""Reports on the whole process: what ``OFFLOAD_TRACE`` and ``offload run`` write when it ends.
+"""Reports on the whole process: the files that ``OFFLOAD_TRACE`` and ``offload run`` write when it ends.
 
 One log collects for all reports of a process. It is attached with the first one, and the reports are made when all
 runtimes have ended. Each report that cannot be made says so on stderr, and the process ends with status 1.

@@ -408,12 +408,9 @@ class Runtime:
             scope: RuntimeScope = self.local.scope
         except AttributeError:  # the thread has not used this runtime
             frame = Region(None, Inherited(self.default_device, is_final=not self.defers))
-            scope = RuntimeScope(self, frame)
             self._roots[frame] = threading.current_thread()  # first: the end of the runtime waits for these
-            if self.calls is not None:  # the thread may end before the reports are made
-                for log in self.calls.logs:
-                    log.name_thread(self._roots[frame])
-            self.local.scope = scope
+            observing.name_thread(self, self._roots[frame])
+            self.local.scope = scope = RuntimeScope(self, frame)
             if len(self._roots) & 63 == 0:
                 self._forget_threads()
         return scope

@@ -27,7 +27,7 @@ def stamp(place: Any, lane: Any) -> Any:
 def noter(
     log: TaskLog, at: tuple[int, Any, int], direction: str, nbytes: int, label: str
 ) -> Callable[[float, float], None]:
-    """Return what notes the times of a copy that threads carry out."""
+    """Return a function that notes the times of a copy that threads carry out."""
 
     def note(start_s: float, end_s: float) -> None:
         log.spans.append(("staged", *at, start_s, end_s, direction, nbytes, label))
@@ -72,7 +72,7 @@ class DeviceClock:
         self._last: tuple[Any, float] | None = None
 
     def end(self) -> None:
-        """Compare the clocks once more: what lies between is interpolated."""
+        """Compare the clocks once more: times between are interpolated."""
         self._last = self._anchor()
 
     def _anchor(self) -> tuple[Any, float] | None:

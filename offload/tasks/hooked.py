@@ -1,8 +1,8 @@
 """Methods of classes that are replaced while some runtime of the process is observed.
 
-A class's method costs nothing more while nobody observes: it is the method as it stands in the class. The module that
-has the class registers what stands in its place otherwise. That looks itself whether the runtime of its task is
-observed (``runtime.calls``), as others may not be.
+While no runtime is observed, the plain method stands in the class and costs nothing more. The module of the class
+registers other forms, which replace it meanwhile. Such a form checks whether the runtime of its task is observed
+(``runtime.calls``), because other runtimes may not be.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _present: frozenset[str] = frozenset()
 
 
 def register(cls: Any, name: str, make: Callable[[Any], Any], need: str = "any") -> None:
-    """Register ``make(method)``, the method's form while some runtime is observed by somebody with this ``need``.
+    """Register ``make(method)``, the method's form while an observer of some runtime has this ``need``.
 
-    Where a method has several forms that are needed, each is made of the one that was registered before it.
+    If a method has several forms that are needed, each is made of the form that was registered before it.
     """
     with _lock:
         _, forms = _methods.setdefault((cls, name), (vars(cls)[name], []))
@@ -45,7 +45,7 @@ def register(cls: Any, name: str, make: Callable[[Any], Any], need: str = "any")
 
 
 def replace(needs: Collection[str], who: str = "observers") -> None:
-    """Put the forms in that somebody needs, here for these needs, and else the plain methods."""
+    """Put in the forms that these needs, and the needs of others, ask for; otherwise the plain methods."""
     global _present  # the process's classes
     with _lock:
         _demanded[who] = frozenset(needs)
@@ -59,7 +59,7 @@ def replace(needs: Collection[str], who: str = "observers") -> None:
 def _put(cls: Any, name: str) -> None:
     plain, forms = _methods[cls, name]
     if vars(cls)[name] is not _placed.pop((cls, name), plain):
-        return  # somebody else has replaced it
+        return  # other code has replaced it
     method = plain
     for need, make in forms:
         if need in _present:
