@@ -176,7 +176,7 @@ class _Walk:
         return self._former.last_in(pause.start_s, min(pause.end_s, self._until_s), self._ended)
 
 
-class _Mark(NamedTuple):
+class _ThreadMark(NamedTuple):
     """The beginning or end of a body or pause on a thread, and the body that the thread is inside of after that."""
 
     at_s: float
@@ -189,7 +189,7 @@ class _Timeline:
     """The bodies and pauses of a thread, which nest."""
 
     def __init__(self) -> None:
-        self.marks: list[_Mark] = []
+        self.marks: list[_ThreadMark] = []
         self.ends: dict[int, int] = {}  # by activity, the place of the mark
         self.starts: dict[int, int] = {}  # by the place of the mark at an end
         self._times_s: list[float] = []
@@ -214,7 +214,7 @@ class _Timeline:
 
     def _mark(self, at_s: float, is_end: bool, what: int | Pause) -> None:
         inside = next((one for _, one, _ in reversed(self._open) if isinstance(one, int)), None)
-        self.marks.append(_Mark(at_s, is_end, what, inside))
+        self.marks.append(_ThreadMark(at_s, is_end, what, inside))
         self._times_s.append(at_s)
 
     def place(self, at_s: float, own: int) -> int:
