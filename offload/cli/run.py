@@ -202,12 +202,12 @@ def run(program: GivenProgram) -> int:
         _execute(program, module)
     except SystemExit as stop:
         return _status_of(stop.code)
-    except KeyboardInterrupt as error:
-        _show(error)
-        return _INTERRUPTED
     except BaseException as error:  # noqa: BLE001  # as the interpreter does
-        _show(error)
-        return 1
+        try:
+            _show(error)
+        except SystemExit as stop:  # of the program's `sys.excepthook`
+            return _status_of(stop.code)
+        return _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
     return 0
 
 
@@ -246,12 +246,27 @@ def _status_of(code: Any) -> int:
 
 def _show(error: BaseException) -> None:
     """Print the traceback of the program, without the frames that run it."""
+    _leave_out_own(error)
+    _leave_out_tracking(error, set())
+    try:
+        sys.excepthook(type(error), error, error.__traceback__)
+    except SystemExit:
+        raise
+    except BaseException as failure:  # noqa: BLE001  # as the interpreter does
+        _leave_out_own(failure)
+        failure.__context__ = None  # the interpreter has handled the error by then
+        for heading, one in (("Error in sys.excepthook:", failure), ("\nOriginal exception was:", error)):
+            if sys.stderr is not None:
+                sys.stderr.write(f"{heading}\n")
+            sys.__excepthook__(type(one), one, one.__traceback__)
+
+
+def _leave_out_own(error: BaseException) -> None:
+    """Take the frames that run the program out of a traceback."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename in _OWN_FILES:
         trace = trace.tb_next
     error.__traceback__ = trace
-    _leave_out_tracking(error, set())
-    sys.excepthook(type(error), error, error.__traceback__)
 
 
 def _leave_out_tracking(error: BaseException | None, seen: set[int]) -> None:

@@ -121,3 +121,20 @@ def test_tasks_that_did_not_complete_are_not_all_failed():
     console = Console(file=StringIO(), width=100)
     console.print(profile(RunRecord(tasks, [], begin_s=0.0, end_s=5.0)))
     assert "t (1 not completed)" in console.file.getvalue()
+
+
+HOOKS = {
+    "fails": "lambda *_: 1 / 0",
+    "exits": "lambda *_: sys.exit(7)",
+    "exits with a text": "lambda *_: sys.exit('text')",
+    "none": "None",
+}
+
+
+@pytest.mark.parametrize("hook", HOOKS.values(), ids=HOOKS)
+def test_a_hook_that_fails(tmp_path, hook):
+    """A ``sys.excepthook`` that fails or exits gives the output and status of Python, without frames of the command."""
+    (tmp_path / "p.py").write_text(f"import sys\nsys.excepthook = {hook}\nraise ValueError('original')\n")
+    plain, shown = run(tmp_path, "p.py"), run(tmp_path, "-m", "offload", "run", "p.py")
+    assert shown.returncode == plain.returncode
+    assert shown.stderr == plain.stderr
