@@ -248,6 +248,12 @@ class _Kind(type):
     def __name__(cls) -> str:  # type: ignore[override]  # of a class it can be set
         return "ndarray"
 
+    def __eq__(cls, other: object) -> bool:
+        return other is cls or other is np.ndarray
+
+    def __hash__(cls) -> int:
+        return hash(np.ndarray)
+
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, np.ndarray)
 
@@ -300,10 +306,7 @@ class TrackedArray(np.ndarray, metaclass=_Kind):
     # -- attributes ------------------------------------------------------------------------------
     @property  # type: ignore[misc]  # it cannot be set
     def __class__(self) -> Any:
-        if type(self) is not TrackedArray:
-            return type(self)
-        # The program has this class under ndarray's name, and the library has ndarray.
-        return np.ndarray if accessor(frame_at(1)) is None else TrackedArray
+        return np.ndarray if type(self) is TrackedArray else type(self)
 
     @property
     def base(self) -> Any:

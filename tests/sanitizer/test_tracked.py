@@ -73,6 +73,8 @@ def test_a_program_sees_the_class_ndarray(x):
     assert x.__class__ is np.ndarray
     assert type(x) is face.ndarray
     assert repr(type(x)) == repr(np.ndarray)
+    assert x.__class__ == face.ndarray == np.ndarray
+    assert {face.ndarray: 1}[type(np.zeros(2))] == {np.ndarray: 1}[type(x)] == 1
     assert type(x).__name__ == "ndarray"
     assert isinstance(np.zeros(2), face.ndarray)
     assert issubclass(np.matrix, face.ndarray)
