@@ -50,8 +50,13 @@ def write_whole(path: str | os.PathLike[str], parts: Iterable[str]) -> None:
         with where.open("wb") as file:
             file.writelines(_bytes_of(where, parts))
         return
-    where = Path(os.path.realpath(where))  # replace what a link points to, not the link
-    write_in_one_piece(where, _bytes_of(where, parts))
+    try:
+        # Replace the target of a link, not the link.
+        write_in_one_piece(Path(os.path.realpath(where)), _bytes_of(where, parts))
+    except OSError as error:
+        error.filename = str(where)  # not the temporary file next to it
+        del error.filename2  # a None would be told, too
+        raise
 
 
 def _bytes_of(where: Path, parts: Iterable[str]) -> Iterable[bytes]:

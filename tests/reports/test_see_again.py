@@ -138,3 +138,12 @@ def test_a_hook_that_fails(tmp_path, hook):
     plain, shown = run(tmp_path, "p.py"), run(tmp_path, "-m", "offload", "run", "p.py")
     assert shown.returncode == plain.returncode
     assert shown.stderr == plain.stderr
+
+
+def test_a_folder_that_does_not_exist(tmp_path):
+    """The error of a trace that cannot be written names the file of the call."""
+    with omp.Runtime("none"), omp.record() as graph:
+        omp.task(int)()
+    with pytest.raises(FileNotFoundError) as caught:
+        graph.trace(tmp_path / "none" / "t.json")
+    assert str(caught.value).endswith(f"{str(tmp_path / 'none' / 't.json')!r}")
