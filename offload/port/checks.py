@@ -144,7 +144,8 @@ class FormCheck:
         waits = []
         for index, sources in enumerate(before):
             stretches.append(order.stretch(*(stretches[source] for source in sources)))
-            if self.rehearsed.nodes[index][1] == "taskwait":
+            line, directive = self.rehearsed.nodes[index]
+            if directive == "taskwait" and line:  # not the wait at the end of the rehearsal
                 waits.append(index)
         begins = self._begins()
         places = {one.operation.number: k for k, one in enumerate(self.waits.encounters) if one.operation is not None}

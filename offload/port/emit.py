@@ -208,13 +208,12 @@ def _of_log(log: PortLog, path: str) -> list[Obstacle]:
         Obstacle(place.line if place.file == path else 0, _placed(place.file, path, place.line, text))
         for place, text in log.obstacles.items()
     ]
-    threads = {operation.thread for operation in log.operations}
     for operation in log.operations:
         place = operation.place
         if operation.kind in {"record", "wait_event", "stream wait", "event wait"} and place.file != path:
             text = "streams are used in another file; a task form replaces one file"
             found.append(Obstacle(0, _placed(place.file, path, place.line, text)))
-        if len(threads) > 1 and operation.thread != log.operations[0].thread:
+        if operation.thread != "MainThread" and operation.kind != "host":
             found.append(Obstacle(place.line, "several threads work with streams; a task form is for one"))
             break
     for kernel, place in log.unchecked_kernels.items():

@@ -85,7 +85,7 @@ class BlockPart:
     members: list[ast.stmt]
     executions: BlockExecutions
     modes: dict[str, set[str]] = field(default_factory=dict)  # items, with "in" and "out"
-    before: list[str] = field(default_factory=list)
+    before: list[tuple[str, int]] = field(default_factory=list)  # assignments that it needs, with their lines
     texts: dict[ast.AST, str] = field(default_factory=dict)  # expressions that are evaluated before
 
     @property
@@ -425,7 +425,7 @@ class FormParts:
         if offer.is_plain and not offer.is_moving:
             return clause_text(offer.node)
         name = self.fresh(f"{root_of(offer.node)}_part")
-        block.before.append(f"{name} = {self.uses.text(offer.node)}")
+        block.before.append((f"{name} = {self.uses.text(offer.node)}", offer.node.lineno))
         block.texts[offer.node] = name
         return name
 
@@ -461,7 +461,7 @@ class FormParts:
         node = chain.prefix(length)
         text = ast.unparse(node)
         names[text] = name = self.fresh(f"{chain.root}_{'part' if held[length].what == 'device' else 'value'}")  # type: ignore[union-attr]
-        block.before.append(f"{name} = {self.uses.text(node)}")
+        block.before.append((f"{name} = {self.uses.text(node)}", node.lineno))
         block.texts[node] = name
 
     def _may_replace(self, part: ast.stmt, node: ast.expr) -> bool:

@@ -65,7 +65,7 @@ class RegionNames:
         assigned |= {node.name for node in body if isinstance(node, (*FUNCTIONS, ast.ClassDef))} | {
             (a.asname or a.name).partition(".")[0] for node in body if isinstance(node, ast.Import) for a in node.names
         }
-        last = max(node.end_lineno or 0 for node in body)
+        last = (body[-1].end_lineno or 0, body[-1].end_col_offset or 0)
         others = [
             node
             for node in ast.walk(program.tree)
@@ -75,7 +75,7 @@ class RegionNames:
             node.id
             for node in ast.walk(program.tree)
             if isinstance(node, ast.Name) and node.id in assigned and self._home(node) is module
-            if self._is_in_function(node) and isinstance(node.ctx, ast.Load)
+            if self._is_in_function(node)
         }
         self.kept_global = sorted(functional)
         in_blocks = set().union(
@@ -87,7 +87,9 @@ class RegionNames:
                     (body[0], f"`{name}` is used by functions and in streams' blocks of the module; pass it")
                 )
         order = [node.id for node in sorted(here, key=lambda node: (node.lineno, node.col_offset))]
-        after = {node.id for node in others if isinstance(node.ctx, ast.Load) and node.lineno > last}
+        after = {
+            node.id for node in others if isinstance(node.ctx, ast.Load) and (node.lineno, node.col_offset) >= last
+        }
         before = {node.id for node in others if not isinstance(node.ctx, ast.Load) and node.lineno < body[0].lineno}
         read = {node.id for node in here if isinstance(node.ctx, ast.Load)}
         read |= {

@@ -235,7 +235,8 @@ class StreamUses:
         if node.attr in _REFUSED_ATTRIBUTES and program.kind(node.value) == SYNC:
             self.refuse(node, _REFUSED_ATTRIBUTES[node.attr].format(program.segment(node)))
         name = program.dotted(node) or ""
-        if name.startswith("cupyx.") and name not in PINNED:
+        is_whole = not isinstance(program.parents[node], ast.Attribute)
+        if name.startswith("cupyx.") and name not in PINNED and is_whole:
             self.refuse(node, f"`{program.segment(node)}` has no counterpart in a task form")
 
     def _check_parameters(self, node: FunctionNode) -> None:

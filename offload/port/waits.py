@@ -145,9 +145,11 @@ class WaitPlan:
                         found.append((part, writes, encounter.task))
                     continue
                 found[:] = [entry for entry in found if entry[2] >= awaited]
-                for other, other_writes, since in found:
-                    if (writes or other_writes) and shares(part, other):
-                        return _Need(since, encounter.time, encounter.owner)
+                conflicting = [
+                    since for other, other_writes, since in found if (writes or other_writes) and shares(part, other)
+                ]
+                if conflicting:  # a wait for the last one waits for all
+                    return _Need(max(conflicting), encounter.time, encounter.owner)
         return None
 
     def _waits_before(self, encounter: Encounter) -> Iterator[int]:

@@ -81,6 +81,8 @@ class FormWriter:
         lines = self._imports_first(self.suite(body, "", 0, is_top=True))
         last = body[-1].end_lineno or 0
         lines += [FormLine(line.rstrip("\n"), last + k + 1) for k, line in enumerate(self.program.lines[last:])]
+        while lines and not lines[-1].text:
+            lines.pop()
         return TaskForm(lines)
 
     def _decorated(self) -> set[ast.AST]:
@@ -359,7 +361,7 @@ class FormWriter:
         parent = self.program.parents[first]
         is_whole = isinstance(parent, ast.With) and parent.body[0] is first
         number = parent.lineno if isinstance(parent, ast.With) and is_whole else first.lineno
-        lines = [FormLine(f"{indent}{text}  # line {first.lineno}", first.lineno) for text in block.before]
+        lines = [FormLine(f"{indent}{text}  # line {line}", line) for text, line in block.before]
         lines += self._with(block, indent, number)
         self.uses.texts = block.texts
         touched, self._touched = self._touched, {}

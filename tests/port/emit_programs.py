@@ -44,7 +44,7 @@ class Style:
 
 def program_of(shape: str, seed: int) -> str:
     """Return the text of a program."""
-    style = Style(random.Random(f"{shape} {seed}"))  # noqa: S311  # no secret
+    style = Style(random.Random(f"{shape} {seed}"))  # no secret
     style.cp = style.pick("cp", "cp", "cupy")
     return _SHAPES[shape](style)
 
@@ -70,7 +70,9 @@ def _data(style: Style, names: list[str], n: int, chunk: int, results: list[str]
         else:
             style.add(f"{name} = (np.arange({n * chunk}) % {7 + k}).reshape({n}, {chunk}).astype(np.float64)")
     for name in results:
-        style.add(f'{name} = cupyx.zeros_pinned(({n}, {chunk}), "f8")' if pinned else f"{name} = np.zeros(({n}, {chunk}))")
+        style.add(
+            f'{name} = cupyx.zeros_pinned(({n}, {chunk}), "f8")' if pinned else f"{name} = np.zeros(({n}, {chunk}))"
+        )
 
 
 def _upload(style: Style, device: str, host: str, stream: str) -> list[str]:
@@ -94,7 +96,9 @@ def _compute(style: Style, old: str, new: str) -> list[str]:
     """Return statements that compute one device array from another."""
     cp = style.cp
     if old == new:
-        return style.pick([f"{new} *= 2", f"{new} += 1"], [f"{new}[...] = {cp}.sqrt({old}) + 1  # in place"], [f"{new} += 3"])
+        return style.pick(
+            [f"{new} *= 2", f"{new} += 1"], [f"{new}[...] = {cp}.sqrt({old}) + 1  # in place"], [f"{new} += 3"]
+        )
     return style.pick(
         [f"{new}[...] = {old} * 2 + 1"],
         [f"t = {cp}.sqrt({old})", f"{new}[...] = t + 1"],
@@ -183,12 +187,15 @@ def _ring(style: Style, n_stages: int = 1, title: str = "A ring of buffers.") ->
     setup += _events(style, done, "slots")
     setup += [f"{name} = [{cp}.empty({chunk}) for _ in range(slots)]" for name in arrays]
     if style.chance(0.3):
-        setup += [f"for one in freed:", "    one.record(store)"]
+        setup += ["for one in freed:", "    one.record(store)"]
     loop = ["for i in range(n):", "    b = i % slots  # the slot"]
     freed = style.pick("event", "if", "host")
     wait = {"event": ["load.wait_event(freed[b])"], "if": ["if i >= slots:", "    load.wait_event(freed[b])"]}
     body = wait.get(freed, ["if i >= slots:", "    freed[b].synchronize()  # the host waits"])
-    body += [*_upload(style, "first[b]", "source[i]", "load"), style.pick("loaded[b].record(load)", "load.record(loaded[b])")]
+    body += [
+        *_upload(style, "first[b]", "source[i]", "load"),
+        style.pick("loaded[b].record(load)", "load.record(loaded[b])"),
+    ]
     for k, worker in enumerate(workers):
         body += ["", f"{worker}.wait_event({done[k]}[b])"]
         body += _within(style, worker, _compute(style, f"{arrays[k]}[b]", f"{arrays[k + 1]}[b]"), f"{done[k + 1]}[b]")
@@ -215,9 +222,15 @@ def _two_inputs(style: Style) -> str:
     loop = [f"for i in range({n}):", f"    k = i % {slots}"]
     body = []
     for one, host, stream, event in (("a", "left", "load_a", "got_a"), ("b", "right", "load_b", "got_b")):
-        body += [f"{stream}.wait_event(used[k])", *_upload(style, f"{one}[k]", f"{host}[i]", stream), f"{event}[k].record({stream})"]
+        body += [
+            f"{stream}.wait_event(used[k])",
+            *_upload(style, f"{one}[k]", f"{host}[i]", stream),
+            f"{event}[k].record({stream})",
+        ]
     body += ["work.wait_event(got_a[k])", "work.wait_event(got_b[k])"]
-    work = style.pick(["c[k][...] = a[k] * b[k]"], ["s = a[k] + b[k]", "c[k][...] = s * s"], [f"{cp}.multiply(a[k], b[k], out=c[k])"])
+    work = style.pick(
+        ["c[k][...] = a[k] * b[k]"], ["s = a[k] + b[k]", "c[k][...] = s * s"], [f"{cp}.multiply(a[k], b[k], out=c[k])"]
+    )
     body += [*_within(style, "work", work), *_download(style, "c[k]", "result[i]", "work"), "used[k].record(work)"]
     loop += [f"    {line}" for line in body]
     loop += _end(style, ["work"])
@@ -234,9 +247,11 @@ def _accumulate(style: Style) -> str:
     setup += _events(style, ["ready", "free"], str(slots))
     setup += [f"part = [{cp}.empty({chunk}) for _ in range({slots})]", f"sums = {cp}.zeros({n})"]
     setup += style.pick([f"{cp}.cuda.Stream.null.synchronize()"], [f"{cp}.cuda.Device().synchronize()"])
-    loop = [f"for i, piece in enumerate(source):", f"    k = i % {slots}", "    load.wait_event(free[k])"]
+    loop = ["for i, piece in enumerate(source):", f"    k = i % {slots}", "    load.wait_event(free[k])"]
     body = [*_upload(style, "part[k]", "piece", "load"), "ready[k].record(load)", "add.wait_event(ready[k])"]
-    work = style.pick(["total += part[k]"], ["total[...] = total + part[k] * 2"], [f"{cp}.add(total, part[k], out=total)"])
+    work = style.pick(
+        ["total += part[k]"], ["total[...] = total + part[k] * 2"], [f"{cp}.add(total, part[k], out=total)"]
+    )
     if style.chance():
         work = [*work, "sums[i] = part[k].sum()"]
     body += _within(style, "add", work, "free[k]")
@@ -264,7 +279,11 @@ def _host_step(style: Style) -> str:
         body += [get]
     body += ["middle[i] = np.sort(middle[i])[::-1]  # on the host", "middle[i][0] += i"]
     body += _upload(style, "y", "middle[i]", "two")
-    body += [*_within(style, "two", ["y *= y"]), *_download(style, "y", "result[i]", "two"), *(_end(style, ["two"]) if style.chance() else [])]
+    body += [
+        *_within(style, "two", ["y *= y"]),
+        *_download(style, "y", "result[i]", "two"),
+        *(_end(style, ["two"]) if style.chance() else []),
+    ]
     loop = [f"for i in range({n}):", *(f"    {line}" for line in body), *_end(style, ["one", "two"])]
     _place(style, setup, loop, "print(result.sum(), middle[-1, :4])", ["source", "middle", "result"])
     return "\n".join(style.lines) + "\n"
@@ -282,7 +301,12 @@ def _parts(style: Style) -> str:
     setup += [f"{cp}.cuda.Device(0).synchronize()"]
     low = style.pick(["lo = i * chunk", "hi = lo + chunk"], ["lo, hi = i * chunk, (i + 1) * chunk"])
     form = style.pick("lo:hi", "lo:lo + chunk", "i * chunk:(i + 1) * chunk")
-    body = [*low, *_upload(style, f"x[{form}]", f"source[{form}]", "load"), "arrived = load.record()", "work.wait_event(arrived)"]
+    body = [
+        *low,
+        *_upload(style, f"x[{form}]", f"source[{form}]", "load"),
+        "arrived = load.record()",
+        "work.wait_event(arrived)",
+    ]
     body += ["with work:", f"    y[{form}] = x[{form}] ** 2", f"    y[{form}] += 1"]
     body += style.pick(["computed = work.record()"], [f"computed = {style.event()}", "computed.record(work)"])
     body += ["store.wait_event(computed)", *_download(style, f"y[{form}]", f"result[{form}]", "store")]

@@ -1,0 +1,50 @@
+"""Task forms of programs given as text, for tests: each program runs in fresh processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from offload.port.emit import emit
+
+ROOT = Path(__file__).parents[2]
+
+HEAD = """\
+import cupy as cp
+import numpy as np
+
+h = np.arange(12.0).reshape(3, 4)
+out = np.zeros((3, 4))
+d = cp.empty(4)
+s = cp.cuda.Stream(non_blocking=True)
+t = cp.cuda.Stream(non_blocking=True)
+ev = cp.cuda.Event()
+"""
+"""The beginning of many programs: 9 lines."""
+
+
+def emitted_of(folder: Path, text: str, **options):
+    """Write a program, and return its task form."""
+    path = folder / "program.py"
+    path.write_text(text, encoding="utf-8")
+    return emit(str(path), [], **options)
+
+
+def run_text(folder: Path, text: str, name: str = "form.py") -> str:
+    """Run a task form as a program of its own; return what it prints."""
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    environment = {**os.environ, "OFFLOAD_DEVICES": "sim", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, path], capture_output=True, text=True, env=environment, cwd=folder, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def lines_of(reasons):
+    """Return the lines that reasons name."""
+    return [int(found.group(1)) if (found := re.match(r"lines? (\d+)", reason)) else 0 for reason in reasons]

@@ -1,0 +1,451 @@
+"""Task forms of hand-written programs, next to the forms that are expected."""
+# ruff: noqa: E501  # a line of a form ends with a comment that names its origin
+
+import pytest
+
+from tests.port.emitting import HEAD, emitted_of, run_text
+
+RING = '''\
+"""A ring of buffers."""
+import cupy as cp
+import cupyx
+import numpy as np
+
+n, chunk, slots = 6, 100, 2
+host = cupyx.empty_pinned((n, chunk), np.float64)
+result = cupyx.zeros_pinned((n, chunk))
+host[...] = np.arange(n * chunk).reshape(n, chunk)
+
+h2d, comp, d2h = (cp.cuda.Stream(non_blocking=True) for _ in range(3))
+loaded, done, freed = ([cp.cuda.Event() for _ in range(slots)] for _ in range(3))
+buf = [cp.empty(chunk) for _ in range(slots)]
+res = [cp.empty(chunk) for _ in range(slots)]
+acc = cp.zeros(chunk)  # on the default stream
+cp.cuda.Device().synchronize()
+
+# the pipeline
+for i in range(n):
+    b = i % slots  # the slot
+    h2d.wait_event(freed[b])
+    buf[b].set(host[i], stream=h2d)  # in
+    loaded[b].record(h2d)
+
+    comp.wait_event(loaded[b])
+    with comp:
+        # two steps
+        t = cp.sqrt(buf[b])
+        res[b][...] = t + 1  # in place
+        acc += res[b]
+    done[b].record(comp)
+
+    d2h.wait_event(done[b])
+    with d2h:
+        res[b].get(out=result[i], blocking=False)
+    freed[b].record(d2h)
+d2h.synchronize()
+comp.synchronize()
+print(result.sum(), acc.get().sum())
+'''
+
+RING_FORM = '''\
+"""A ring of buffers."""
+import offload
+from offload.pragma import directives, omp
+import numpy as np
+
+cp = offload.device(0).namespace()  # line 2
+
+n, chunk, slots = 6, 100, 2
+host = np.empty((n, chunk), np.float64)
+result = np.zeros((n, chunk))
+host[...] = np.arange(n * chunk).reshape(n, chunk)
+
+buf = [cp.empty(chunk) for _ in range(slots)]
+res = [cp.empty(chunk) for _ in range(slots)]
+acc = cp.zeros(chunk)  # on the default stream
+offload.device(0).synchronize()  # line 15
+
+
+@directives
+def pipeline(acc):  # lines 19-37
+    # the pipeline
+    for i in range(n):
+        b = i % slots  # the slot
+        offload.target_memcpy_rect_async(buf[b], host[i], depend=[offload.in_(host[i]), offload.out(buf[b])])  # line 22: in
+
+        # two steps
+        with omp("target nowait depend(in: buf[b]) depend(out: res[b]) depend(inout: acc)"):  # line 26
+            t = cp.sqrt(buf[b])
+            res[b][...] = t + 1  # in place
+            acc += res[b]
+
+        offload.target_memcpy_rect_async(result[i], res[b], depend=[offload.in_(res[b]), offload.out(result[i])])  # line 35
+    omp("taskwait")  # line 37
+    return acc
+
+
+acc = pipeline(acc)
+print(result.sum(), acc.get().sum())
+'''
+
+STAGES = '''\
+import cupy as cp
+import numpy as np
+
+
+def upload(d, h, stream, event):
+    d.set(h, stream=stream)
+    event.record(stream)
+
+
+class Stage:
+    """A stage with a stream of its own."""
+
+    def __init__(self, chunk):
+        self.stream = cp.cuda.Stream()
+        self.out = cp.empty(chunk)
+
+    def run(self, d, *, event=None):
+        if event is not None:
+            self.stream.wait_event(event)
+        with self.stream:
+            scale(d, self.out)
+        return self.out
+
+
+def scale(d, out):
+    cp.multiply(d, 3, out=out)
+
+
+def main():
+    load, ready = cp.cuda.Stream(), cp.cuda.Event()
+    source = np.arange(32.0).reshape(4, 8)
+    result = np.empty((4, 8))
+    x = cp.empty(8)
+    stage = Stage(8)
+    for row, target in zip(source, result):
+        load.synchronize()
+        upload(x, row, load, ready)
+        y = stage.run(x, event=ready)
+        with stage.stream:
+            target[...] = y.get()
+    print(result.sum())
+
+
+if __name__ == "__main__":
+    main()
+'''
+
+STAGES_FORM = '''\
+import offload
+from offload.pragma import directives, omp
+import numpy as np
+
+cp = offload.device(0).namespace()  # line 1
+
+
+def upload(d, h):
+    offload.target_memcpy_rect_async(d, h, depend=[offload.in_(h), offload.out(d)])  # line 6
+
+
+class Stage:
+    """A stage with a stream of its own."""
+
+    def __init__(self, chunk):
+        self.out = cp.empty(chunk)
+
+    @directives
+    def run(self, d):
+        with omp("target nowait depend(in: d) depend(out: self.out)"):  # line 20
+            scale(d, self.out)
+        return self.out
+
+
+def scale(d, out):
+    cp.multiply(d, 3, out=out)
+
+
+def main():
+    source = np.arange(32.0).reshape(4, 8)
+    result = np.empty((4, 8))
+    x = cp.empty(8)
+    stage = Stage(8)
+    offload.device(0).synchronize()  # line 34
+    for row, target in zip(source, result):
+        upload(x, row)
+        y = stage.run(x)
+        offload.target_memcpy_rect_async(target, y, depend=[offload.in_(y), offload.out(target)])  # line 40
+        omp("taskwait")  # line 40
+    print(result.sum())
+
+
+if __name__ == "__main__":
+    main()
+'''
+
+STAGING = """\
+import cupy as cp
+import cupyx
+
+data = cupyx.zeros_pinned((6, 8))
+data += 2
+stage = [cupyx.empty_pinned(8) for _ in range(2)]
+d = [cp.empty(8) for _ in range(2)]
+streams = [cp.cuda.Stream(non_blocking=True) for _ in range(2)]
+copied = [cp.cuda.Event() for _ in streams]
+if __name__ == "__main__":
+    for i, row in enumerate(data):
+        k = i % 2
+        if i >= 2:
+            copied[k].synchronize()  # the host may write
+        stage[k][...] = row * i
+        with streams[k]:
+            d[k].set(stage[k])
+            copied[k].record()
+            if i % 3 == 0:
+                d[k] *= 2
+            elif i == 1:
+                d[k] += 1
+            else:  # no change
+                pass
+            for _ in range(2):
+                d[k] += 1
+            d[k].get(out=row, blocking=False)
+    for stream in streams:
+        stream.synchronize()
+    print(data.sum())
+"""
+
+STAGING_FORM = """\
+import numpy as np
+import offload
+from offload.pragma import directives, omp
+
+cp = offload.device(0).namespace()  # line 1
+
+data = np.zeros((6, 8))
+data += 2
+stage = [np.empty(8) for _ in range(2)]
+d = [cp.empty(8) for _ in range(2)]
+offload.device(0).synchronize()  # line 7
+if __name__ == "__main__":
+
+    @directives
+    def pipeline():  # lines 11-29
+        for i, row in enumerate(data):
+            k = i % 2
+            if i >= 2:
+                omp("taskwait")  # line 14
+            stage[k][...] = row * i
+            offload.target_memcpy_rect_async(d[k], stage[k], depend=[offload.in_(stage[k]), offload.out(d[k])])  # line 17
+            with omp("target nowait depend(inout: d[k])"):  # line 19
+                if i % 3 == 0:
+                    d[k] *= 2
+                elif i == 1:
+                    d[k] += 1
+                else:  # no change
+                    pass
+                for _ in range(2):
+                    d[k] += 1
+            offload.target_memcpy_rect_async(row, d[k], depend=[offload.in_(d[k]), offload.out(row)])  # line 27
+        omp("taskwait")  # line 29
+
+    pipeline()
+    print(data.sum())
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "form"),
+    [(RING, RING_FORM), (STAGES, STAGES_FORM), (STAGING, STAGING_FORM)],
+    ids=["ring", "stages", "staging"],
+)
+def test_a_program_gets_the_form_that_a_person_would_write(tmp_path, program, form):
+    """Blocks, copies and waits stand where they stood; everything else keeps its text and its comments."""
+    emitted = emitted_of(tmp_path, program)
+    assert emitted.reasons == []
+    assert emitted.text == form
+
+
+@pytest.mark.parametrize(
+    ("form", "printed"),
+    [(RING_FORM, "10385.5"), (STAGES_FORM, "1488.0"), (STAGING_FORM, "392.0")],
+    ids=["ring", "stages", "staging"],
+)
+def test_the_expected_forms_are_right(tmp_path, form, printed):
+    """The forms above, run by themselves, compute what the programs do."""
+    assert run_text(tmp_path, form).startswith(printed)
+
+
+def body_of(form):
+    """Return the lines of the function that code of the module has become."""
+    lines = form.splitlines()
+    first = next(k for k, line in enumerate(lines) if line.startswith("def pipeline"))
+    rest = lines[first + 1 :]
+    return [line.strip() for line in rest[: rest.index("")]]
+
+
+def test_a_value_that_the_host_changes_later_is_read_before_the_block(tmp_path):
+    """A number of a host array, and an array of a list that is changed, are bound before the block that uses them."""
+    text = HEAD + (
+        "w = np.array([2.0, 3.0, 4.0])\n"
+        "pair = [cp.empty(4), cp.empty(4)]\n"
+        "for i in range(3):\n"
+        "    pair[0].set(h[i], stream=s)\n"
+        "    with s:\n"
+        "        pair[1][...] = pair[0] * w[i]\n"
+        "    w[i] = 0\n"
+        "    pair[1].get(stream=s, out=out[i], blocking=False)\n"
+        "    pair[0], pair[1] = pair[1], pair[0]\n"
+        "s.synchronize()\n"
+        "print(out)\n"
+    )
+    emitted = emitted_of(tmp_path, text)
+    assert emitted.reasons == []
+    lines = body_of(emitted.text)
+    at = next(k for k, line in enumerate(lines) if line.startswith("with omp"))
+    assert lines[at - 3 : at + 2] == [
+        "pair_part = pair[1]  # line 15",
+        "pair_part_2 = pair[0]  # line 15",
+        "w_value = w[i]  # line 15",
+        'with omp("target nowait depend(in: pair_part_2) depend(out: pair_part)"):  # line 14',
+        "pair_part[...] = pair_part_2 * w_value",
+    ]
+
+
+def test_parts_of_an_array_are_sections(tmp_path):
+    """Slices in a clause are lower : length; a slice that a clause cannot spell is bound to a name."""
+    text = HEAD + (
+        "x, y = np.arange(10.0), np.zeros(10)\n"
+        "e, f = cp.empty(10), cp.zeros(10)\n"
+        "for lo in range(0, 10, 4):\n"
+        "    hi = min(lo + 4, 10)\n"
+        "    e[lo:hi].set(x[lo:hi], stream=s)\n"
+        "    with s:\n"
+        "        e[lo:hi] += 1\n"
+        "        f[-2:] *= 1\n"
+        "    e[lo:hi].get(stream=s, out=y[lo:hi], blocking=False)\n"
+        "s.synchronize()\n"
+        "print(y)\n"
+    )
+    emitted = emitted_of(tmp_path, text)
+    assert emitted.reasons == []
+    assert "f_part = f[-2:]  # line 17" in emitted.text
+    assert 'with omp("target nowait depend(inout: e[lo:hi - lo], f_part)"):  # line 15' in emitted.text
+
+
+def test_memory_that_cupy_reads_at_once_is_waited_for(tmp_path):
+    """CuPy copies pageable memory at once, so the host may write there; the form waits before."""
+    text = (
+        HEAD
+        + "for i in range(3):\n    h[0] = i\n    d.set(h[0], stream=s)\nd.get(out=out[0], stream=s)\nprint(out[0])\n"
+    )
+    emitted = emitted_of(tmp_path, text)
+    assert emitted.reasons == []
+    lines = body_of(emitted.text)
+    assert lines[lines.index("h[0] = i") - 1] == 'omp("taskwait")  # line 11'
+
+
+def test_a_copy_of_another_type_stays_and_waits(tmp_path):
+    """An assignment that converts is no copy of bytes: the host waits, and assigns."""
+    text = HEAD + (
+        "f = np.zeros((3, 4), np.float32)\n"
+        "with s:\n    d.set(h[1])\n    f[0] = d.get()\n    f[1] = d.get() + 1\n    total = float(d.sum())\n"
+        "print(f.sum(), total)\n"
+    )
+    emitted = emitted_of(tmp_path, text)
+    assert emitted.reasons == []
+    assert body_of(emitted.text)[1:] == [
+        'omp("taskwait")  # line 13',
+        "f[0] = d.get()",
+        "f[1] = d.get() + 1",
+        "total = float(d.sum())",
+        "return total",
+    ]
+
+
+def test_elements_and_whole_arrays_are_copied(tmp_path):
+    """A number goes to an element, ``d[...] = cp.asarray(h)`` and ``asnumpy`` are copies too."""
+    text = HEAD + (
+        "sums, part = np.zeros(3), cp.empty(())\n"
+        "for i in range(3):\n"
+        "    with s:\n"
+        "        d[...] = cp.asarray(h[i] * 2)\n"
+        "        part[...] = d.sum()\n"
+        "        sums[i] = part.get()\n"
+        "        cp.asnumpy(d, out=out[i], blocking=False)\n"
+        "s.synchronize()\n"
+        "print(sums, out)\n"
+    )
+    emitted = emitted_of(tmp_path, text)
+    assert emitted.reasons == []
+    call = "offload.target_memcpy_rect_async"
+    assert body_of(emitted.text)[1:4] == [
+        "source = h[i] * 2  # line 13",
+        f"{call}(d, source, depend=[offload.in_(source), offload.out(d)])  # line 13",
+        'with omp("target nowait depend(in: d) depend(out: part)"):  # line 14',
+    ]
+    assert (
+        f"{call}(sums[i, ...], part, depend=[offload.in_(part), offload.out(sums[i, ...])])  # line 15" in emitted.text
+    )
+
+
+def test_names_of_the_program_are_not_hidden(tmp_path):
+    """A program that has variables called omp and offload keeps them."""
+    text = HEAD + (
+        "omp, offload, pipeline = 1, 2, 3\n"
+        "with s:\n    d.set(h[0])\n    d *= omp + offload + pipeline\n"
+        "d.get(out=out[0], stream=s)\nprint(out[0], omp, offload, pipeline)\n"
+    )
+    emitted = emitted_of(tmp_path, text)
+    assert emitted.reasons == []
+    assert "import offload as offload_\nfrom offload.pragma import directives, omp as omp_" in emitted.text
+    assert run_text(tmp_path, emitted.text) == "[ 0.  6. 12. 18.] 1 2 3\n"
+
+
+def test_names_of_the_module_that_other_code_uses_are_handed_on(tmp_path):
+    """What the pipeline reads from before is a parameter, and what later code reads is returned."""
+    text = HEAD + (
+        "count = 10\n"
+        "for i in range(3):\n"
+        "    with s:\n        d.set(h[i])\n        d *= 2\n"
+        "    count += 1\n"
+        "    last = h[i]\n"
+        "    d.get(out=out[i], stream=s, blocking=False)\n"
+        "s.synchronize()\n"
+        "print(out.sum(), count, last, i)\n"
+    )
+    emitted = emitted_of(tmp_path, text)
+    assert emitted.reasons == []
+    assert "def pipeline(d, count):  # lines 11-18\n" in emitted.text
+    assert "    return i, count, last\n\n\ni, count, last = pipeline(d, count)\n" in emitted.text
+
+
+def test_a_global_that_functions_change_stays_global(tmp_path):
+    """A function that counts in a global variable does so in the form."""
+    text = HEAD + (
+        "count = 0\n\n\ndef note():\n    global count\n    count += 1\n\n\n"
+        "for i in range(3):\n    with s:\n        d.set(h[i])\n        note()\n"
+        "    count += 1\n"
+        "    d.get(out=out[i], stream=s, blocking=False)\n"
+        "s.synchronize()\nprint(out.sum(), count)\n"
+    )
+    emitted = emitted_of(tmp_path, text)
+    assert emitted.reasons == []
+    assert run_text(tmp_path, emitted.text).split()[1] == "6"
+
+
+def test_default_arguments_and_several_statements_on_a_line_are_kept(tmp_path):
+    """Statements separated by semicolons are taken apart; multi-line strings keep their lines."""
+    text = HEAD + (
+        "for i in range(3):\n"
+        '    text = """a\n  b"""; d.set(h[i], stream=s)\n'
+        "    with s: d += 1; d *= 2\n"
+        "    d.get(out=out[i], stream=s, blocking=False)  # back\n"
+        "s.synchronize(); print(out.sum(), text)\n"
+    )
+    emitted = emitted_of(tmp_path, text)
+    assert emitted.reasons == []
+    assert '        text = """a\n  b"""\n' in emitted.text
+    assert "            d += 1\n            d *= 2\n" in emitted.text
+    assert "# line 14: back\n" in emitted.text
