@@ -94,6 +94,6 @@ def copy(dst: Any, src: Any, *, depend: Depends | None = (), nowait: bool = Fals
 
 def _checked(runtime: Runtime, array: Any, side: str) -> tuple[Any, DevicePlace | None]:
     """Return an array of the host as a plain one, a device's as it is, and its place."""
-    if isinstance(array, np.ndarray) and type(array) is not np.ndarray:
+    if isinstance(array, np.ndarray) and array.__class__ is not np.ndarray:
         array_section(array)  # refuses masked arrays, whose mask would stay behind, and matrices
     return copying.check_side(runtime, array, None, side, "copy")

@@ -317,7 +317,7 @@ def _buffers(operation: Operation, *, has_depend: bool) -> Buffers:
     named, found = operation.named, []
     for parameter, access in operation.known.buffers if operation.known is not None else ():
         array = named.get(parameter)
-        if type(array) is not np.ndarray:
+        if array.__class__ is not np.ndarray:
             array = array_of(operation, parameter, has_depend=has_depend)
         if array is not None:
             is_updated = access is BufferAccess.WRITE and is_in_place(operation)

@@ -145,7 +145,7 @@ class _Loop:
         if program is None or made is None or self._error is not None or self._is_unproved:
             return
         values = {name: variables.get(name, 0) for name in made.parameters}
-        untraced = [name for name, value in values.items() if type(value) is np.ndarray]
+        untraced = [name for name, value in values.items() if value.__class__ is np.ndarray]
         values = {
             name: np.asarray(value) if isinstance(value, TracedArray) else value for name, value in values.items()
         }

@@ -115,7 +115,7 @@ class Trace:
 
     def taken(self, name: str, value: Any) -> Any:
         """Return the value of a variable, an array as one that notes its accesses."""
-        if type(value) is np.ndarray:
+        if value.__class__ is np.ndarray:
             value = value.view(TracedArray)
             value.notes, value.name = self, name
             self._kept.append(value)
