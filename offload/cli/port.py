@@ -148,16 +148,18 @@ def _emit(
     args: argparse.Namespace, program: GivenProgram, path: str, status: int, past: RecordedRun, report: PortReport
 ) -> None:
     """Write the task form, or say why there is none."""
-    from offload.port.emit import emit
+    from offload.port.emit import emit, obstacles_in
+    from offload.port.kernels import AccessOption
 
     if status:
-        report.reasons.append(f"the program ended with status {status}")
+        report.reasons += [f"the program ended with status {status}", *obstacles_in(path)]
         return
     if report.races:
         sides = ", ".join(f"{race.first.line} and {race.second.line}" for race in report.races[:5])
         report.reasons.append(f"the program has races, which have to be corrected first: lines {sides}")
         return
-    emitted = emit(path, program.args, past.log, args.on)
+    access = [AccessOption(*stated) for stated in past.accesses.stated.items()]
+    emitted = emit(path, program.args, past.log, args.on, access=access, into=args.emit)
     report.reasons += emitted.reasons
     if emitted.text is not None:
         write_whole(args.emit, [emitted.text])
