@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from offload.errors import UsageError
 from offload.port.arrays import PortArray
 from offload.port.extents import space_of
+from offload.views.words import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -158,8 +159,8 @@ class KernelAccesses:
             if len(stated) != sum(is_array):
                 self.is_wrong = True
                 raise UsageError(
-                    f"--access {name}={','.join(stated)} has {len(stated)} entries, and a launch passes "
-                    f"{sum(is_array)} arrays; give in, out or inout for each of them"
+                    f"--access {name}={','.join(stated)} is for {plural(len(stated), 'array')}, and a launch passes "
+                    f"{sum(is_array)}; give in, out or inout for each of them"
                 )
             entries = iter(stated)
             return [next(entries) if found else None for found in is_array]
