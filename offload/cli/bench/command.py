@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Mapping
 
-    from offload.cli.bench.measuring import Finding
+    from offload.cli.bench.measuring import Measured
 
 _REPEAT = 7
 _PAIRS = 31  # of differences below a microsecond
@@ -104,30 +104,30 @@ def _machine() -> dict[str, str]:
 
 
 # Modules are imported when they are needed: `offload --help` must not wait for Dask.
-def _tasks(args: argparse.Namespace, sizes: Mapping[str, int]) -> list[Finding]:
+def _tasks(args: argparse.Namespace, sizes: Mapping[str, int]) -> list[Measured]:
     from offload.cli.bench import tasks  # imports Dask
 
     return tasks.measure(args.repeat or _REPEAT, **sizes)
 
 
-def _pragma(args: argparse.Namespace, sizes: Mapping[str, int]) -> list[Finding]:
+def _pragma(args: argparse.Namespace, sizes: Mapping[str, int]) -> list[Measured]:
     from offload.cli.bench import pragma  # rewrites functions
 
     return pragma.measure(args.repeat or _PAIRS, **sizes)
 
 
-def _on_device(name: str, args: argparse.Namespace, sizes: Mapping[str, int]) -> list[Finding]:
+def _on_device(name: str, args: argparse.Namespace, sizes: Mapping[str, int]) -> list[Measured]:
     from offload.cli.bench import device
 
     with open_runtime(args.devices, os.environ):
         if not omp.get_num_devices():
             raise ClauseError(f"bench {name} measures a device, but there is none; choose one with --devices")
-        measure: Callable[..., list[Finding]] = getattr(device, f"measure_{name}")
+        measure: Callable[..., list[Measured]] = getattr(device, f"measure_{name}")
         return measure(args.repeat or _REPEAT, **sizes)
 
 
 # What measures each part, with the options and the sizes that are not the usual ones.
-PARTS: dict[str, Callable[[argparse.Namespace, Mapping[str, int]], list[Finding]]] = {
+PARTS: dict[str, Callable[[argparse.Namespace, Mapping[str, int]], list[Measured]]] = {
     "tasks": _tasks,
     **{name: partial(_on_device, name) for name in ("link", "launch", "overlap")},
     "pragma": _pragma,

@@ -11,7 +11,7 @@ import numpy as np
 
 import offload as omp
 from offload import in_, inout, out, tofrom
-from offload.cli.bench.measuring import Finding, in_turn, took_s
+from offload.cli.bench.measuring import Measured, in_turn, took_s
 from offload.errors import InternalError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _host_memories(nbytes: int) -> dict[str, Any]:
 
 
 # -- link ----------------------------------------------------------------------------------------------
-def measure_link(repeat: int, nbytes: int = _LINK_NBYTES) -> list[Finding]:
+def measure_link(repeat: int, nbytes: int = _LINK_NBYTES) -> list[Measured]:
     """Measure contiguous copies between the host and device 0, and inside of the device."""
     device, other = (omp.target_memset(omp.target_alloc(nbytes, np.uint8), 1) for _ in range(2))
     calls: Calls = {"inside of the device": partial(_gb_per_s, other, device)}
@@ -61,7 +61,7 @@ def measure_link(repeat: int, nbytes: int = _LINK_NBYTES) -> list[Finding]:
         f"{nbytes >> 10:,} KB by target_memcpy. Expect 10 to 13 GB/s from pinned memory over PCIe 3, 20 to 26 over "
         "PCIe 4, 45 to 55 over PCIe 5, and less than half from pageable memory. The simulated device is host memory."
     )
-    return [Finding(f"Copies of {omp.device(0).name}, GB/s", {name: {"": one} for name, one in samples.items()}, note)]
+    return [Measured(f"Copies of {omp.device(0).name}, GB/s", {name: {"": one} for name, one in samples.items()}, note)]
 
 
 def _gb_per_s(dst: Any, src: Any) -> float:
@@ -80,7 +80,7 @@ def bump(x: Any) -> None:
     x += 1
 
 
-def measure_launch(repeat: int, n_calls: int = _N_CALLS, n_chained: int = _N_CHAINED) -> list[Finding]:
+def measure_launch(repeat: int, n_calls: int = _N_CALLS, n_chained: int = _N_CHAINED) -> list[Measured]:
     """Measure the time of single constructs, along with the bare copy and its wait."""
     # The last kind is the quickest: pinned memory where the device has it.
     host = _host_memories(4 * _SMALL).popitem()[1].view("f4")
@@ -125,7 +125,7 @@ def measure_launch(repeat: int, n_calls: int = _N_CALLS, n_chained: int = _N_CHA
         "higher values mean that the processors are busy or in a power-saving mode."
     )
     rows = {name: {"": one} for name, one in samples.items()}
-    return [Finding(f"Single constructs on {omp.device(0).name}, µs", rows, note)]
+    return [Measured(f"Single constructs on {omp.device(0).name}, µs", rows, note)]
 
 
 def _each_us(call: Callable[[], object], n_calls: int) -> float:
@@ -146,7 +146,7 @@ def work(x: Any, passes: int) -> None:
 process = omp.target(work, map=[tofrom("x")])
 
 
-def measure_overlap(repeat: int, block_nbytes: int | None = None) -> list[Finding]:
+def measure_overlap(repeat: int, block_nbytes: int | None = None) -> list[Measured]:
     """Measure blocks of an array that are copied to the device, changed there and copied back: at once, and in turn."""
     # The work on a block takes about as long as its two copies.
     block_nbytes = block_nbytes or _BLOCK_NBYTES.get(omp.device(0).kind, _LITTLE_NBYTES)
@@ -175,7 +175,7 @@ def measure_overlap(repeat: int, block_nbytes: int | None = None) -> list[Findin
         "ratio of at least 1.3, because copies and kernels of several blocks run at the same time. A ratio of about 1 "
         "means that they do not overlap."
     )
-    return [Finding(f"Copies and kernels on {omp.device(0).name}, ms", rows, note)]
+    return [Measured(f"Copies and kernels on {omp.device(0).name}, ms", rows, note)]
 
 
 def _ms(call: Callable[[], object]) -> float:

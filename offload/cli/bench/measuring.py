@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Rows = dict[str, dict[str, Samples]]
 
 
-class Finding(NamedTuple):
+class Measured(NamedTuple):
     """The measurements of one part of ``offload bench``."""
 
     title: str  # What was measured, with the unit of every sample
@@ -52,7 +52,7 @@ def took_s(call: Callable[[], object]) -> float:
     return time.perf_counter() - began_s
 
 
-def table_of(finding: Finding) -> Table:
+def table_of(finding: Measured) -> Table:
     """Return medians with their lowest and highest sample, for Rich."""
     shown = Table(
         title=finding.title,

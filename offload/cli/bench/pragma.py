@@ -13,7 +13,7 @@ import numpy as np
 
 import offload
 from offload import inout
-from offload.cli.bench.measuring import Finding, in_turn
+from offload.cli.bench.measuring import Measured, in_turn
 from offload.pragma import directives, omp
 
 if TYPE_CHECKING:
@@ -77,12 +77,12 @@ def target_calls(x: Any, n: int) -> None:
         null_on_device.options(depend=[inout(x)])(x)
 
 
-def measure(repeat: int, n_encounters: int = _N_ENCOUNTERS) -> list[Finding]:
+def measure(repeat: int, n_encounters: int = _N_ENCOUNTERS) -> list[Measured]:
     """Measure everything that directive strings cost, on one worker and a simulated device."""
     return [_encounters(repeat, n_encounters), _rewriting(repeat), _imports(repeat)]
 
 
-def _encounters(repeat: int, n_encounters: int) -> Finding:
+def _encounters(repeat: int, n_encounters: int) -> Measured:
     rows: dict[str, dict[str, list[float]]] = {}
     with offload.Runtime("sim:1", num_threads=1):
         device = offload.target_alloc(8)
@@ -103,7 +103,7 @@ def _encounters(repeat: int, n_encounters: int) -> Finding:
         f"{n_encounters:,} encounters in a row with the same clauses, timed until the taskwait returns. Expect a block "
         "to take at most 1 µs more than the call, once the control shows that the machine is quiet."
     )
-    return Finding("An encounter, µs", rows, note)
+    return Measured("An encounter, µs", rows, note)
 
 
 def _each_us(program: Callable[[Any, int], None], x: Any, n_encounters: int) -> float:
@@ -113,11 +113,11 @@ def _each_us(program: Callable[[Any, int], None], x: Any, n_encounters: int) -> 
     return (time.perf_counter() - began_s) * 1e6 / n_encounters
 
 
-def _rewriting(repeat: int) -> Finding:
+def _rewriting(repeat: int) -> Measured:
     numbers = iter(range(repeat + 1))
     samples = in_turn({"50 lines, 8 directives": lambda: _rewriting_ms(next(numbers))}, repeat)
     note = "A function that is decorated with `@directives`. Expect at most 2 ms."
-    return Finding("Rewriting, ms", {name: {"": one} for name, one in samples.items()}, note)
+    return Measured("Rewriting, ms", {name: {"": one} for name, one in samples.items()}, note)
 
 
 def _rewriting_ms(number: int) -> float:
@@ -141,14 +141,14 @@ def _rewriting_ms(number: int) -> float:
     return (time.perf_counter() - began_s) * 1e3
 
 
-def _imports(repeat: int) -> Finding:
+def _imports(repeat: int) -> Measured:
     calls = {
         "import offload": partial(_import_ms, "", "offload"),
         "import offload.pragma, after it": partial(_import_ms, "import offload", "offload.pragma"),
     }
     rows = {name: {"": one} for name, one in in_turn(calls, repeat).items()}
     note = "In processes of their own. Expect at most 10 ms for offload.pragma; `import offload` does not import it."
-    return Finding("Imports, ms", rows, note)
+    return Measured("Imports, ms", rows, note)
 
 
 def _import_ms(before: str, module: str) -> float:

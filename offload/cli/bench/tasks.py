@@ -12,7 +12,7 @@ from dask.task_spec import Task, TaskRef
 
 import offload as omp
 from offload import inout
-from offload.cli.bench.measuring import Finding, in_turn
+from offload.cli.bench.measuring import Measured, in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ def null() -> None:
     """Do nothing."""
 
 
-def measure(repeat: int, n_tasks: int = _N_TASKS) -> list[Finding]:
+def measure(repeat: int, n_tasks: int = _N_TASKS) -> list[Measured]:
     """Measure tasks that are independent of each other, and a chain of tasks, on one worker and the caller."""
     rows: dict[str, dict[str, list[float]]] = {}
     for shape, n_cells in (("independent", n_tasks), ("chain", 1)):
@@ -56,7 +56,7 @@ def measure(repeat: int, n_tasks: int = _N_TASKS) -> list[Finding]:
         "for a generated task, 1 to 2 µs for a replayed one, and at least 7 times as much for Dask. A wide spread "
         "means that other programs are using the processors."
     )
-    return [Finding("A task, µs", rows, note)]
+    return [Measured("A task, µs", rows, note)]
 
 
 def _eager_us(clauses: Sequence[list[Any]]) -> float:
