@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from offload.events.gate import Gate
     from offload.mpi.operations import Operation
-    from offload.mpi.order import Order
+    from offload.mpi.order import Turns
     from offload.tasks.protocols import Runner
     from offload.tasks.region import Region
     from offload.tasks.site import Site
@@ -129,7 +129,7 @@ class MPICall:
         self._operation = operation
         self._transfer = operation.transfer(gate)  # its copies, if arrays are staged
         self._turn = Turn(self)
-        self._order: Order | None = None  # of its communicator; None before the turn is taken
+        self._order: Turns | None = None  # of its communicator; None before the turn is taken
         self._task: ref[Task] | None = None
         self._requests: Requests | None = None  # what it has started
         self._lock = threading.Lock()

@@ -16,7 +16,7 @@ from offload.events.open_request import is_collective
 from offload.events.progress import progress
 from offload.events.transport import check_mpi
 from offload.mpi.methods import METHODS
-from offload.mpi.order import Order
+from offload.mpi.order import Turns
 from offload.mpi.staging import BufferCopies
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Operation:
             return self.method(*self.args, **self.kwargs)
         return self.method(**{**self.named, **{p: _with_array(self.named[p], array) for p, array in arrays.items()}})
 
-    def enter(self, turn: Turn) -> Order | None:
+    def enter(self, turn: Turn) -> Turns | None:
         """Take the turn of a call; return the order that it is in, None where it is in none."""
         if self.comm is None:
             return None
@@ -153,7 +153,7 @@ class Start(Operation):
         (requests,) = self.args
         return "Start" if isinstance(requests, MPI.Prequest) else f"Startall of {len(requests)} requests"
 
-    def enter(self, turn: Turn) -> Order | None:
+    def enter(self, turn: Turn) -> Turns | None:
         (requests,) = self.args
         several = [requests] if isinstance(requests, MPI.Prequest) else requests
         if not any(map(is_collective, several)):
@@ -162,7 +162,7 @@ class Start(Operation):
         return _starts
 
 
-_starts = Order()
+_starts = Turns()
 
 
 def _start(requests: MPI.Prequest | Sequence[MPI.Prequest]) -> Any:
@@ -219,7 +219,7 @@ _making_orders = threading.Lock()
 _key = MPI.KEYVAL_INVALID
 
 
-def order_of(comm: MPI.Comm) -> Order:
+def order_of(comm: MPI.Comm) -> Turns:
     """Return the order of the calls on a communicator; a duplicate has one of its own."""
     global _key  # noqa: PLW0603  # made with the first
     order: Any = comm.Get_attr(_key) if _key != MPI.KEYVAL_INVALID else None
@@ -229,6 +229,6 @@ def order_of(comm: MPI.Comm) -> Order:
                 _key = MPI.Comm.Create_keyval()
             order = comm.Get_attr(_key)
             if order is None:
-                order = Order()
+                order = Turns()
                 comm.Set_attr(_key, order)
     return order  # type: ignore[no-any-return]  # it was set here

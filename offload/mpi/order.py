@@ -44,7 +44,7 @@ class Turn:
         self.left_out = ""
 
 
-class Order:
+class Turns:
     """The turns of one communicator."""
 
     def __init__(self) -> None:

@@ -73,7 +73,7 @@ class ArrayCalls(Protocol):
         """The device of all arrays."""
 
 
-class DeviceMemory:
+class PortMemory:
     """One allocation on the device, as long as an array lies in it."""
 
     __slots__ = ("native", "nbytes", "number", "origin", "root")
@@ -125,7 +125,7 @@ class PortArray(NDArrayOperatorsMixin):
     calls: ClassVar[ArrayCalls]
     array_data: Any
     array_shadow: Storage
-    memory: DeviceMemory
+    memory: PortMemory
 
     def __init__(
         self, shape: Any, dtype: Any = float, memptr: Any = None, strides: Any = None, order: str = "C"
@@ -136,7 +136,7 @@ class PortArray(NDArrayOperatorsMixin):
         self.array_data, self.array_shadow, self.memory = made.array_data, made.array_shadow, made.memory
 
     @classmethod
-    def over(cls, data: Any, shadow: Storage, memory: DeviceMemory) -> PortArray:
+    def over(cls, data: Any, shadow: Storage, memory: PortMemory) -> PortArray:
         """Return the proxy of an array."""
         array = object.__new__(cls)
         array.array_data, array.array_shadow, array.memory = data, shadow, memory

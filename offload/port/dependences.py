@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 DependenceKind = Literal["flow", "anti", "output"]
 
 
-class Dependence(NamedTuple):
+class DependenceGroup(NamedTuple):
     """Operations of which the second depends on each of the first ones."""
 
     firsts: list[int]
@@ -95,7 +95,7 @@ def _without(part: AccessPart, by: AccessPart) -> list[AccessPart] | None:
     return [part._replace(address=low, run_nbytes=high - low) for low, high in pieces if low < high]
 
 
-def dependences(log: PortLog) -> Iterator[Dependence]:
+def dependences(log: PortLog) -> Iterator[DependenceGroup]:
     """Yield the data dependences of a run, in program order of the second operation.
 
     An access depends on the latest accesses of its bytes: a read on the writes, a write on the reads and writes. An
@@ -120,7 +120,7 @@ def dependences(log: PortLog) -> Iterator[Dependence]:
         ]
         for kind, books, part in found:
             for _, live in related(books, part):
-                yield Dependence(list(live.operations), number, kind)
+                yield DependenceGroup(list(live.operations), number, kind)
         for part in written:
             for books in (reads, writes):
                 for key, live in related(books, part):

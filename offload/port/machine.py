@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.errors import UnsupportedError
-from offload.port.arrays import DeviceMemory, PortArray
+from offload.port.arrays import PortArray, PortMemory
 from offload.port.extents import part_of
 from offload.sanitizer.accesses import accesses_of, accesses_of_method
 from offload.sanitizer.elements import Scattered, byte_bounds, unknown_part
@@ -168,10 +168,10 @@ class ArrayMachine:
         shape_of = root if not self.is_cuda else data
         with self.recorder.lock:
             record = self.recorder.add_storage("device", shape_of, call, nbytes)
-        memory = DeviceMemory(record.number, root, origin, nbytes, native)
+        memory = PortMemory(record.number, root, origin, nbytes, native)
         return self.array_class.over(data, self._shadow_in(memory, data), memory)
 
-    def _shadow_in(self, memory: DeviceMemory, data: Any) -> Storage:
+    def _shadow_in(self, memory: PortMemory, data: Any) -> Storage:
         if not self.is_cuda:
             return data  # type: ignore[no-any-return]
         offset = data.data.ptr - memory.native[1]
@@ -385,7 +385,7 @@ class _ArrayCall:
         self._made.append(made)
         return made
 
-    def _memory_of(self, result: Any) -> DeviceMemory | None:
+    def _memory_of(self, result: Any) -> PortMemory | None:
         for array in self._found:
             if self._machine.is_cuda:
                 if result.data.mem is array.memory.native[0]:

@@ -13,7 +13,7 @@ from offload.errors import UnsupportedError
 from offload.port.kernels import KernelAccesses
 from offload.port.machine import ArrayMachine
 from offload.port.recorder import ProgramRecorder
-from offload.port.standin import StandIn
+from offload.port.standin import CupyStandIn
 from offload.sanitizer.imports import tracked_imports
 from offload.sanitizer.tracked import set_sink
 
@@ -69,7 +69,7 @@ def recorded(
     cupy, cupyx = _cuda_modules() if on == "cuda" else (None, None)
     recorder = ProgramRecorder(program, wants_digests=wants_digests)
     accesses = KernelAccesses(access)
-    standin = StandIn(ArrayMachine(recorder, np if cupy is None else cupy), accesses, cupy, cupyx)
+    standin = CupyStandIn(ArrayMachine(recorder, np if cupy is None else cupy), accesses, cupy, cupyx)
     folder = str(Path(program).resolve().parent)
     with tracked_imports(folder), _imports_of(standin.modules, recorder):
         before = set_sink(recorder)

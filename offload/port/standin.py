@@ -127,7 +127,7 @@ class DeviceGrid:
         return self._machine.call(grid.__getitem__, (key,), {}, compute.__getitem__, name=self._name)
 
 
-class StandIn:
+class CupyStandIn:
     """The modules of a run.
 
     Parameters

@@ -13,7 +13,7 @@ from offload.interrupts.frames import caller
 from offload.runtime import sanitized_data, sanitizing
 from offload.sanitizer.authors import place_of
 from offload.sanitizer.elements import byte_bounds
-from offload.sanitizer.findings import ArrayPart, Side
+from offload.sanitizer.findings import ItemPart, Side
 from offload.sanitizer.names import assigned_at, plain_name, variable_at
 from offload.sanitizer.sanitizer import Sanitizer
 from offload.sanitizer.tracked import DeviceWatch, set_sink
@@ -102,7 +102,7 @@ class SanitizedRun:
         lo, hi = byte_bounds(array)
         found = variable_at(caller(), (lo, hi))
         name = found.name if found is not None else assigned_at(made) or plain_name(label)
-        part = ArrayPart(name, tuple((0, n) for n in array.shape), lo)
+        part = ItemPart(name, tuple((0, n) for n in array.shape), lo)
         self.sanitizer.leak(made, part, is_mapped=is_mapped, is_acc=is_acc)
 
     def leave(self) -> None:

@@ -26,7 +26,7 @@ from offload.runtime.observing import ObservedPlace
 from offload.runtime.works import FillWork
 from offload.sanitizer.elements import byte_bounds, taken
 from offload.sanitizer.names import is_description, plain_name, variable_at
-from offload.sanitizer.sanitizer import DoneAt, Mapped, Sanitizer, Storage
+from offload.sanitizer.sanitizer import CopiedArray, DoneAt, Mapped, Sanitizer
 from offload.sanitizer.tracked import is_tracked
 from offload.tasks import hooked
 
@@ -172,13 +172,13 @@ def _put(lane: Lane, event: Callable[[], None]) -> None:
     lane.stream.lane.put(event, ())
 
 
-def _storage(array: Any) -> Storage:
+def _storage(array: Any) -> CopiedArray:
     """Return an array of a copy as the sanitizer wants it."""
-    if isinstance(array, Storage):
+    if isinstance(array, CopiedArray):
         return array
     if isinstance(array, np.ndarray):
-        return Storage(_plain(array), on_device=False)
-    return Storage(array._storage, on_device=True)  # noqa: SLF001  # of a simulated device: there is no other here
+        return CopiedArray(_plain(array), on_device=False)
+    return CopiedArray(array._storage, on_device=True)  # noqa: SLF001  # of a simulated device: there is no other here
 
 
 def _plain(host: Any) -> np.ndarray[Any, Any]:
@@ -228,7 +228,7 @@ def part_of(array: Any, offsets: Any) -> list[Any]:
     if offsets is None:
         return [array]
     storage, table = _storage(array), _storage(offsets).array
-    return [Storage(part, on_device=storage.on_device) for part in taken(storage.array, table)]
+    return [CopiedArray(part, on_device=storage.on_device) for part in taken(storage.array, table)]
 
 
 def _sanitizer_of(task: Any) -> Sanitizer | None:
@@ -238,7 +238,7 @@ def _sanitizer_of(task: Any) -> Sanitizer | None:
 
 def _sides(
     sanitizer: Sanitizer, task: Any, stretch: int, reads: Iterable[Any], writes: Iterable[Any], what: str
-) -> list[tuple[DoneAt, list[Storage]]]:
+) -> list[tuple[DoneAt, list[CopiedArray]]]:
     """Return the reads and the writes, each with its author."""
     return [
         (DoneAt(sanitizer.authors.of_task(task, what or name, writes=is_write), stretch), [*map(_storage, arrays)])
@@ -246,7 +246,7 @@ def _sides(
     ]
 
 
-def _note(sanitizer: Sanitizer, *sides: tuple[DoneAt, list[Storage]]) -> None:
+def _note(sanitizer: Sanitizer, *sides: tuple[DoneAt, list[CopiedArray]]) -> None:
     with sanitizer.judging():
         sanitizer.accesses += 1
         for done, arrays in sides:

@@ -147,10 +147,10 @@ def covered(array: Storage, low: int, high: int) -> Storage:
 
 def _row(array: Storage, address: int, n: int, step: int) -> Storage:
     """Return a view of ``n`` elements in the memory of ``array``, from an address on."""
-    return np.asarray(_Memory(array, address, n, step))
+    return np.asarray(_Span(array, address, n, step))
 
 
-class _Memory:
+class _Span:
     """Elements in the memory of an array, as the protocol of NumPy describes them."""
 
     def __init__(self, array: Storage, address: int, n: int, step: int) -> None:

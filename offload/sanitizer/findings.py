@@ -112,7 +112,7 @@ class FindingList(tuple[Finding, ...]):
         return _mimebundle(self)
 
 
-class ArrayPart(NamedTuple):
+class ItemPart(NamedTuple):
     """A box of an array: its name, for each dimension the first index and the one after the last, and its address."""
 
     name: str
@@ -124,12 +124,12 @@ class ArrayPart(NamedTuple):
         """The box as slices."""
         return f"[{', '.join(f'{lo}:{hi}' for lo, hi in self.box)}]" if self.box else "[()]"
 
-    def joined(self, other: ArrayPart) -> ArrayPart:
+    def joined(self, other: ItemPart) -> ItemPart:
         """Return the smallest box around both; of two different layouts the first one."""
         if len(self.box) != len(other.box):
             return self
         pairs = zip(self.box, other.box, strict=True)
-        return ArrayPart(self.name, tuple((min(a[0], b[0]), max(a[1], b[1])) for a, b in pairs), self.address)
+        return ItemPart(self.name, tuple((min(a[0], b[0]), max(a[1], b[1])) for a, b in pairs), self.address)
 
 
 class Remedy(NamedTuple):
@@ -151,7 +151,7 @@ class Occurrence(NamedTuple):
     """
 
     rule: FindingRule
-    part: ArrayPart
+    part: ItemPart
     first: Side
     second: Side | None
     remedy: Remedy
@@ -219,7 +219,7 @@ class _Merged:
     def __init__(self, first: Occurrence) -> None:
         self.first = first
         self.count = 0
-        self.parts: list[ArrayPart] = []
+        self.parts: list[ItemPart] = []
         self.writes: set[tuple[bool, bool]] = set()
 
     def add(self, occurrence: Occurrence, count: int) -> None:

@@ -60,7 +60,7 @@ class _Described:
         }
 
 
-class _Group:
+class _LiveGroup:
     """The accesses of one side by one chain of stretches at one place."""
 
     __slots__ = ("chain", "side", "stretches", "writes")
@@ -82,7 +82,7 @@ class _Place:
         # The addresses of its bytes, up to `high`, and without a gap if there is no view.
         self.low, self.high = low, high
         self.view = view
-        self.groups: list[_Group] = []
+        self.groups: list[_LiveGroup] = []
         self.limit = _FIRST_PRUNING
         # The other places that share a byte with it, and whether it covers all of theirs.
         self.links: list[tuple[_Place, bool]] = []
@@ -273,7 +273,7 @@ class LiveAccesses:
                 elif stretch not in stretches:  # usually it is the last one
                     insort(stretches, stretch)
                 return
-        place.groups.append(_Group(chain, side, stretch, writes=writes))
+        place.groups.append(_LiveGroup(chain, side, stretch, writes=writes))
         if self._forgets and len(place.groups) >= place.limit:
             place.groups = _thinned(place.groups)
             place.limit = max(_FIRST_PRUNING, 2 * len(place.groups))
@@ -372,9 +372,9 @@ class LiveAccesses:
         self._limit = max(_FIRST_SWEEP, 2 * len(self._places))
 
 
-def _thinned(groups: list[_Group]) -> list[_Group]:
+def _thinned(groups: list[_LiveGroup]) -> list[_LiveGroup]:
     """Return the oldest and the newest groups of each side."""
-    by_side: dict[Any, list[_Group]] = {}
+    by_side: dict[Any, list[_LiveGroup]] = {}
     for group in groups:
         by_side.setdefault((group.side, group.writes), []).append(group)
     kept = {

@@ -12,7 +12,7 @@ import numpy as np
 
 from offload.interrupts.frames import is_between
 from offload.sanitizer.elements import byte_bounds
-from offload.sanitizer.findings import ArrayPart, source_line
+from offload.sanitizer.findings import ItemPart, source_line
 from offload.sanitizer.memory import layout_of
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Variable(NamedTuple):
     array: np.ndarray[Any, Any]
 
 
-class Names:
+class FrameNames:
     """The variables that have been found for memory: to look for one takes longer than to judge an access."""
 
     def __init__(self) -> None:
@@ -99,6 +99,8 @@ def variable_anywhere(run: Run) -> Variable | None:
 def _arrays_of(names: Any) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
     """Yield the arrays that variables hold, also those that are attributes of objects."""
     for name, value in list(names.items()):
+        if not name.isidentifier():  # pytest's own
+            continue
         array = _array_in(value)
         if array is not None:
             yield name, array
@@ -113,7 +115,7 @@ def _array_in(value: Any) -> np.ndarray[Any, Any] | None:
     return array if isinstance(array, np.ndarray) and array.size else None
 
 
-def part_of(name: str, array: np.ndarray[Any, Any], runs: Runs) -> ArrayPart:
+def part_of(name: str, array: np.ndarray[Any, Any], runs: Runs) -> ItemPart:
     """Return the smallest box of an array that holds all bytes of these runs that it has."""
     shown = runs if len(runs) <= _FROM_BOX else (*runs[: _FROM_BOX // 2], *runs[-_FROM_BOX // 2 :])
     box: list[tuple[int, int]] | None = None
@@ -122,7 +124,7 @@ def part_of(name: str, array: np.ndarray[Any, Any], runs: Runs) -> ArrayPart:
         if found is not None:
             pairs = zip(box or found, found, strict=True)
             box = [(min(a[0], b[0]), max(a[1], b[1])) for a, b in pairs]
-    return ArrayPart(name, tuple(box) if box is not None else tuple((0, n) for n in array.shape), byte_bounds(array)[0])
+    return ItemPart(name, tuple(box) if box is not None else tuple((0, n) for n in array.shape), byte_bounds(array)[0])
 
 
 def _box_of(array: np.ndarray[Any, Any], run: Run) -> list[tuple[int, int]] | None:
@@ -180,4 +182,6 @@ def is_description(label: str) -> bool:
     return _DESCRIPTION.fullmatch(label) is not None
 
 
-_DESCRIPTION = re.compile(r"(bool|bytes|str|void|datetime|timedelta|u?int|float|complex)\d*\[[\d, ]*\]")
+_DESCRIPTION = re.compile(
+    r"argument [\w']+(: .*)?|(bool|bytes|str|void|datetime|timedelta|u?int|float|complex)\d*\[[\d, ]*\]"
+)

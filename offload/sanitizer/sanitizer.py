@@ -24,11 +24,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from offload.sanitizer.authors import Author, Authors, Doing, is_unwrapped_by_library, program_frame
-from offload.sanitizer.findings import ArrayPart, FindingStore, Occurrence, Summary
+from offload.sanitizer.findings import FindingStore, ItemPart, Occurrence, Summary
 from offload.sanitizer.freed import FreedMemory
 from offload.sanitizer.live import LiveAccesses
 from offload.sanitizer.memory import arrays_over, bounds_of, layout_of, runs_of_array
-from offload.sanitizer.names import Names, part_of, plain_name, variable_at
+from offload.sanitizer.names import FrameNames, part_of, plain_name, variable_at
 from offload.sanitizer.remedies import remedy_for_fault, remedy_for_leak, remedy_for_race
 from offload.sanitizer.states import Fault, FindingRule, PackedRows, Spans, States, runs_of
 
@@ -132,7 +132,7 @@ class Sanitizer:
         self._store = FindingStore()
         self._freed = FreedMemory()
         self._raced: Spans[bool] = Spans()
-        self._names = Names()
+        self._names = FrameNames()
         self._not_seen: dict[str, None] = {}
         # The present mappings by the addresses of their storage, which no two share.
         self._starts: list[int] = []
@@ -252,12 +252,12 @@ class Sanitizer:
         return [mapped for mapped in self._mapped if mapped.start < hi and lo < mapped.end]
 
     # -- copies, likewise ----------------------------------------------------------------------------
-    def copy(self, dst: Storage, src: Storage, reads: DoneAt, writes: DoneAt) -> None:
+    def copy(self, dst: CopiedArray, src: CopiedArray, reads: DoneAt, writes: DoneAt) -> None:
         """Note that the library copies from one array to another one.
 
         Parameters
         ----------
-        dst, src : Storage
+        dst, src : CopiedArray
             The arrays.
         reads, writes : DoneAt
             The construct, as it reads and as it writes.
@@ -316,7 +316,7 @@ class Sanitizer:
         elif array.size:
             self._compare(array, done, None, self._find(bounds_of(array)[0]) if on_device else None)
 
-    def fill(self, array: Storage, done: DoneAt) -> None:
+    def fill(self, array: CopiedArray, done: DoneAt) -> None:
         """Note that the library sets all elements of a device's array."""
         with self.judging():
             self._access(array.array, done, None, on_device=True)
@@ -447,7 +447,7 @@ class Sanitizer:
 
     def _part(
         self, runs: Runs, frame: FrameType | None, mapped: Mapped | None, accessed: Run, *, is_of_device: bool
-    ) -> ArrayPart:
+    ) -> ItemPart:
         """Return the name and the box of memory, by the variable that holds it, or by its list item."""
         whole = runs[0][0], runs[-1][1]
         if is_of_device and mapped is not None:
@@ -460,7 +460,7 @@ class Sanitizer:
             mapped = self._mapping_of(runs)
         if mapped is not None:
             return part_of(plain_name(mapped.label), mapped.host, runs)
-        return ArrayPart("an array", ((0, whole[1] - whole[0]),), whole[0])
+        return ItemPart("an array", ((0, whole[1] - whole[0]),), whole[0])
 
     def _mapping_of(self, runs: Runs) -> Mapped | None:
         """Return a present mapping of host memory."""
@@ -470,7 +470,7 @@ class Sanitizer:
         return None
 
     # -- the end -------------------------------------------------------------------------------------
-    def leak(self, made: Side, part: ArrayPart, *, is_mapped: bool, is_acc: bool) -> None:
+    def leak(self, made: Side, part: ItemPart, *, is_mapped: bool, is_acc: bool) -> None:
         """Note storage that is left when the runtime ends."""
         remedy = remedy_for_leak((made.file, made.line), is_mapped=is_mapped, is_acc=is_acc)
         with self._lock:
@@ -514,7 +514,7 @@ class NewerOnDevice:
         return self.is_own and self.map_type in ("from", "tofrom")
 
 
-class Storage(NamedTuple):
+class CopiedArray(NamedTuple):
     """An array of a copy, and whether it is hidden storage of a device."""
 
     array: np.ndarray[Any, Any]

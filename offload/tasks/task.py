@@ -109,8 +109,8 @@ class Task(Generic[Result_co]):
         "finished",  # it is complete, one way or another; whoever sees this sees `failure` and `state_`
         "frame",  # the region that has generated it
         "inherited",  # the default device, the taskgroup and whether it is final, as they were then
-        "maker",  # the thread that generated it; set along with `created_s`
         "kwargs",  # as `args`; None where there are none
+        "maker",  # the thread that generated it; set along with `created_s`
         "serial",  # for `key`: a number, from the first time that somebody asks; unset before
         "special",  # whether there is something to look at in `__dict__`
         "start_s",  # when its body or launch began; unset before, as a default costs 10 ns
@@ -136,7 +136,7 @@ class Task(Generic[Result_co]):
     """Whether its owner asks for the end of its launch, of which the gate then knows nothing."""
     is_ready = False  # its owner may go on with it; changed under the lock of the engine
     left: tuple[float, int, str] | None = None
-    """When and where its body has ended, and what it waits for then (``"detached"``, or ``"request"`` if requests of MPI
+    """When and where its body has ended, and what it waits for then (``"detached"``, or ``"request"`` if MPI requests
     fulfil its event); set only if it has an event, and only while the runtime is observed."""
     lane: Any = None  # where on its place the work of a device task goes, from its launch on
     label: str | None = None  # what ``name=`` said

@@ -23,7 +23,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from offload.arrays import given
 from offload.devices.sim.poison import poison
-from offload.devices.sim.protocols import Use
+from offload.devices.sim.protocols import StorageUse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -221,19 +221,19 @@ class SimArray(NDArrayOperatorsMixin):
         if stream is not None:
             stream.synchronize()
         self._note_write()
-        np.copyto(self._settled(Use.WRITE), arr)
+        np.copyto(self._settled(StorageUse.WRITE), arr)
 
     def unwrap(self) -> Storage:
         """Return the hidden storage, for a library that needs a NumPy array. Waits for the current stream."""
         self._note_write()
-        return self._settled(Use.GIVE_AWAY)
+        return self._settled(StorageUse.GIVE_AWAY)
 
     def _note_write(self) -> None:
         """Note that elements are written, or may be."""
         if self._storage.size:
             self._block.is_unwritten = False
 
-    def _settled(self, use: Use = Use.READ, *index: Any) -> Storage:
+    def _settled(self, use: StorageUse = StorageUse.READ, *index: Any) -> Storage:
         """Return the storage once the body's work on its stream is done; raise if the storage has been freed."""
         if self._block.retired is not None:
             raise self._block.retired.error(self)
@@ -242,7 +242,7 @@ class SimArray(NDArrayOperatorsMixin):
 
     def item(self, *args: Any) -> Any:
         """Return one element as a Python scalar."""
-        return self._settled(Use.READ, *args).item(*args)
+        return self._settled(StorageUse.READ, *args).item(*args)
 
     def __float__(self) -> float:
         return float(self.item())

@@ -29,7 +29,7 @@ from offload.devices.sim.lane import Free, SimLane, Stepper
 from offload.devices.sim.memory import MemoryAccount
 from offload.devices.sim.namespace import SimNamespace
 from offload.devices.sim.poison import poison
-from offload.devices.sim.protocols import Use
+from offload.devices.sim.protocols import StorageUse
 from offload.devices.sim.stream import SimEvent, SimStream
 from offload.errors import CleanupWarning, DeviceLostError, InternalError
 from offload.interrupts.finalizers import catch_up
@@ -165,7 +165,7 @@ class SimDevice:
 
     apply = staticmethod(apply)  # of array.py: how an operation on arrays is carried out
 
-    def settle(self, storage: Any = None, use: Use = Use.READ, index: tuple[Any, ...] = ()) -> None:
+    def settle(self, storage: Any = None, use: StorageUse = StorageUse.READ, index: tuple[Any, ...] = ()) -> None:
         """Wait for the work that this thread's body has given to its stream; every array operation begins so.
 
         The arguments say how the operation uses the storage of an array, unless `apply` carries it out. A device whose

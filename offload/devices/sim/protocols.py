@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from offload.devices.sim.memory import MemoryAccount
 
 
-class Use(enum.Enum):
+class StorageUse(enum.Enum):
     """How an operation uses the storage of an array that it has from `ArraysDevice.settle`."""
 
     READ = enum.auto()
@@ -58,6 +58,6 @@ class ArraysDevice(Protocol):
 
     @property
     def apply(self) -> Callable[..., Any]: ...
-    def settle(self, storage: Any = None, use: Use = Use.READ, index: tuple[Any, ...] = ()) -> None: ...
+    def settle(self, storage: Any = None, use: StorageUse = StorageUse.READ, index: tuple[Any, ...] = ()) -> None: ...
     def section(self, array: Any) -> Section: ...
     def namespace(self) -> Any: ...

@@ -12,7 +12,7 @@ import numpy as np
 
 from offload.devices.sim.array import apply
 from offload.devices.sim.device import SimDevice
-from offload.devices.sim.protocols import Use
+from offload.devices.sim.protocols import StorageUse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -54,16 +54,16 @@ class WatchedSimDevice(SimDevice):
 
         return apply(reported, args, kwargs, device, **options)
 
-    def settle(self, storage: Any = None, use: Use = Use.READ, index: tuple[Any, ...] = ()) -> None:
+    def settle(self, storage: Any = None, use: StorageUse = StorageUse.READ, index: tuple[Any, ...] = ()) -> None:
         """Wait as `SimDevice.settle` does, and report how the storage of an array is used, if one is given."""
         super().settle()
         if storage is None:
             return
         if index:
             self._watch.called(np.ndarray.item, (storage, *index), {}, None, self)
-        elif use is Use.READ:
+        elif use is StorageUse.READ:
             self._watch.accessed([storage], [], self)
-        elif use is Use.WRITE:
+        elif use is StorageUse.WRITE:
             self._watch.accessed([], [storage], self)
         else:
             self._watch.given_away(storage, self)
