@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from offload.port.log import PortLog, StreamOperation
-    from offload.port.races import AccessWord, RacePair
+    from offload.port.races import RacePair
+    from offload.port.shelves import AccessWord
 
 _ENQUEUED = frozenset({"kernel", "to device", "to host", "callback"})
 

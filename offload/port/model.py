@@ -69,9 +69,14 @@ class StreamModel:
         self._events = self.blocking + 1
         self.last_use: dict[int, int] = {}
         """By recording operation: the last operation that waits for its position."""
+        self.last_call: dict[SyncLine, int] = {}
+        """By line that could be taken out: the last operation that it carries out; the lines in program order."""
         for operation in log.operations:
             if operation.record is not None:
                 self.last_use[operation.record] = operation.number
+            line = sync_line(operation)
+            if line is not None:
+                self.last_call[line] = operation.number
 
     def event(self, record: int) -> int:
         """Return the register of the position that an operation recorded."""

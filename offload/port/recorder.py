@@ -11,6 +11,7 @@ import hashlib
 import sys
 import threading
 import weakref
+from array import array
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -62,7 +63,8 @@ class ProgramRecorder:
         self.lock = threading.RLock()
         self._folder = str(Path(program).resolve().parent)
         self.wants_digests = wants_digests
-        self._places: dict[tuple[CodeType, int], ProgramPlace] = {}
+        # By the identity of a code object, whose hash takes long: the object, its table of positions, and its places.
+        self._codes: dict[int, tuple[CodeType, array[int], dict[int, ProgramPlace]]] = {}
         self._files: dict[str, bool] = {}
         self._hosts: dict[int, _HostStorage] = {}
         self._unnamed: dict[int, int] = {}  # storages without a name, and how often one has been looked for
@@ -100,10 +102,14 @@ class ProgramRecorder:
     def place(self, frame: FrameType | None = None) -> ProgramPlace:
         """Return the call that the program is carrying out."""
         frame = frame or self.frame()
-        key = (frame.f_code, frame.f_lasti)
-        found = self._places.get(key)
+        code = frame.f_code
+        known = self._codes.get(id(code))
+        if known is None:
+            table = array("i", [-1 if part is None else part for where in code.co_positions() for part in where])
+            known = self._codes[id(code)] = (code, table, {})
+        found = known[2].get(frame.f_lasti)
         if found is None:
-            found = self._places[key] = _place_of(frame)
+            found = known[2][frame.f_lasti] = _place_of(frame, known[1])
         return found
 
     def name_storages(self, parts: Iterable[AccessPart], frame: FrameType) -> None:
@@ -307,21 +313,16 @@ def _memory_of(array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], Any]:
 _base_of = np.ndarray.base.__get__  # a tracked array says that it has no base
 
 
-def _place_of(frame: FrameType) -> ProgramPlace:
+def _place_of(frame: FrameType, table: array[int]) -> ProgramPlace:
+    """Return the call of a frame; the table has four positions for each instruction, of two bytes."""
     code = frame.f_code
     name = code.co_filename
-    file = str(Path(name).absolute()) if not name.startswith("<") else name
-    positions = list(code.co_positions())
-    at = frame.f_lasti // 2
-    line, end, column, end_column = positions[at] if at < len(positions) else (None, None, None, None)
-    return ProgramPlace(
-        file,
-        frame.f_lineno or line or 0,
-        -1 if column is None else column,
-        end or frame.f_lineno or 0,
-        -1 if end_column is None else end_column,
-        code.co_qualname,
-    )
+    at = frame.f_lasti * 2
+    # Not the frame's line number, for which Python reads the table of a long module from its beginning.
+    line, end_line, column, end_column = table[at : at + 4] if 0 <= at < len(table) else (-1, -1, -1, -1)
+    line = code.co_firstlineno if line < 0 else line
+    file = name if name.startswith("<") else str(Path(name).absolute())
+    return ProgramPlace(file, line, column, max(line, end_line), end_column, code.co_qualname)
 
 
 def _name_in(frame: FrameType, is_it: Callable[[Any], bool]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from offload.port import variants
 from tests.port import brute
 
 
@@ -22,6 +23,15 @@ def check(program, report):
 def test_fifty_programs(part, report):
     """The reported races and needless calls equal those of all paths and all pairs."""
     for seed in range(part * 5, part * 5 + 5):
+        check(brute.Program(seed), report)
+
+
+@pytest.mark.parametrize(("first", "most"), [(2, 1 << 26), (2, 200), (2, 1)])
+def test_few_rows(first, most, report, monkeypatch):
+    """The result does not depend on how many variants of a program a pass has room for."""
+    monkeypatch.setattr(variants, "_FIRST_ROWS", first)
+    monkeypatch.setattr(variants, "_MOST_CELLS", most)
+    for seed in range(100, 115):
         check(brute.Program(seed), report)
 
 
