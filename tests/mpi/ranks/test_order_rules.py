@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload.mpi.order import Order, Turn
+from offload.mpi.order import Turn, Turns
 
 ANY = "any"
 ENVELOPES = st.tuples(st.sampled_from([0, 1, ANY]), st.sampled_from([5, 6, ANY]))
@@ -80,7 +80,7 @@ def programs(draw):
 def test_calls_are_issued_in_order(program):
     """Of two calls in order the first is issued first, each as soon as it may be; none after one that is left out."""
     calls, fates, events = program
-    order, log, turns = Order(), [], {}
+    order, log, turns = Turns(), [], {}
     ended = set()
     for event, k in events:
         if event == "enter":
@@ -124,7 +124,7 @@ def check(calls, fates, turns, ended, log):
 
 def test_calls_that_are_given_up():
     """A call behind one that is given up is left out, and so are those behind it, whatever comes of the first."""
-    order, log = Order(), []
+    order, log = Turns(), []
     first = Recorded(order, 0, ("collective",), log, raises=False)
     first.given_up = "call 0"
     behind = [Recorded(order, k, ("collective",), log, raises=False) for k in (1, 2)]
