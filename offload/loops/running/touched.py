@@ -115,6 +115,8 @@ class LoopTouches:
         for name in names:
             element = _marks_of(marks, made.firsts[cells[name].storage], cells[name], views[name])
             found[name].add(read=(element & READ) != 0, written=(element & WRITTEN) != 0)
+            for kind in ("read", "written"):  # elements may be touched by another view of the storage alone
+                found[name].lines.setdefault(kind, nest.place)
         self._add_whole(nest, found)
 
     def _add_whole(self, nest: ir.Nest, found: Mapping[str, Touched]) -> None:
