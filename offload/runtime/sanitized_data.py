@@ -84,7 +84,8 @@ class SanitizedPlace:
         host: Any = entry.host
         storage = self.device.section(entry.buffer)
         mapped = Mapped(storage, _plain(host), entry.section, _label_of(entry), done, map_type.word)
-        mapped.is_tracked = _is_tracked(host)
+        # Declarations keep no array, and so not whether it was tracked.
+        mapped.is_tracked = entry.origin is Origin.DECLARED or _is_tracked(host)
         self.sanitizer.watch_memory(_plain(host))
         mapped.is_seen = entry.origin is not Origin.ASSOCIATED
         self.mapped[entry] = mapped
