@@ -1,7 +1,7 @@
 """OpenACC's constructs and routines of the oracle.
 
-Operations of one queue are a chain. An operation that maps or unmaps an array is after all earlier operations of its
-thread that need the array, and before all later ones (the interface, section 14).
+Operations of one queue are a chain. A data construct, which maps or unmaps an array, is after all earlier operations of
+its thread that need the array, and before all later ones (the interface, section 14).
 """
 
 from __future__ import annotations
@@ -52,13 +52,9 @@ class Compute(Function):
         mapped = data_maps(clauses)
         region = Region(library, call, device, captured, mapped, "tofrom")
         arrays = [v for v in call.bound.arguments.values() if isinstance(v, Array) and v.space is None]
-        named = {call.parameter(i) for m in mapped if m.present for i in m.items}
-        maps_any = any(
-            n not in named for n, v in call.bound.arguments.items() if isinstance(v, Array) and v.space is None
-        )
         task = self.task(call, "target", undeferred=acc.is_sync(clauses.get("async_")), queued=True)
         task.device, task.own_stream = device, Stream(library.engine, device)
-        return acc.operate(task, lambda: region.on_device(task), arrays, device, clauses, maps=maps_any)
+        return acc.operate(task, lambda: region.on_device(task), arrays, device, clauses, maps=False)
 
 
 class OpenACC:
