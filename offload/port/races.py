@@ -85,10 +85,7 @@ class _RacePass:
         group = index.group_of(move)
         recorded = clock[0].tolist()
         known = np.minimum(clock[rows].min(axis=0), clock[0]).tolist() if len(rows) else recorded
-        found: dict[AccessGroup, None] = {}
-        for part, shelf, position in index.near(group, known):
-            found.update(dict.fromkeys(shelf.since(part, position)))
-        for other in found:
+        for other in dict.fromkeys(index.after(group, known)):
             words = index.conflict(other, group)
             if words is not None:
                 self._compare(other, group, move.operation.number, clock, recorded[other.chain], words)
@@ -135,7 +132,6 @@ class _ReasonPass:
     def __init__(self, log: PortLog, model: StreamModel, lines: Iterable[SyncLine]) -> None:
         self._log, self._model = log, model
         self._index = AccessIndex()
-        self._nothing = [0] * model.chains
         self.clocks = VariantClocks(model, lines, copies=False)
 
     def run(self) -> None:
@@ -158,13 +154,12 @@ class _ReasonPass:
     def _access(self, move: ClockMove, clock: VectorClock) -> None:
         group = self._index.group_of(move)
         latest = self._latest(clock)
-        for part, shelf, _ in self._index.near(group, self._nothing):
-            for other in shelf.until(part, latest):
-                if self._index.conflict(other, group) is not None:
-                    rows = self.clocks.open_rows
-                    for row in rows[clock[rows, other.chain] >= other.positions[0]].tolist():
-                        self.clocks.decide(row)
-                    latest[:] = self._latest(clock)  # which ends the search, unless another row goes further
+        for other in self._index.until(group, latest) if any(latest) else ():
+            if self._index.conflict(other, group) is not None:
+                rows = self.clocks.open_rows
+                for row in rows[clock[rows, other.chain] >= other.positions[0]].tolist():
+                    self.clocks.decide(row)
+                latest[:] = self._latest(clock)  # which ends the search, unless another row goes further
         self._index.add(group, int(clock[0, move.target]), move.operation.number, to_end=False)
 
     def _latest(self, clock: VectorClock) -> list[int]:

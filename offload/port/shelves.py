@@ -46,10 +46,10 @@ class AccessGroup:
 class Shelf:
     """Groups that access one storage on one chain, found by the bytes that they touch."""
 
-    __slots__ = ("_levels", "last")
+    __slots__ = ("_levels", "first", "last")
 
-    def __init__(self) -> None:
-        self.last = 0  # the position of the last access
+    def __init__(self, first: int) -> None:
+        self.first = self.last = first  # the positions of the first and the last access
         # By the logarithm of a span, then by the number of the cell: groups, as keys.
         self._levels: dict[int, dict[int, dict[AccessGroup, None]]] = {}
 
@@ -116,22 +116,29 @@ class AccessIndex:
                 by_chain = self._shelves.setdefault(part.space, {})
                 shelves = by_chain.get(group.chain)
                 if shelves is None:
-                    shelves = by_chain[group.chain] = (Shelf(), Shelf())
+                    shelves = by_chain[group.chain] = (Shelf(position), Shelf(position))
                 shelves[kind].put(part, group, to_end=to_end)
 
-    def near(self, group: AccessGroup, known: Sequence[int]) -> Iterator[tuple[AccessPart, Shelf, int]]:
-        """Yield the shelves of other chains that may conflict with a group and have an access after a known position.
+    def after(self, group: AccessGroup, positions: Sequence[int]) -> Iterator[AccessGroup]:
+        """Yield the groups near a group, on other chains, whose last access comes after the position of their chain."""
+        for part, shelf, chain in self._near(group):
+            if shelf.last > positions[chain]:
+                yield from shelf.since(part, positions[chain])
 
-        They come with the group's part, and the position that is known of their chain.
-        """
+    def until(self, group: AccessGroup, positions: Sequence[int]) -> Iterator[AccessGroup]:
+        """Yield the groups near a group, on other chains, that begin no later than the position of their chain."""
+        for part, shelf, chain in self._near(group):
+            if shelf.first <= positions[chain]:
+                yield from shelf.until(part, positions)
+
+    def _near(self, group: AccessGroup) -> Iterator[tuple[AccessPart, Shelf, int]]:
         for kind, parts in enumerate((group.reads, group.writes)):
             for part in parts:
                 for chain, (reads, writes) in self._shelves.get(part.space, {}).items():
-                    position = known[chain]
-                    if writes.last > position and chain != group.chain:
-                        yield part, writes, position
-                    if kind and reads.last > position and chain != group.chain:
-                        yield part, reads, position
+                    if chain != group.chain:
+                        yield part, writes, chain
+                        if kind:
+                            yield part, reads, chain
 
     def conflict(self, first: AccessGroup, second: AccessGroup) -> tuple[AccessWord, AccessWord, int] | None:
         """Return how two groups access a byte that they share, and its storage; None if that is no conflict."""
