@@ -29,6 +29,9 @@ class Recorder:
         self.reads += reads
         self.writes += writes
 
+    def ignores(self, array):
+        return False
+
     def given_away(self, storage, device):
         self.away.append(storage)
 

@@ -25,6 +25,12 @@ class Noted:
     def note(self, reads, writes, device):
         self.accesses.append(([array.shape for array in reads], [array.shape for array in writes], device))
 
+    def ignores(self, array):
+        return False
+
+    def ignores(self, array):
+        return False
+
     def given_away(self, storage, device):
         self.away.append(storage.shape)
 
