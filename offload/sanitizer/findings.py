@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MOST_FINDINGS = 200
 """The findings that are reported one by one; the others are counted."""
 
-_SILENCE = re.compile(r"#\s*offload:\s*ignore(?:\[([^\]]*)\])?")
+_SILENCE = re.compile(r"#\s*offload:\s*ignore\b(?:\[([^\]]*)\])?")
 
 
 @dataclass(frozen=True, slots=True)

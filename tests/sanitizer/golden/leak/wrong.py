@@ -1,0 +1,9 @@
+"""The array stays on the device."""
+
+import numpy as np
+
+import offload as omp
+from offload import to
+
+x = np.ones(100)
+omp.target_enter_data(map=[to(x)])

@@ -1,0 +1,23 @@
+"""Nothing orders the two regions."""
+
+import numpy as np
+
+import offload as omp
+from offload import in_, out, tofrom
+
+
+@omp.target(nowait=True, depend=[out("x")])
+def fill(x):
+    x[...] = 3
+
+
+@omp.target(nowait=True, depend=[in_("x")], map=[tofrom("y")])
+def add(x, y):
+    y += x
+
+
+x, y = np.zeros(100), np.zeros(100)
+with omp.target_data(map=[tofrom(x)]):
+    fill(x)
+    add(x, y)
+print(y.sum())
