@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import operator
 import os
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from offload.sanitizer.tracked import tracked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from offload.port.extents import AccessPart
     from offload.port.log import OperationKind
@@ -67,6 +69,10 @@ class ArrayMachine:
         self.array_class: type[PortArray] = type("ndarray", (PortArray,), {"__slots__": (), "calls": self})
 
     # -- calls -----------------------------------------------------------------------------------
+    def _quiet(self) -> AbstractContextManager[None]:
+        """Return a block without warnings of arithmetic, which a GPU does not issue either."""
+        return nullcontext() if self.is_cuda else np.errstate(all="ignore")
+
     def call(
         self,
         function: Callable[..., Any],
@@ -82,7 +88,8 @@ class ArrayMachine:
         """
         name = name or _name_of(function)
         call = _ArrayCall(self, name, args, kwargs, takes_host=name in _TAKES_HOST)
-        result = (compute or function)(*call.data, **call.named_data)
+        with self._quiet():
+            result = (compute or function)(*call.data, **call.named_data)
         wrapped = call.wrap(result)
         if self.is_cuda and name in _BY_VALUE:
             call.note_unknown(writes_first=name in _WRITES_FIRST)
@@ -98,7 +105,8 @@ class ArrayMachine:
     def call_method(self, name: str, array: PortArray, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Call a method of an array."""
         call = _ArrayCall(self, name, (array, *args), kwargs, takes_host=name in _TAKES_HOST)
-        result = getattr(call.data[0], name)(*call.data[1:], **call.named_data)
+        with self._quiet():
+            result = getattr(call.data[0], name)(*call.data[1:], **call.named_data)
         wrapped = call.wrap(result)
         if self.is_cuda and name in _BY_VALUE:
             call.note_unknown(writes_first=name in _WRITES_FIRST)
@@ -136,7 +144,8 @@ class ArrayMachine:
         if is_basic and isinstance(value, PortArray) and _is_same(self.get_item(array, index), value):
             return  # the second step of ``d[a:b] += 1``: CuPy does nothing then either
         call = _ArrayCall(self, "setitem", (array, items, value), {}, takes_host=True)
-        call.data[0][call.data[1]] = call.data[2]
+        with self._quiet():
+            call.data[0][call.data[1]] = call.data[2]
         if self.is_cuda and not is_basic:
             call.note_unknown(writes_first=True)
         else:
