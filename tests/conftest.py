@@ -141,9 +141,21 @@ class GpuTests:
             terminalreporter.write_line(f"GPU tests: {self.n_run} run, {n_skipped} skipped{why}")
 
 
+def pytest_addoption(parser):
+    """Add the option that runs the conformance tests under the sanitizer."""
+    parser.addoption("--sanitize", action="store_true", help="run tests/conformance under the sanitizer")
+
+
 def pytest_configure(config):
     """Have the GPU tests judged and counted, the books kept of what they take from CUDA, and the user's cache alone."""
     config.pluginmanager.register(GpuTests(), GPU_TESTS)
+    if config.getoption("--sanitize"):
+        from tests.sanitizer.option import SanitizedTests
+
+        sanitized = SanitizedTests()
+        config.pluginmanager.register(sanitized)
+        config.add_cleanup(sanitized.stack.close)
+        sanitized.begin()
     if not hasattr(config, "workerinput"):  # the processes of pytest-xdist share the cache of the one that starts them
         cache = tempfile.TemporaryDirectory(prefix="offload-tests-", ignore_cleanup_errors=True)
         config.add_cleanup(cache.cleanup)
