@@ -190,8 +190,9 @@ class ChainReader:
                     value = _attribute(value, name, is_array=is_array)
                 else:
                     key = eval(index, namespace, {**variables, **_KEY})  # type: ignore[arg-type]  # noqa: S307  # the program's own index
+                    part = _element(value, key, is_array=is_array)
                     plain = plain and _is_plain(value, key, written)
-                    value = _element(value, key, is_array=is_array)
+                    value = part
             except Exception:  # noqa: BLE001  # the program will raise it itself, or not get here
                 failed = True
                 break

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from offload.port.extents import covers, shares
 from offload.port.parts import Role
+from offload.port.pending import PendingAccesses
 from offload.port.waits import accesses_of
 from offload.sanitizer.clocks import Order
 
@@ -74,7 +75,10 @@ class FormCheck:
         )
         was = old[at].decode(errors="replace") if at < len(old) else ""
         now = new[at].decode(errors="replace") if at < len(new) else ""
-        self.reasons.append(f"the task form prints {now!r:.80} instead of {was!r:.80} (line {at + 1} of the output)")
+        mark = self.observed.mark_of_line(at)
+        line = self.recorded.statement_at(mark).lineno if mark >= 0 else len(self.recorded.program.lines)
+        text = f"the task form prints {now!r:.80} instead of {was!r:.80} (line {at + 1} of the output)"
+        self.reasons.append(at_line(line) + text)
 
     # -- units -------------------------------------------------------------------------------------
     def _units(self) -> Iterator[tuple[int, ast.stmt]]:
@@ -101,7 +105,9 @@ class FormCheck:
                 return
             self.node_of[time] = index
         if len(units) != len(tasks):
-            self.reasons.append(f"the task form has {len(tasks)} tasks, and the program {len(units)} blocks and copies")
+            extra = units[len(tasks) :] or [(0, part) for _, part in tasks[len(units) :]]
+            text = f"the task form has {len(tasks)} tasks, and the program {len(units)} blocks and copies"
+            self.reasons.append(at_line(extra[0][1].lineno) + text)
 
     # -- bytes -------------------------------------------------------------------------------------
     def _compare_bytes(self) -> None:
@@ -180,22 +186,30 @@ class FormCheck:
 
     def _conflicts(self) -> Iterator[tuple[Encounter, Encounter]]:
         """Yield pairs of conflicting accesses of different units, the earlier one first."""
-        known: dict[object, list[tuple[AccessPart, bool, Encounter]]] = {}
+        pending: PendingAccesses[tuple[bool, Encounter]] = PendingAccesses()
+        known: set[tuple[AccessPart, bool, int]] = set()
         for encounter in self.waits.encounters:
-            if encounter.operation is None:
-                continue
-            for part, writes in accesses_of(encounter.operation):
-                found = known.setdefault(part.space, [])
-                for other, other_writes, earlier in found:
-                    is_same = earlier.task == encounter.task and encounter.task >= 0
+            task = encounter.task
+            for part, writes in () if encounter.operation is None else accesses_of(encounter.operation):
+                if task >= 0 and (part, writes, task) in known:
+                    continue
+                known.add((part, writes, task))
+                for other, (other_writes, earlier) in pending.near(part):
+                    is_same = earlier.task == task and task >= 0
                     if (writes or other_writes) and not is_same and shares(part, other):
                         yield earlier, encounter
                 if writes:
-                    found[:] = [
-                        entry for entry in found if entry[2].task == encounter.task or not covers(part, entry[0])
-                    ]
-                if (part, writes, encounter.task) not in [(a, b, c.task) for a, b, c in found[-6:]]:
-                    found.append((part, writes, encounter))
+                    _drop_covered(pending, part, task)
+                pending.add(part, (writes, encounter))
+
+
+def _drop_covered(pending: PendingAccesses[tuple[bool, Encounter]], part: AccessPart, task: int) -> None:
+    """Drop the accesses of other tasks that a write covers: what is ordered after the write is ordered after them."""
+
+    def is_over(other: AccessPart, value: tuple[bool, Encounter]) -> bool:
+        return value[1].task != task and covers(part, other)
+
+    pending.drop(part, is_over)
 
 
 def at_line(number: int) -> str:

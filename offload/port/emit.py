@@ -18,6 +18,7 @@ from __future__ import annotations
 import ast
 import os
 from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -172,8 +173,7 @@ class _Emission:
         parts = FormParts(Recorded(self.program, self.uses, numbered(self.program), observed.log, observed.run))
         if self.uses.obstacles:
             return Emitted(None, _reasons(self.uses.obstacles))
-        report = analyse(observed.log, self.program.path, target)
-        waits = WaitPlan(parts, {entry.line for entry in report.redundant if entry.file == self.program.path})
+        waits = WaitPlan(parts, cache(partial(_redundant, observed.log, self.program.path, target)))
         if self.uses.obstacles:
             return Emitted(None, _reasons(self.uses.obstacles))
         form = FormWriter(parts, waits, self.names).form()
@@ -195,6 +195,11 @@ def obstacles_in(program_path: str) -> list[str]:
         return []
     uses = StreamUses(program, module_names(program))  # type: ignore[arg-type]  # it is only asked for items
     return _reasons(uses.obstacles)
+
+
+def _redundant(log: PortLog, path: str, target: str) -> set[int]:
+    """Return the lines of the calls that the original does not need."""
+    return {entry.line for entry in analyse(log, path, target).redundant if entry.file == path}
 
 
 def _beside(path: str) -> str:
@@ -220,7 +225,7 @@ def _of_log(log: PortLog, path: str) -> list[Obstacle]:
         text = f"kernel `{kernel}` is not carried out on the simulated device, so nothing can be checked; use --on cuda"
         found.append(Obstacle(place.line if place.file == path else 0, _placed(place.file, path, place.line, text)))
     if not any(operation.stream not in {HOST, NULL} for operation in log.operations):
-        found.append(Obstacle(0, "the program uses no stream, so there is nothing to convert"))
+        found.append(Obstacle(1, "the program uses no stream, so there is nothing to convert"))
     return found
 
 

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import ast
+import copy
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from offload.arrays.sections import Section, covers
-from offload.port.chains import names_in
+from offload.port.chains import is_pure, names_in
 from offload.port.marks import chains_of
 from offload.port.statements import bound_names, normal_text, passes_stored
 
 if TYPE_CHECKING:
     from offload.port.facts import Recorded
     from offload.port.log import StreamOperation
+
+
+class _Renamer(ast.NodeTransformer):
+    """Puts expressions in the place of names."""
+
+    def __init__(self, values: dict[str, ast.expr]) -> None:
+        self._values = values
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:  # as `ast.NodeTransformer` wants it
+        """Return the value of a name."""
+        return self._values.get(node.id, node)
 
 
 @dataclass(slots=True)
@@ -27,10 +39,7 @@ class Offer:
     is_plain: bool = True
     is_moving: bool = False  # a container on the way to the array may hold another one later
 
-    @property
-    def nbytes(self) -> float:
-        """Bytes on average."""
-        return sum(section.nbytes for section in self.sections.values()) / max(1, len(self.sections))
+    nbytes: int = 0  # of all sections
 
 
 class BlockExecutions:
@@ -94,24 +103,77 @@ class BlockExecutions:
         return dict(sorted(complete, key=lambda pair: pair[1].order))
 
     def _offer(self, part: ast.stmt, bound: set[str], offers: dict[str, Offer]) -> None:
-        chains = chains_of(part)
-        seen: set[int] = set()
+        """Offer the chains of a statement, and those of functions that it called, as far as they mean the same here."""
         for time in self.recorded.times.get(part, ()):
-            begin = self.begin_of(time)
-            if begin is None or begin in seen:
-                continue
-            seen.add(begin)
-            for chain, held in zip(chains, self.recorded.marks[time].held, strict=False):
-                for length, one in enumerate(held):
-                    if one is None or one.what != "device" or one.section is None:
-                        continue
-                    node = chain.prefix(length)
-                    if not bound.isdisjoint(names_in(node)):
-                        continue
-                    offer = offers.setdefault(normal_text(node), Offer(node, len(offers)))
-                    offer.sections.setdefault(begin, Section(*one.section[:4]))
-                    offer.is_plain &= one.is_plain
-                    offer.is_moving |= passes_stored(self._stored, chain, held, length)
+            self._offer_at(time, time, bound, offers)
+        for statement in self.recorded.inner_of(part):
+            for time in self.recorded.times.get(self.recorded.statement_at(statement), ()):
+                climbed = self.recorded.climbed(time)
+                if climbed >= 0 and self.recorded.statement_at(climbed) is part:
+                    self._offer_at(time, climbed, bound, offers)
+
+    def _offer_at(self, time: int, outer: int, bound: set[str], offers: dict[str, Offer]) -> None:
+        """Offer the chains of the statement of one mark, which a mark of the block led to."""
+        begin = self.begin_of(outer)
+        recorded = self.recorded
+        if begin is None:
+            return
+        for chain, held in zip(chains_of(recorded.statement_at(time)), recorded.marks[time].held, strict=False):
+            for length, one in enumerate(held):
+                if one is None or one.what != "device" or one.section is None:
+                    continue
+                node = chain.prefix(length) if time == outer else self._translated(chain.prefix(length), time)
+                if node is None or not bound.isdisjoint(names_in(node)):
+                    continue
+                offer = offers.setdefault(normal_text(node), Offer(node, len(offers)))
+                if begin not in offer.sections:
+                    offer.sections[begin] = section = Section(*one.section[:4])
+                    offer.nbytes += section.nbytes
+                offer.is_plain &= one.is_plain
+                offer.is_moving |= passes_stored(self._stored, chain, held, length)
+
+    def _translated(self, node: ast.expr, time: int) -> ast.expr | None:
+        """Return an expression of a called function in the names of the block; None if it has none there."""
+        recorded = self.recorded
+        program = recorded.program
+        while recorded.climbed(time) != time:
+            inner = recorded.statement_at(time)
+            function = program.function_of(inner)
+            time = recorded.marks[time].caller
+            arguments = self._arguments(recorded.statement_at(time), function)
+            if arguments is None:
+                return None
+            own = program.inner[function]
+            if any(name in own.bound and name not in arguments for name in names_in(node)):
+                return None
+            node = _Renamer(arguments).visit(copy.deepcopy(node))
+        here = program.scopes[self.members[0]]
+        for name in names_in(node):
+            home = here.home_of(name)
+            if home is None or not (home.is_module or home is program.inner.get(program.function_of(self.members[0]))):
+                return None
+        return node
+
+    def _arguments(self, statement: ast.stmt, function: ast.AST) -> dict[str, ast.expr] | None:
+        """Return the arguments of the one call of a function in a statement, by parameters that keep their values."""
+        program = self.recorded.program
+        calls = [
+            node for node in ast.walk(statement) if isinstance(node, ast.Call) and program.called(node) is function
+        ]
+        if len(calls) != 1 or not isinstance(function, ast.FunctionDef):
+            return None
+        (call,) = calls
+        found: dict[str, ast.expr] = {}
+        names = [
+            name for name, bound in program.inner[function].bound.items() if bound[0].parameter and len(bound) == 1
+        ]
+        for name in names:
+            passed = program.passed(call, function, name)
+            if passed and is_pure(passed[0]):
+                found[name] = passed[0]
+        if program.n_hidden(call, function) and isinstance(call.func, ast.Attribute) and is_pure(call.func.value):
+            found[function.args.args[0].arg] = call.func.value
+        return found
 
     def covering(self, offers: dict[str, Offer], begin: int, part: Section) -> str | None:
         """Return the text of the smallest expression that covers an access."""

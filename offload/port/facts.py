@@ -57,6 +57,7 @@ class Recorded:
         self.raw_owners = run.owners
         self.converted = self._converted(run.owners)
         self.owners = [self.climbed(owner) for owner in run.owners]
+        self._inner: dict[ast.stmt, dict[int, int]] = {}
         self._spans: dict[int, tuple[int, int]] = {}
         self.facts: dict[ast.stmt, StatementFacts] = {}
         self.times: dict[ast.stmt, list[int]] = {}  # the marks of each statement
@@ -65,6 +66,16 @@ class Recorded:
         for operation, owner in zip(log.operations, self.owners, strict=False):
             if owner >= 0:
                 self._note(self.statement_at(owner), operation)
+
+    def inner_of(self, node: ast.stmt) -> Iterator[int]:
+        """Yield a mark for each statement of other functions that a statement ran."""
+        if not self._inner:
+            for time, mark in enumerate(self.marks):
+                function = self.program.function_of(self.statements[mark.statement])
+                climbed = self.climbed(time) if function not in self.converted else -1
+                if climbed >= 0:
+                    self._inner.setdefault(self.statement_at(climbed), {}).setdefault(mark.statement, time)
+        yield from self._inner.get(node, {}).values()
 
     def statement_at(self, time: int) -> ast.stmt:
         """Return the statement of a mark."""

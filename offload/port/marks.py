@@ -201,6 +201,11 @@ class MarkRecorder:
         self._saved: list[int] = []
         self._n_activations = 0
 
+    @property
+    def current(self) -> int:
+        """The mark of the statement that runs now; -1 before the first."""
+        return self._current
+
     def at(self, number: int) -> None:
         """Note that the program comes to a statement."""
         activation, caller = self._stack[-1]

@@ -418,6 +418,7 @@ class FormParts:
                 offer = offers[text]
                 block.modes[self._spelled(offer, block)] = chosen[text]
         self._evaluate_early(group, block, offers)
+        self._check_helpers(block)
         return block
 
     def _spelled(self, offer: Offer, block: BlockPart) -> str:
@@ -425,7 +426,9 @@ class FormParts:
         if offer.is_plain and not offer.is_moving:
             return clause_text(offer.node)
         name = self.fresh(f"{root_of(offer.node)}_part")
-        block.before.append((f"{name} = {self.uses.text(offer.node)}", offer.node.lineno))
+        is_own = offer.node in self.program.parents
+        text = self.uses.text(offer.node) if is_own else ast.unparse(offer.node)
+        block.before.append((f"{name} = {text}", offer.node.lineno if is_own else block.first.lineno))
         block.texts[offer.node] = name
         return name
 
@@ -494,6 +497,30 @@ class FormParts:
             found = f"{name}_{number}"
         self._taken.add(found)
         return found
+
+    def _check_helpers(self, block: BlockPart) -> None:
+        """Refuse functions that a block calls and that look at values which may be others when the block runs."""
+        for part in block.executions.parts:
+            for time in self.recorded.inner_of(part):
+                inner = self.recorded.statement_at(time)
+                for chain, held in zip(chains_of(inner), self.recorded.marks[time].held, strict=False):
+                    node = chain.node
+                    text = ast.unparse(node)
+                    if self._is_late(inner, chain, held):
+                        reason = f"`{text}` changes, and a block of `{short_text(part)[1:-1]}` reads it later"
+                        self.uses.refuse(node, f"{reason}; pass its value as an argument")
+
+    def _is_late(self, inner: ast.stmt, chain: Chain, held: tuple[Held | None, ...]) -> bool:
+        """Tell whether a chain in a function may hold something else when a block that calls the function runs."""
+        function = self.program.function_of(inner)
+        home = self.program.scopes[inner].home_of(chain.root)
+        is_outer = home is not None and home is not self.program.inner.get(function)
+        last = held[-1] if held else None
+        if last is None or last.what == "object":
+            return False
+        if is_outer and home is not None and self.program.changes(home, chain.root):
+            return True
+        return any(passes_stored(self._stored, chain, held, length) for length in range(1, len(held)))
 
     def _changes_in_place(self, node: ast.AugAssign) -> bool:
         """Tell whether an augmented assignment changed a device array each time."""

@@ -36,6 +36,7 @@ MIXED: Final = "mixed"
 FunctionNode: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef"
 FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
+_LOOPS: Final = (ast.For, ast.While, ast.AsyncFor)
 _SCOPES: Final = (ast.Module, *FUNCTIONS, ast.ClassDef, ast.Lambda, *_COMPREHENSIONS)
 
 STREAM_CLASSES: Final = frozenset({"cupy.cuda.Stream", "cupy.cuda.stream.Stream", "cupy.cuda.ExternalStream"})
@@ -46,8 +47,8 @@ _POOLS: Final = frozenset(
     {"cupy.get_default_memory_pool", "cupy.get_default_pinned_memory_pool", "cupy.cuda.MemoryPool"}
     | {"cupy.cuda.PinnedMemoryPool", "cupy.cuda.MemoryAsyncPool"}
 )
-_MAKES_SYNC: Final = STREAM_CLASSES | EVENT_CLASSES | DEVICE_CLASSES | _CURRENT | _POOLS
-_SYNC_CONSTANTS: Final = frozenset({f"{name}.{end}" for name in STREAM_CLASSES for end in ("null", "ptds")})
+MAKES_SYNC: Final = STREAM_CLASSES | EVENT_CLASSES | DEVICE_CLASSES | _CURRENT | _POOLS
+SYNC_CONSTANTS: Final = frozenset({f"{name}.{end}" for name in STREAM_CLASSES for end in ("null", "ptds")})
 
 _KEEPS_ELEMENTS: Final = frozenset({"list", "tuple", "set", "iter", "reversed", "sorted", "deque", "collections.deque"})
 _KEEPS: Final = _KEEPS_ELEMENTS | {"itertools.cycle", "cycle"}
@@ -151,6 +152,7 @@ class ProgramText:
         self._busy: set[object] = set()
         self._methods: dict[str, list[FunctionNode]] = {}
         self.returned: dict[ast.AST, list[ast.expr]] = {}
+        self._stores: dict[tuple[int, str], list[ast.AST]] = {}  # by scope and name, where a variable is bound
         _Binder(self).bind()
         self._find_calls()
 
@@ -221,6 +223,16 @@ class ProgramText:
         """Tell whether an expression names one of these objects of CuPy."""
         return self.dotted(node) in names
 
+    def changes(self, scope: ProgramScope, name: str) -> bool:
+        """Tell whether a variable is bound more than once, or in a loop."""
+        if not self._stores:
+            for node in self.parents:
+                if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                    home = self.scopes[node].home_of(node.id)
+                    self._stores.setdefault((id(home), node.id), []).append(node)
+        stores = self._stores.get((id(scope), name), [])
+        return len(stores) > 1 or any(isinstance(one, _LOOPS) for node in stores for one in self.ancestors(node))
+
     # -- kinds -------------------------------------------------------------------------------------
     def kind(self, node: ast.expr | None) -> Kind:
         """Return whether an expression holds streams and events."""
@@ -286,7 +298,7 @@ class ProgramText:
                 home = self.scopes[node].home_of(node.id)
                 return OTHER if home is None else self.variable(home, node.id)
             case ast.Attribute():
-                if self.dotted(node) in _SYNC_CONSTANTS:
+                if self.dotted(node) in SYNC_CONSTANTS:
                     return SYNC
                 if self.dotted(node) is not None or node.attr not in self.attributes:
                     return OTHER
@@ -322,7 +334,7 @@ class ProgramText:
     def _call(self, node: ast.Call) -> Kind:
         name = (self.dotted(node.func) or "").removeprefix("builtins.")
         args = [self.kind(arg) for arg in node.args]
-        if name in _MAKES_SYNC:
+        if name in MAKES_SYNC:
             return SYNC
         if name == "zip":
             return sequence(gathered([element(arg, -1) for arg in args], keep=True))
@@ -342,7 +354,7 @@ class ProgramText:
                 return element(of, -1) if node.func.attr in _TAKES_OUT else OTHER
         if name in {"dataclasses.field", "field"}:
             factories = [keyword.value for keyword in node.keywords if keyword.arg == "default_factory"]
-            return SYNC if factories and self.dotted(factories[0]) in _MAKES_SYNC else OTHER
+            return SYNC if factories and self.dotted(factories[0]) in MAKES_SYNC else OTHER
         called = self.called(node)
         if called is None or called.name == "__init__":
             return OTHER

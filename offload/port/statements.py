@@ -60,11 +60,11 @@ def whole_array(target: ast.Subscript) -> ast.expr:
 
 
 def suites_of(node: ast.AST) -> list[list[ast.stmt]]:
-    """Return the suites of a compound statement."""
+    """Return the suites of a compound statement, in reading order."""
     suites = [getattr(node, name) for name in ("body", "orelse", "finalbody") if getattr(node, name, None)]
     for name in ("handlers", "cases"):
         suites += [part.body for part in getattr(node, name, [])]
-    return [suite for suite in suites if isinstance(suite, list)]
+    return sorted((suite for suite in suites if isinstance(suite, list)), key=lambda suite: suite[0].lineno)
 
 
 def bindings_in(node: ast.stmt) -> Iterator[tuple[str, ast.stmt]]:

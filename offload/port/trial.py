@@ -53,6 +53,12 @@ class Observation(TrialEnd):
 
     log: PortLog | None = None
     run: MarkedRun = field(default_factory=MarkedRun)
+    prints: list[tuple[int, int]] = field(default_factory=list)  # how many lines had been printed, and the mark then
+
+    def mark_of_line(self, number: int) -> int:
+        """Return the mark that was current when a line of the output was printed; -1 for none."""
+        found = [mark for done, mark in self.prints if done <= number]
+        return found[-1] if found else -1
 
 
 @dataclass(slots=True)
@@ -157,6 +163,7 @@ def _observed(path: str, argv: list[str], on: str, access: list[Any]) -> Observa
             return value.whole_part if isinstance(value, PortArray) else None
 
         marks = MarkRecorder(program, statements, section_of, past.log)
+        _note_prints(result, marks)
         _run(code, path, path, argv, result, {RECORDER: marks})
     marks.settle()
     result.log, result.run = past.log, marks.run
@@ -222,6 +229,19 @@ def _described(error: BaseException, path: str) -> tuple[int, str]:
     if isinstance(error, SyntaxError) and error.filename == path:
         line = error.lineno or line
     return line, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+
+
+def _note_prints(result: Observation, marks: MarkRecorder) -> None:
+    """Note which statement printed each line of the output."""
+    plain = sys.stdout.write
+    done = [0]
+
+    def write(text: str) -> int:
+        result.prints.append((done[0], marks.current))
+        done[0] += text.count("\n")
+        return plain(text)
+
+    sys.stdout.write = write  # type: ignore[method-assign]  # `print` calls it
 
 
 # -- what a rehearsal notes ----------------------------------------------------------------------------

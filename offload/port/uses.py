@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from offload.port.program import (
     DEVICE_CLASSES,
     FUNCTIONS,
+    MAKES_SYNC,
     NONE,
     OTHER,
     STREAM_CLASSES,
     SYNC,
+    SYNC_CONSTANTS,
     NameBinding,
     ProgramText,
     SeqOf,
@@ -63,6 +65,12 @@ _REFUSED_CALLS: Final = {
     "cupy.cuda.runtime.memcpyPeerAsync": "`{}` uses peer devices; a task form of one device cannot express it",
     "cupy.cuda.runtime.setDevice": "`{}` chooses among several devices; a task form is for one device",
 }
+_KNOWN_CUDA: Final = (
+    *MAKES_SYNC, *SYNC_CONSTANTS, *_REMOVED_CALLS, *_WAITING_CALLS, *_REFUSED_CALLS,
+    "cupy.cuda.stream", "cupy.cuda.device",
+)  # fmt: skip
+"""What a program may use of ``cupy.cuda``: it disappears, or is refused with a reason of its own."""
+
 _TAKES_STREAM: Final = {"get": 0, "set": 1, "asnumpy": 1}
 """Methods and functions that take a stream, with its position."""
 
@@ -127,7 +135,7 @@ class StreamUses:
             case ast.ImportFrom(module=str() as module, level=0) if _is_of_cupy(module):
                 return StatementUse.IMPORT
             case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value) | ast.AugAssign(value=value) if (
-                self._is_sync_assignment(node, value)
+                self._is_sync_assignment(node, value) or (program.dotted(value) or "").startswith("cupy.cuda")
             ):
                 return StatementUse.REMOVED
             case ast.Expr(value=value):
@@ -236,7 +244,9 @@ class StreamUses:
             self.refuse(node, _REFUSED_ATTRIBUTES[node.attr].format(program.segment(node)))
         name = program.dotted(node) or ""
         is_whole = not isinstance(program.parents[node], ast.Attribute)
-        if name.startswith("cupyx.") and name not in PINNED and is_whole:
+        is_foreign = name.startswith("cupyx.") and name not in PINNED
+        is_foreign |= name.startswith("cupy.cuda.") and not name.startswith(_KNOWN_CUDA)
+        if is_whole and is_foreign and self.use[program.statement(node)] is not StatementUse.REMOVED:
             self.refuse(node, f"`{program.segment(node)}` has no counterpart in a task form")
 
     def _check_parameters(self, node: FunctionNode) -> None:

@@ -27,10 +27,11 @@ from offload.port.chains import names_in, own_expressions
 from offload.port.extents import shares
 from offload.port.log import NULL
 from offload.port.parts import Role
+from offload.port.pending import PendingAccesses
 from offload.port.statements import bindings_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from offload.port.extents import AccessPart
     from offload.port.log import StreamOperation
@@ -69,9 +70,9 @@ class WaitPlan:
         Statements before or after which the device is synchronised.
     """
 
-    def __init__(self, parts: FormParts, redundant: set[int] | None = None) -> None:
+    def __init__(self, parts: FormParts, redundant: Callable[[], set[int]] = set) -> None:
         self.parts = parts
-        self._redundant = redundant or set()  # lines of calls that the original does not need
+        self._redundant = redundant  # returns the lines of calls that the original does not need
         self.recorded = parts.recorded
         self.uses = parts.uses
         self.needed: set[ast.stmt] = set()
@@ -123,7 +124,8 @@ class WaitPlan:
     # -- the replay --------------------------------------------------------------------------------
     def _replay(self) -> _Need | None:
         """Return the first access of the host that must wait and does not."""
-        pending: dict[object, list[tuple[AccessPart, bool, int]]] = {}
+        pending: PendingAccesses[tuple[bool, int]] = PendingAccesses()
+        known: set[tuple[AccessPart, bool, int]] = set()
         awaited = -1  # tasks encountered before this time have ended
         ending = -1  # a copy that a wait follows
         for encounter in self.encounters:
@@ -139,17 +141,19 @@ class WaitPlan:
             elif statement in self.after:
                 ending = encounter.task
             for part, writes in accesses_of(operation):
-                found = pending.setdefault(part.space, [])
-                if encounter.task >= 0:
-                    if (part, writes, encounter.task) not in found[-4:]:
-                        found.append((part, writes, encounter.task))
-                    continue
-                found[:] = [entry for entry in found if entry[2] >= awaited]
-                conflicting = [
-                    since for other, other_writes, since in found if (writes or other_writes) and shares(part, other)
-                ]
-                if conflicting:  # a wait for the last one waits for all
-                    return _Need(max(conflicting), encounter.time, encounter.owner)
+                if encounter.task < 0:
+                    late = awaited
+                    pending.drop(part, lambda _, value, late=late: value[1] < late)  # type: ignore[misc]
+                    found = [
+                        since
+                        for other, (other_writes, since) in pending.near(part)
+                        if (writes or other_writes) and shares(part, other)
+                    ]
+                    if found:  # a wait for the last one waits for all
+                        return _Need(max(found), encounter.time, encounter.owner)
+                elif (part, writes, encounter.task) not in known:
+                    known.add((part, writes, encounter.task))
+                    pending.add(part, (writes, encounter.task))
         return None
 
     def _waits_before(self, encounter: Encounter) -> Iterator[int]:
@@ -166,8 +170,9 @@ class WaitPlan:
             for time in range(need.at, need.since, -1)
             if self.parts.roles.get(recorded.statement_at(time)) is Role.WAIT
         ]
-        wanted = [statement for statement in candidates if statement.lineno not in self._redundant]
         if candidates:
+            redundant = self._redundant() if len(set(candidates)) > 1 else set()
+            wanted = [statement for statement in candidates if statement.lineno not in redundant]
             self.needed.add((wanted or candidates)[0])
             return
         for time in range(need.at, need.since - 1, -1):

@@ -63,7 +63,7 @@ def test_other_bytes_are_noticed(made):
 def test_another_text_is_noticed(made):
     """The first line that differs is shown."""
     assert reasons(made, "print(out.shape)", "print(out.size)") == [
-        "the task form prints '12' instead of '(3, 4)' (line 1 of the output)"
+        "line 17: the task form prints '12' instead of '(3, 4)' (line 1 of the output)"
     ]
 
 
