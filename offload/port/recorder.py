@@ -280,6 +280,10 @@ class ProgramRecorder:
             operation.reads = _distinct((*operation.reads, *read))
             operation.writes = _distinct((*operation.writes, *written))
 
+    def ignores(self, array: Any) -> bool:
+        """Return False: the log has every access."""
+        return False
+
     def given_away(self, storage: Any, device: Any) -> None:
         """Do nothing: the log has no place for accesses that cannot be seen."""
 

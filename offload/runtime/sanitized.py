@@ -134,6 +134,9 @@ class _Sinks:
         for sanitizer in self._sanitizers:
             sanitizer.note(reads, writes, device)
 
+    def ignores(self, array: np.ndarray[Any, Any]) -> bool:
+        return len(self._sanitizers) == 1 and self._sanitizers[0].ignores(array)
+
     def given_away(self, storage: np.ndarray[Any, Any], device: Any) -> None:
         for sanitizer in self._sanitizers:
             sanitizer.given_away(storage, device)

@@ -49,8 +49,10 @@ class Course:
         "is_released",
         "kind",
         "lines",
+        "looked_at",
         "name",
         "number",
+        "open",
         "parent",
         "promise",
         "start",
@@ -72,6 +74,10 @@ class Course:
         self.tokens: set[Hashable] = set()
         # Of a thread: the tasks of the family that nobody has joined by a wait for all.
         self.unjoined: list[Course] = []
+        # Of a thread: the tasks and the work on streams of the family that may not come before what it does now; and
+        # the stretch in which, and the number with which, that was found.
+        self.open: list[Course] = []
+        self.looked_at = -1, 0
         # The lines of streams that the library has given to this code.
         self.lines: dict[Any, StreamLine] | None = None
 

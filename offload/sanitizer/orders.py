@@ -106,6 +106,22 @@ class Orders:
             return False
         return not mine.tokens or mine.tokens.isdisjoint(others.tokens)
 
+    def is_alone(self, stretch: int) -> bool:
+        """Tell whether a stretch is a host thread's present one, and comes after all that its family has generated.
+
+        Then an access there is ordered with every other one that it could be compared with, also with later ones.
+        """
+        course = self._course_of[stretch]
+        if course.family is not course or course.stretch != stretch:
+            return False
+        if course.open and course.looked_at != (stretch, len(course.open)):
+            is_before = self.order.is_before
+            course.open = [
+                one for one in course.open if one.end < 0 or one.end != one.stretch or not is_before(one.end, stretch)
+            ]
+            course.looked_at = stretch, len(course.open)
+        return not course.open
+
     def is_left_on_stream(self, stretch: int) -> bool:
         """Tell whether a stretch is work that a host task has left on a stream."""
         return self._course_of[stretch].is_left_on_stream
@@ -201,6 +217,7 @@ class Orders:
             course.start = self._release(parent)
             course.before = [*self._local.extra]
             self._local.extra = ()
+            course.family.open.append(course)
             self._local.created = self._tasks[reference] = course
         return course
 
@@ -425,6 +442,7 @@ class Orders:
         """Return a stretch of the line's own that comes after its last work and some ends, and is its last work."""
         code = self._code()
         course = Course("stream", line.name, code.family, code, self._next_number())
+        course.family.open.append(course)
         course.before = [*line.last, *others]
         course.start = self._release(code)
         self._begun(course)

@@ -157,17 +157,28 @@ class Sanitizer:
     # -- the sink ------------------------------------------------------------------------------------
     def note(self, reads: Sequence[np.ndarray[Any, Any]], writes: Sequence[np.ndarray[Any, Any]], device: Any) -> None:
         """Note one operation of the program, on the thread that carries it out (`offload.sanitizer.tracked.Sink`)."""
-        frame, scope = program_frame(), self._scope()
         with self.judging():
             stretch = self.orders.here()
             self.accesses += 1
+            is_alone = device is None and self.orders.is_alone(stretch)
+            if is_alone and all(self._states.is_quiet(*bounds_of(array)) for array in (*reads, *writes)):
+                return
+            frame, scope = program_frame(), self._scope()
+            course = self.orders.course_of(stretch)
+            stream = course.name if course.kind == "stream" else ""
             for is_write, arrays in ((False, reads), (True, writes)):
                 if arrays:
-                    course = self.orders.course_of(stretch)
-                    stream = course.name if course.kind == "stream" else ""
                     done = DoneAt(self.authors.of_frame(frame, scope, writes=is_write, stream=stream), stretch)
                     for array in arrays:
-                        self._access(array, done, frame, on_device=device is not None)
+                        self._access(array, done, frame, on_device=device is not None, is_alone=is_alone)
+
+    def ignores(self, array: np.ndarray[Any, Any]) -> bool:
+        """Count an access to some elements of a host array, if it can be in no finding (`Sink`)."""
+        with self._lock:
+            if not (self.orders.is_alone(self.orders.here()) and self._states.is_quiet(*bounds_of(array))):
+                return False
+            self.accesses += 1
+            return True
 
     def given_away(self, storage: np.ndarray[Any, Any], device: Any) -> None:
         """Note that the program has received memory whose accesses cannot be seen from now on."""
@@ -322,15 +333,24 @@ class Sanitizer:
             self._access(array.array, done, None, on_device=True)
 
     # -- judging -------------------------------------------------------------------------------------
-    def _access(self, array: np.ndarray[Any, Any], done: DoneAt, frame: FrameType | None, *, on_device: bool) -> None:
-        """Judge an access by the program."""
+    def _access(
+        self,
+        array: np.ndarray[Any, Any],
+        done: DoneAt,
+        frame: FrameType | None,
+        *,
+        on_device: bool,
+        is_alone: bool = False,
+    ) -> None:
+        """Judge an access by the program; one that ``is_alone`` is ordered with all others (`Orders.is_alone`)."""
         if not array.size:
             return
         mapped = self._find(bounds_of(array)[0]) if on_device and self._starts else None
         if mapped is not None and not mapped.is_seen:
             return
         self._freed.watch(array)
-        self._compare(array, done, frame, mapped)
+        if not is_alone:
+            self._compare(array, done, frame, mapped)
         if on_device and mapped is None:
             return
         runs = runs_of_array(array)
@@ -342,7 +362,8 @@ class Sanitizer:
                 self._states.written_host(runs, done)
             else:
                 faults = self._states.read_host(runs)
-                self._look_for_newer(array, done, frame)
+                if not is_alone:
+                    self._look_for_newer(array, done, frame)
         else:
             runs = mapped.host_runs(runs)
             if done.author.writes:

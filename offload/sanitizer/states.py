@@ -262,7 +262,7 @@ class States:
     def copied_in(self, mapping: MappedBytes, runs: Runs, by: Any) -> None:
         """Note a copy from the host to the device."""
         mapping.conditions.set(runs, _SAME)
-        if self._is_quiet(runs):
+        if self.is_quiet(runs[0][0], runs[-1][1]):
             return
         for lo, hi, remains in [*self._host.pieces(runs)]:
             piece = ((lo, hi),)
@@ -310,7 +310,7 @@ class States:
 
     def written_host(self, runs: Runs, by: Any) -> None:
         """Note a write on the host."""
-        if not self._is_quiet(runs):
+        if not self.is_quiet(runs[0][0], runs[-1][1]):
             self._written_host(runs, by, None)
 
     def _written_host(self, runs: Runs, by: Any, copied: Condition | None) -> None:
@@ -332,7 +332,7 @@ class States:
 
     def read_host(self, runs: Runs) -> list[Fault]:
         """Note a read on the host; return its faults, no byte twice."""
-        if self._is_quiet(runs):
+        if self.is_quiet(runs[0][0], runs[-1][1]):
             return []
         found: dict[tuple[FindingRule, Any, Any, Any], list[Run]] = {}
         newer: list[Run] = []
@@ -353,9 +353,8 @@ class States:
             if pieces
         ]
 
-    def _is_quiet(self, runs: Runs) -> bool:
-        """Tell whether no byte here is mapped, or has been."""
-        lo, hi = runs[0][0], runs[-1][1]
+    def is_quiet(self, lo: int, hi: int) -> bool:
+        """Tell whether no byte from ``lo`` up to ``hi`` is mapped, or has been and is not as the host has left it."""
         return self._present.is_free(lo, hi) and self._host.is_free(lo, hi)
 
 

@@ -57,6 +57,12 @@ class Sink(Protocol):
         storage the arrays lie in, or None for host arrays.
         """
 
+    def ignores(self, array: np.ndarray[Any, Any]) -> bool:
+        """Tell whether an access to elements of a host array, by the calling thread, need not be noted; count it then.
+
+        Loops over single elements ask, as it takes longer to tell which elements an access has.
+        """
+
     def given_away(self, storage: np.ndarray[Any, Any], device: Any) -> None:
         """Note that the program has received memory whose accesses cannot be seen from now on."""
 
@@ -289,6 +295,8 @@ class TrackedArray(np.ndarray, metaclass=_Kind):
         if type(result) is TrackedArray and type(_base_of(result)) is np.ndarray:
             result = wrapped(_base_of(result), [])  # a copy, by a mask or an index array
         if sink is not None and type(self) is TrackedArray and accessor(frame_at(1)) is not None:
+            if _is_element(index) and not isinstance(result, np.ndarray) and sink.ignores(_view(self, np.ndarray)):
+                return result
             found: Found = []
             note(*accesses_of_method("__getitem__", plain(self, found), (plain(index, found),), {}))
         return result
@@ -300,6 +308,8 @@ class TrackedArray(np.ndarray, metaclass=_Kind):
         array = _view(self, np.ndarray)
         array[index] = value
         if sink is not None and accessor(frame_at(1)) is not None:
+            if _is_element(index) and isinstance(value, int | float | complex | np.generic) and sink.ignores(array):
+                return
             found: Found = []
             note(*accesses_of_method("__setitem__", array, (plain(index, found), plain(value, found)), {}))
 
@@ -404,6 +414,13 @@ def _is_whole(array: TrackedArray) -> bool:
         return array._is_whole  # noqa: SLF001  # of this file
     except AttributeError:  # the slot is empty
         return False
+
+
+def _is_element(index: Any) -> bool:
+    """Tell whether an index has only Python's numbers, so that it takes an element or makes a view."""
+    if type(index) is tuple:
+        return all(type(item) is int for item in index)
+    return type(index) is int
 
 
 def _note_elements(array: TrackedArray, index: Any, *values: Any) -> None:

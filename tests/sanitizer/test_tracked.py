@@ -28,9 +28,6 @@ class Noted:
     def ignores(self, array):
         return False
 
-    def ignores(self, array):
-        return False
-
     def given_away(self, storage, device):
         self.away.append(storage.shape)
 

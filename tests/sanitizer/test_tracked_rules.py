@@ -38,9 +38,6 @@ class Counter:
     def ignores(self, array):
         return False
 
-    def ignores(self, array):
-        return False
-
     def given_away(self, storage, device):
         assert not is_tracked(storage)
 
