@@ -449,3 +449,21 @@ def test_default_arguments_and_several_statements_on_a_line_are_kept(tmp_path):
     assert '        text = """a\n  b"""\n' in emitted.text
     assert "            d += 1\n            d *= 2\n" in emitted.text
     assert "# line 14: back\n" in emitted.text
+
+
+def test_arrays_of_a_called_function_are_items(tmp_path):
+    """Arrays that only the called functions name are spelled in the names of the block."""
+    text = HEAD + (
+        "tmp, ring = cp.empty(4), [d, cp.empty(4)]\n\n\n"
+        "class Step:\n    def __init__(self):\n        self.x = cp.ones(4)\n\n"
+        "    def run(self, k):\n        twice(ring[k])\n        ring[k] += self.x\n\n\n"
+        "def twice(x):\n    tmp[...] = x\n    x += tmp\n\n\n"
+        "step = Step()\n"
+        "for i in range(3):\n    with s:\n        ring[i % 2].set(h[i])\n        step.run(i % 2)\n"
+        "        ring[i % 2].get(out=out[i], blocking=False)\n"
+        "s.synchronize()\nprint(out)\n"
+    )
+    emitted = emitted_of(tmp_path, text)
+    assert emitted.reasons == []
+    clauses = "depend(in: step.x) depend(out: tmp) depend(inout: ring[i % 2])"
+    assert f'with omp("target nowait {clauses}"):' in emitted.text

@@ -139,6 +139,7 @@ REFUSED = {
         "the number of streams",
     ),
     "a stream that is printed": ("print(s)\n", [10], "`print`"),
+    "another call of cupy.cuda": ("print(cp.cuda.is_available())\n", [10], "no counterpart"),
     "another module of CuPy": ("import cupyx.scipy.fft\nprint(cupyx.scipy.fft.rfft)\n", [11], "no counterpart"),
     "no streams": ("d *= 1\nprint(d.size)\n", [1], "the program uses no stream"),
     "several threads": (
@@ -150,13 +151,26 @@ REFUSED = {
         "several threads",
     ),
     "an array that the block does not name": (
-        (
-            "class Box:\n    def add(self):\n        self.x += 1\nbox = Box()\nbox.x = cp.zeros(4)\n"
-            "with s:\n    box.add()\n"
-            "box.x.get(out=out[0], stream=s)\n"
-        ),
+        "box = [cp.zeros(4)]\nwith s:\n    (lambda: box)()[0][...] = 1\nbox[0].get(out=out[0], stream=s)\n",
         [12],
         "no expression of the stream's block names",
+    ),
+    "a number that changes, read by a function": (
+        (
+            "class Box:\n    k = 0\n\n    def scale(self):\n        d[...] *= self.k\n\nbox = Box()\n"
+            "for i in range(3):\n    box.k = i\n    with s:\n        d.set(h[i])\n        box.scale()\n"
+            "        d.get(out=out[i])\nbox.k = 7\n"
+        ),
+        [14],
+        "`self.k` changes, and a block of `box.scale()` reads it later",
+    ),
+    "a variable that changes, read by a function": (
+        (
+            "def scale(x):\n    x *= i\n\nfor i in range(3):\n    with s:\n        d.set(h[i])\n        scale(d)\n"
+            "        d.get(out=out[i])\n"
+        ),
+        [11],
+        "`i` changes, and a block of `scale(d)` reads it later",
     ),
 }
 
@@ -190,13 +204,12 @@ def test_a_program_that_prints_another_text_is_refused(tmp_path):
     assert "line 2 of the output" in emitted.reasons[0]
 
 
-def test_a_function_that_the_simulated_device_lacks_is_named(tmp_path):
+def test_a_form_that_fails_is_named_with_the_line(tmp_path):
     """The form fails when it runs, and the reason has the line of the program."""
-    text = HEAD + "print(cp.cuda.is_available())\nd.set(h[0], stream=s)\nd.get(out=out[0], stream=s)\n"
+    text = HEAD + "assert __file__.endswith('program.py')\nd.set(h[0], stream=s)\nd.get(out=out[0], stream=s)\n"
     emitted = emitted_of(tmp_path, text)
     assert emitted.text is None
-    assert lines_of(emitted.reasons) == [10]
-    assert "the task form fails: " in emitted.reasons[0]
+    assert emitted.reasons == ["line 10: the task form fails: AssertionError: "]
 
 
 def test_a_program_that_fails_the_second_time_is_refused(tmp_path):
