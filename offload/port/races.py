@@ -12,8 +12,8 @@ after the last call of its line stays equal, and is given back.
 chain. So bisection counts them. A search of a shelf ends at the first group that is ordered in all rows.
 
 *Reasons.* A second pass over the redundant lines asks why. It carries along, for each line, the clocks that have come
-through one of its calls. If an access conflicts with one on another chain that came so, other calls give the order
-too. Else the calls order no data.
+through one of its calls. If an access conflicts with one that came so, other calls or a stream give the order too. Else
+the calls order no data.
 
 Vector clocks suit here, where chains are streams and few. The search of `offload.sanitizer.clocks` answers for one
 order at a time, and `offload.sanitizer.live` forgets an access that a later write covers, whose races are wanted here.

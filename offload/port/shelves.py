@@ -122,11 +122,11 @@ class AccessIndex:
     def after(self, group: AccessGroup, positions: Sequence[int]) -> Iterator[AccessGroup]:
         """Yield the groups near a group, on other chains, whose last access comes after the position of their chain."""
         for part, shelf, chain in self._near(group):
-            if shelf.last > positions[chain]:
+            if shelf.last > positions[chain] and chain != group.chain:
                 yield from shelf.since(part, positions[chain])
 
     def until(self, group: AccessGroup, positions: Sequence[int]) -> Iterator[AccessGroup]:
-        """Yield the groups near a group, on other chains, that begin no later than the position of their chain."""
+        """Yield the groups near a group, on any chain, that begin no later than the position of their chain."""
         for part, shelf, chain in self._near(group):
             if shelf.first <= positions[chain]:
                 yield from shelf.until(part, positions)
@@ -135,10 +135,9 @@ class AccessIndex:
         for kind, parts in enumerate((group.reads, group.writes)):
             for part in parts:
                 for chain, (reads, writes) in self._shelves.get(part.space, {}).items():
-                    if chain != group.chain:
-                        yield part, writes, chain
-                        if kind:
-                            yield part, reads, chain
+                    yield part, writes, chain
+                    if kind:
+                        yield part, reads, chain
 
     def conflict(self, first: AccessGroup, second: AccessGroup) -> tuple[AccessWord, AccessWord, int] | None:
         """Return how two groups access a byte that they share, and its storage; None if that is no conflict."""

@@ -291,15 +291,13 @@ class Model:
         return counts
 
     def orders_data(self, line):
-        """Tell whether a path between conflicting nodes of two chains goes through a call of a line."""
+        """Tell whether a path between conflicting nodes goes through a call of a line."""
         through = set()
         for waits, node in self.waits[line]:
             before = {at for at in range(len(self.nodes)) if any(at == w or self.closure[w] >> at & 1 for w in waits)}
             after = {at for at in range(len(self.nodes)) if at == node or self.closure[at] >> node & 1}
             through |= {(a, b) for a in before for b in after}
-        return any(
-            pair in through and self.nodes[pair[0]].chain != self.nodes[pair[1]].chain for pair in self.conflicts()
-        )
+        return any(pair in through for pair in self.conflicts())
 
 
 def call_of(step):

@@ -23,6 +23,21 @@ def record(tmp_path):
 
 
 @pytest.fixture
+def names_of(tmp_path):
+    """Return a function that runs the text of a program on the stand-in; its global names."""
+
+    def run(text):
+        path = tmp_path / "program.py"
+        path.write_text(text, encoding="utf-8")
+        names = {"__name__": "__main__", "__file__": str(path)}
+        with recorded(str(path)):
+            exec(compile(text, str(path), "exec"), names)
+        return names
+
+    return run
+
+
+@pytest.fixture
 def report(record, tmp_path):
     """Return a function that records the text of a program; its report, as JSON has it."""
 
