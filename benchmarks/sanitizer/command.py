@@ -9,7 +9,7 @@ from dataclasses import asdict
 from queue import SimpleQueue
 
 from benchmarks.sanitizer.catalogue import programs
-from benchmarks.sanitizer.judging import CLASSES, judged
+from benchmarks.sanitizer.judging import CLASSES, NOT_SEEN, judged
 from benchmarks.sanitizer.mutations import mutants, unchanged
 from benchmarks.sanitizer.running import Worker, serve
 
@@ -67,10 +67,9 @@ class Pool:
         for worker in self.workers:
             worker.stop()
 
-    def answer(self, name, text, seeds=None):
+    def answer(self, name, text, n_sanitized):
         """Have a worker do one job."""
-        seeds = [*range(self.args.seeds)] if seeds is None else seeds
-        job = {"name": name, "text": text, "runs": self.args.runs, "seeds": seeds}
+        job = {"name": name, "text": text, "runs": self.args.runs, "seeds": n_sanitized}
         worker = self.free.get()
         try:
             return worker.do(job)
@@ -80,13 +79,17 @@ class Pool:
     def originals(self, chosen):
         """Check the programs themselves, without the sanitizer, and return the one result of each."""
         with ThreadPoolExecutor(self.args.workers) as threads:
-            answers = threads.map(lambda program: (program, self.answer(program.name, program.text, [])), chosen)
+            answers = threads.map(lambda program: (program, self.answer(program.name, program.text, 0)), chosen)
             return {program.name: correct(program, answer) for program, answer in answers}
 
     def judge(self, those, originals):
         """Return the verdict on each mutant."""
         with ThreadPoolExecutor(self.args.workers) as threads:
-            return [*threads.map(lambda m: judged(m, self.answer(m.name, m.text), originals[m.program]), those)]
+            return [
+                *threads.map(
+                    lambda m: judged(m, self.answer(m.name, m.text, self.args.seeds), originals[m.program]), those
+                )
+            ]
 
 
 def correct(program, answer):
@@ -122,6 +125,7 @@ def report(everything, n_programs, *, verbose, is_sanitized):
     print(f"missed: {len(missed)}")
     for one in missed:
         show(one)
+        print(f"      reason: {NOT_SEEN.get(one.mutant.program, 'unknown')}")
     print(f"not faulty: {len(classes['harmless'])}; of these with a finding: {len(false)}")
     for one in false:
         show(one)

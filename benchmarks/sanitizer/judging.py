@@ -17,6 +17,17 @@ EXPECTED = {
 }
 """The kinds of fix that bring back what a mutant of each kind lacks."""
 
+NOT_SEEN = {
+    "acc_regions": "an old value of the host is copied to the device again, and a copy is no read",
+    "associated": "memory of target_associate_ptr is not observed",
+    "detached_future": "a thread of a pool writes, and the code of threads is compared with their own tasks only",
+    "enter_exit": "the schedule decides whether the deferred construct finds the data, and nothing conflicts",
+    "mapper": "the schedule decides whether the data that is entered later is there already, and nothing conflicts",
+    "readme": "under some schedules the library refuses the overlapping maps before they race",
+    "threads": "tasks of two threads of the host are not compared",
+}
+"""Why faulty mutants of a program are missed, as the reference says what is not seen."""
+
 CLASSES = ("faulty", "harmless", "refused", "unclear")
 """A mutant is refused if the library reports it by itself: each run that differs raises an error."""
 
