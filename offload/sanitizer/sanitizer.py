@@ -78,8 +78,8 @@ class Mapped:
     """
 
     __slots__ = (
-        "bytes", "copies_left", "end", "ended", "host", "is_seen", "is_tracked", "label", "made", "map_type", "rows",
-        "section", "start",
+        "bytes", "copies_left", "end", "ended", "host", "is_seen", "is_tracked", "label", "latest", "made", "map_type",
+        "rows", "section", "start",
     )  # fmt: skip
 
     bytes: MappedBytes
@@ -96,6 +96,7 @@ class Mapped:
         self.copies_left = 0
         self.made = made
         self.ended: DoneAt | None = None
+        self.latest: object = None  # the last write on the device that host reads are compared with
 
     def host_runs(self, runs: Runs) -> Runs:
         """Return the host memory that corresponds to bytes of the device's storage."""
@@ -259,8 +260,10 @@ class Sanitizer:
         return mapped if address < mapped.end else None
 
     def _within(self, lo: int, hi: int) -> list[Mapped]:
-        """Return the mappings whose storage shares a byte with these addresses."""
-        return [mapped for mapped in self._mapped if mapped.start < hi and lo < mapped.end]
+        """Return the mappings whose storage shares a byte with these addresses; no two share one."""
+        first = max(bisect_right(self._starts, lo) - 1, 0)
+        found = self._mapped[first : bisect_left(self._starts, hi)]
+        return [mapped for mapped in found if lo < mapped.end]
 
     # -- copies, likewise ----------------------------------------------------------------------------
     def copy(self, dst: CopiedArray, src: CopiedArray, reads: DoneAt, writes: DoneAt) -> None:
@@ -402,6 +405,10 @@ class Sanitizer:
         side = self._newer_sides.get(key)
         if side is None:
             side = self._newer_sides[key] = NewerOnDevice(done.author, made.author, mapped.map_type, is_own=is_own)
+        write = done.stretch, side, tuple(runs)
+        if write == mapped.latest:  # reads of the host since then have met it
+            return
+        mapped.latest = write
         for array in arrays_over(runs):
             for other, _, stretch in self._live.unordered(done.stretch, array, writes=True):
                 if not other.writes and other.doing is not Doing.COPY:
