@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from offload.data.environment import DataEnvironment
+from offload.data.sets import DeviceSet
 from offload.devices.sim.device import SimDevice
 from offload.devices.sim.stream import SimEvent, SimStream
 from offload.events.event import Event
@@ -343,6 +344,19 @@ def _noted_enter(plain: Any) -> Any:
         orders = _orders_on(self.device)
         if plan is not None and orders is not None:
             orders.mapped(plan.created, [entry for entry in plan.counted if entry not in plan.created])
+        return plan
+
+    return enter
+
+
+@_hook(DeviceSet, "enter")
+def _noted_enter_of_set(plain: Any) -> Any:
+    def enter(self: DeviceSet, *args: Any, **kwargs: Any) -> Any:
+        plan = plain(self, *args, **kwargs)
+        orders = _orders_on(self.places[0].device)
+        if orders is not None:
+            for one in (plan, *plan.others):
+                orders.mapped(one.created, [entry for entry in one.counted if entry not in one.created])
         return plan
 
     return enter

@@ -114,3 +114,20 @@ def test_an_array_in_an_array_of_objects_is_read(check):
         "taskwait()",
         seeds=(None,),
     )
+
+
+def test_a_map_on_several_devices_is_ordered_after_the_copy_of_the_item(clean):
+    """A construct with ``devices`` that finds its item present follows the copies that have made it present there."""
+    clean(
+        """
+        x = np.arange(8.0)
+        omp.target_enter_data(map=[to(x)], devices=[0, 1], nowait=True)
+        again = omp.target_enter_data(map=[to(x)], devices=[0, 1], nowait=True)
+        again.result()
+        x += 1
+        omp.taskwait()
+        for _ in range(2):
+            omp.target_exit_data(map=[release(x)], devices=[0, 1])
+        """,
+        devices="sim:2",
+    )
