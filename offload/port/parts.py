@@ -23,6 +23,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from offload.port.chains import clause_text, names_in
+from offload.port.early import EarlyValues, NotABlockError
 from offload.port.executions import BlockExecutions
 from offload.port.log import NULL
 from offload.port.marks import chains_of, is_markable
@@ -32,19 +33,18 @@ from offload.port.statements import (
     bound_names,
     copy_shape,
     is_quiet,
-    passes_stored,
     read_first,
     root_of,
     short_text,
     stored_bases,
     suites_of,
 )
-from offload.port.uses import Obstacle, StatementUse
+from offload.port.uses import StatementUse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from offload.port.chains import Chain, Held
+    from offload.port.chains import Held
     from offload.port.executions import Offer
     from offload.port.facts import Recorded, StatementFacts
     from offload.port.log import StreamOperation
@@ -94,14 +94,6 @@ class BlockPart:
         return self.members[0]
 
 
-class UncoveredAccessError(Exception):
-    """No expression of a block covers one of its accesses."""
-
-    def __init__(self, operation: StreamOperation) -> None:
-        super().__init__()
-        self.operation = operation
-
-
 class FormParts:
     """The parts of a program's task form.
 
@@ -124,7 +116,7 @@ class FormParts:
         self.copies: dict[ast.stmt, CopyPart] = {}
         self.host_valued: set[ast.stmt] = set()  # they wait for the device, and receive a value
         self._taken: set[str] = {node.id for node in ast.walk(self.program.tree) if isinstance(node, ast.Name)}
-        self._stored = stored_bases(self.program, self._changes_in_place)
+        self.stored = stored_bases(self.program, self._changes_in_place)
         for function in self._functions():
             self._suite(function.body, None)
 
@@ -302,7 +294,7 @@ class FormParts:
             return False
         if any(not self._is_assignment_of(operation, copies) for operation in work):
             return False
-        held = [self._held(node, shape.target), self._held(node, shape.source)]
+        held = [self.held(node, shape.target), self.held(node, shape.source)]
         for one, other in zip(*held, strict=True):
             if one is None or other is None:
                 continue  # an expression that is evaluated once
@@ -320,7 +312,7 @@ class FormParts:
         arrived = {part.space for copy in copies for part in copy.writes}
         return bool(operation.reads) and all(part.space in arrived for part in operation.reads)
 
-    def _held(self, node: ast.stmt, wanted: ast.expr) -> list[Held | None]:
+    def held(self, node: ast.stmt, wanted: ast.expr) -> list[Held | None]:
         """Return what an expression held at each execution of a statement; None for what is no chain."""
         for index, chain in enumerate(chains_of(node)):
             for length in range(len(chain.steps) + 1):
@@ -338,7 +330,7 @@ class FormParts:
     def _copied(self, node: ast.stmt, side: ast.expr, name: str, before: list[str]) -> str:
         """Return the text of one side of a copy, which may be evaluated twice."""
         text = self.uses.text(side)
-        held = [one for one in self._held(node, side) if one is not None]
+        held = [one for one in self.held(node, side) if one is not None]
         if held and all(one.what == "changing" for one in held):
             assert isinstance(side, ast.Subscript)
             return f"{self.uses.text(side.value)}[{self.uses.text(side.slice)}, ...]"
@@ -376,22 +368,19 @@ class FormParts:
                     self.uses.refuse(
                         part, "random numbers are drawn on a stream, whose order a task form does not keep"
                     )
+        taken = set(self._taken)
         try:
             block = self._block(group)
-        except UncoveredAccessError as error:
+        except NotABlockError as error:
+            self._taken = taken
             compound = [node for node in group if hasattr(node, "body")]
             if not compound:
-                self._refuse_uncovered(error.operation)
+                self.uses.obstacles.append(error.obstacle)
                 return
             self._split(group, compound[0], context)
             return
         self.roles |= dict.fromkeys(block.executions.parts, Role.BLOCK)
         self.blocks[block.first] = block
-
-    def _refuse_uncovered(self, operation: StreamOperation) -> None:
-        word = "writes" if operation.writes else "reads"
-        text = f"`{operation.call}` {word} an array that no expression of the stream's block names; pass it by a name"
-        self.uses.obstacles.append(Obstacle(operation.place.line, text))
 
     def _split(self, group: list[ast.stmt], compound: ast.stmt, context: ast.With | None) -> None:
         """Make blocks inside of a compound statement, and around it."""
@@ -402,7 +391,7 @@ class FormParts:
         self._close(group[at + 1 :], context)
 
     def _block(self, group: list[ast.stmt]) -> BlockPart:
-        executions = BlockExecutions(self.recorded, group, self._stored)
+        executions = BlockExecutions(self.recorded, group, self.stored)
         block = BlockPart(list(group), executions)
         self._check_names(group)
         offers = executions.offers()
@@ -411,14 +400,13 @@ class FormParts:
             for part, mode in (*((part, "in") for part in reads), *((part, "out") for part in writes)):
                 text = executions.covering(offers, number, part)
                 if text is None:
-                    raise UncoveredAccessError(executions.operation_of(number, part))
+                    raise _uncovered(executions.operation_of(number, part))
                 chosen.setdefault(text, set()).add(mode)
         for text in offers:
             if text in chosen:
                 offer = offers[text]
                 block.modes[self._spelled(offer, block)] = chosen[text]
-        self._evaluate_early(group, block, offers)
-        self._check_helpers(block)
+        EarlyValues(self, block).bind()
         return block
 
     def _spelled(self, offer: Offer, block: BlockPart) -> str:
@@ -432,63 +420,6 @@ class FormParts:
         block.texts[offer.node] = name
         return name
 
-    def _evaluate_early(self, group: list[ast.stmt], block: BlockPart, offers: dict[str, Offer]) -> None:
-        """Bind expressions before the block whose value may be another one when the block runs."""
-        names: dict[str, str] = {ast.unparse(node): name for node, name in block.texts.items()}
-        bound: set[str] = set()
-        for member in group:
-            inside = bound | (bound_names(member) if hasattr(member, "body") else set())
-            for part in ast.walk(member):
-                if isinstance(part, ast.stmt) and part in self.recorded.times:
-                    for chain, held in self._chains_held(part):
-                        if inside.isdisjoint(chain.names):
-                            self._early(part, chain, held, block, names)
-            bound |= bound_names(member)
-
-    def _chains_held(self, node: ast.stmt) -> Iterator[tuple[Chain, tuple[Held | None, ...]]]:
-        time = self.recorded.times[node][0]
-        yield from zip(chains_of(node), self.recorded.marks[time].held, strict=False)
-
-    def _early(
-        self, part: ast.stmt, chain: Chain, held: tuple[Held | None, ...], block: BlockPart, names: dict[str, str]
-    ) -> None:
-        length = self._early_length(part, chain, held)
-        for prefix in range(len(chain.steps) + 1):
-            node = chain.prefix(prefix)
-            text = ast.unparse(node)
-            if text in names and self._may_replace(part, node):
-                block.texts[node] = names[text]
-                return
-        if length is None or not self._may_replace(part, chain.prefix(length)):
-            return
-        node = chain.prefix(length)
-        text = ast.unparse(node)
-        names[text] = name = self.fresh(f"{chain.root}_{'part' if held[length].what == 'device' else 'value'}")  # type: ignore[union-attr]
-        block.before.append((f"{name} = {self.uses.text(node)}", node.lineno))
-        block.texts[node] = name
-
-    def _may_replace(self, part: ast.stmt, node: ast.expr) -> bool:
-        """Tell whether a name for its value may stand for an expression: it does where an array changes in place."""
-        is_stored = isinstance(getattr(node, "ctx", None), ast.Store)
-        return not is_stored or (isinstance(part, ast.AugAssign) and part.target is node)
-
-    def _early_length(self, part: ast.stmt, chain: Chain, held: tuple[Held | None, ...]) -> int | None:
-        """Return the length of the prefix that is evaluated before the block, or None."""
-        known = [one for one in held if one is not None]
-        if not known or len(known) < len(held):
-            return None
-        passes_host = any(one.what == "host" for one in known)
-        if held[-1] is not None and held[-1].what == "host":
-            self.uses.refuse(part, f"the host array `{ast.unparse(chain.node)}` is used in a stream's block")
-            return None
-        if passes_host:
-            return len(held) - 1
-        for length, one in enumerate(known):
-            is_wanted = one.what == "device" or (one.what == "changing" and length == len(held) - 1)
-            if is_wanted and passes_stored(self._stored, chain, held, length):
-                return length
-        return None
-
     def fresh(self, name: str) -> str:
         """Return a name that the program does not use."""
         found, number = name, 1
@@ -498,33 +429,9 @@ class FormParts:
         self._taken.add(found)
         return found
 
-    def _check_helpers(self, block: BlockPart) -> None:
-        """Refuse functions that a block calls and that look at values which may be others when the block runs."""
-        for part in block.executions.parts:
-            for time in self.recorded.inner_of(part):
-                inner = self.recorded.statement_at(time)
-                for chain, held in zip(chains_of(inner), self.recorded.marks[time].held, strict=False):
-                    node = chain.node
-                    text = ast.unparse(node)
-                    if self._is_late(inner, chain, held):
-                        reason = f"`{text}` changes, and a block of `{short_text(part)[1:-1]}` reads it later"
-                        self.uses.refuse(node, f"{reason}; pass its value as an argument")
-
-    def _is_late(self, inner: ast.stmt, chain: Chain, held: tuple[Held | None, ...]) -> bool:
-        """Tell whether a chain in a function may hold something else when a block that calls the function runs."""
-        function = self.program.function_of(inner)
-        home = self.program.scopes[inner].home_of(chain.root)
-        is_outer = home is not None and home is not self.program.inner.get(function)
-        last = held[-1] if held else None
-        if last is None or last.what == "object":
-            return False
-        if is_outer and home is not None and self.program.changes(home, chain.root):
-            return True
-        return any(passes_stored(self._stored, chain, held, length) for length in range(1, len(held)))
-
     def _changes_in_place(self, node: ast.AugAssign) -> bool:
         """Tell whether an augmented assignment changed a device array each time."""
-        held = self._held(node, node.target) if self.recorded.has_run(node) else []
+        held = self.held(node, node.target) if self.recorded.has_run(node) else []
         return bool(held) and all(one is not None and one.what == "device" for one in held)
 
     # -- names of blocks ---------------------------------------------------------------------------
@@ -556,7 +463,7 @@ class FormParts:
                 continue
             for target in part.targets:
                 is_stored = isinstance(target, (ast.Subscript, ast.Attribute)) and any(
-                    one is not None and one.what == "object" for one in self._held(part, target.value)
+                    one is not None and one.what == "object" for one in self.held(part, target.value)
                 )
                 if is_stored:
                     name = ast.unparse(target)
@@ -588,3 +495,9 @@ class FormParts:
             if isinstance(at, (*FUNCTIONS, ast.Module)):
                 break
         return False
+
+
+def _uncovered(operation: StreamOperation) -> NotABlockError:
+    word = "writes" if operation.writes else "reads"
+    text = f"`{operation.call}` {word} an array that no expression of the stream's block names; pass it by a name"
+    return NotABlockError(operation.place.line, text)

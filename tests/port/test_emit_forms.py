@@ -467,3 +467,35 @@ def test_arrays_of_a_called_function_are_items(tmp_path):
     assert emitted.reasons == []
     clauses = "depend(in: step.x) depend(out: tmp) depend(inout: ring[i % 2])"
     assert f'with omp("target nowait {clauses}"):' in emitted.text
+
+
+def test_numbers_from_host_arrays_are_computed_before_the_block(tmp_path):
+    """A call on a host array, its length and its elements are evaluated where the program evaluated them."""
+    text = HEAD + (
+        "w = np.ones(3)\n"
+        "for i in range(3):\n"
+        "    row = h[i]\n"
+        "    with s:\n"
+        "        d.set(row)\n"
+        "        d *= float(row.max()) + len(row)\n"
+        "        for k in range(2):\n"
+        "            d += w[k] * np.sum(h[0])\n"
+        "        d.get(out=out[i], blocking=False)\n"
+        "    w[1] += 1\n"
+        "s.synchronize()\nprint(out)\n"
+    )
+    emitted = emitted_of(tmp_path, text)
+    assert emitted.reasons == []
+    lines = body_of(emitted.text)
+    at = lines.index("row_value = float(row.max())  # line 15")
+    assert lines[at : at + 9] == [
+        "row_value = float(row.max())  # line 15",
+        "row_value_2 = len(row)  # line 15",
+        'with omp("target nowait depend(inout: d)"):  # line 15',
+        "d *= row_value + row_value_2",
+        "for k in range(2):",
+        "w_value = w[k]  # line 17",
+        "h_value = np.sum(h[0])  # line 17",
+        'with omp("target nowait depend(inout: d)"):  # line 17',
+        "d += w_value * h_value",
+    ]
