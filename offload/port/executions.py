@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from offload.port.log import StreamOperation
 
 
-class _Marker(ast.NodeTransformer):
+class _ExecutionMarker(ast.NodeTransformer):
     """Puts expressions in the place of names."""
 
     def __init__(self, values: dict[str, ast.expr]) -> None:
@@ -146,7 +146,7 @@ class BlockExecutions:
             own = program.inner[function]
             if any(name in own.bound and name not in arguments for name in names_in(node)):
                 return None
-            node = _Marker(arguments).visit(copy.deepcopy(node))
+            node = _ExecutionMarker(arguments).visit(copy.deepcopy(node))
         here = program.scopes[self.members[0]]
         for name in names_in(node):
             home = here.home_of(name)
