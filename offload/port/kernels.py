@@ -233,7 +233,7 @@ class KernelSide:
                     reads.append(arg.whole_part)
                 if mode != "in":
                     writes.append(arg.whole_part)
-        stream = stream or self.streams.current()
+        stream = self.streams.chosen(stream)
         with recorder.lock:
             assumed = () if signature is None else tuple(part for part in reads if part in writes)
             operation = recorder.add("kernel", name, stream.number, reads, writes, assumed=assumed)
@@ -328,7 +328,7 @@ class PortTypedKernel:
     def __call__(self, *args: Any, stream: Any = None, **kwargs: Any) -> Any:
         """Run the kernel on a stream, by default the current one."""
         machine, recorder = self._side.machine, self._side.recorder
-        target = stream or self._side.streams.current()
+        target = self._side.streams.chosen(stream)
         outputs = [*args[self._n_inputs :], *([kwargs["out"]] if kwargs.get("out") is not None else [])]
         with recorder.lock, target.native:
             plain = [arg.array_data if isinstance(arg, PortArray) else arg for arg in args]

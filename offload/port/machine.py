@@ -66,6 +66,7 @@ class ArrayMachine:
         self.is_cuda = xp is not np
         self.device: Any = None  # set by the streams
         self.current: Callable[[], Any]  # returns the stream of this thread; set by the streams
+        self.chosen: Callable[[Any], Any]  # returns the stream that is given, else that of this thread; likewise
         self.array_class: type[PortArray] = type("ndarray", (PortArray,), {"__slots__": (), "calls": self})
 
     # -- calls -----------------------------------------------------------------------------------
@@ -198,7 +199,7 @@ class ArrayMachine:
         blocking: bool = True,
     ) -> Storage:
         """Copy to a host array, new and tracked or given, on a stream; ``blocking``: then wait for the stream."""
-        stream = stream or self.current()
+        stream = self.chosen(stream)
         if out is None:
             is_fortran = order.upper() == "F" or (order.upper() == "A" and array.flags.fnc)
             given = tracked(np.empty(array.shape, array.dtype, "F" if is_fortran else "C"))
@@ -240,7 +241,7 @@ class ArrayMachine:
         if not (array.flags.c_contiguous or array.flags.f_contiguous):
             raise RuntimeError("Cannot set to non-contiguous array")
         order = "C" if array.flags.c_contiguous else "F"
-        stream = stream or self.current()
+        stream = self.chosen(stream)
         plain = host.view(np.ndarray)
         with self.recorder.lock:
             self.note_upload("set", stream, [plain], [array.whole_part], order=order)

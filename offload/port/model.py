@@ -102,12 +102,23 @@ class StreamModel:
                 if operation.blocks:
                     yield ClockMove(host, (stream,), operation)
 
-    def given_by(self, operation: StreamOperation) -> tuple[int, ...]:
-        """Return the registers that a wait is for, apart from those that any work at its place would follow."""
-        if operation.kind != "wait_event":
-            return next(iter(self.moves_of(operation)), ClockMove(self.host, (), operation)).sources
-        blocking = (self.blocking,) if operation.stream == NULL else ()
-        return blocking if operation.record is None else (self.event(operation.record), *blocking)
+    def waited_for(self, operation: StreamOperation) -> tuple[tuple[int, ...], list[int]]:
+        """Return the work that a wait names: the chains whose work it is, in the clocks of these registers."""
+        streams = self.log.streams
+        if operation.kind == "device wait":
+            everything = range(len(streams))
+            return tuple(everything), list(everything)
+        if operation.kind == "stream wait":
+            stream = operation.stream
+            registers = (stream, self.blocking) if stream == NULL else (stream,)
+        elif operation.record is not None:
+            stream = self.log.operations[operation.record].stream
+            registers = (self.event(operation.record),)
+        else:
+            return (), []
+        if stream == NULL:
+            return registers, [one.number for one in streams if not one.non_blocking]
+        return registers, [stream]
 
     def _enqueued(self, operation: StreamOperation) -> Iterator[ClockMove]:
         stream = operation.stream

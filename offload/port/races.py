@@ -11,8 +11,8 @@ after the last call of its line stays equal, and is given back.
 *Pairs.* An access is unordered with the last executions of a group, those after the position that its clock has for the
 chain. So bisection counts them. A search of a shelf ends at the first group that is ordered in all rows.
 
-*Reasons.* A second pass over the redundant lines asks why. It carries along, for each line, the clocks that have come
-through one of its calls. If an access conflicts with one that came so, other calls or a stream give the order too. Else
+*Reasons.* A second pass over the redundant lines asks why. It carries along, for each line, the positions of the work
+that its calls wait for. If a later access conflicts with such work, other calls or a stream give the order too. Else
 the calls order no data.
 
 Vector clocks suit here, where chains are streams and few. The search of `offload.sanitizer.clocks` answers for one
@@ -121,7 +121,7 @@ class _RacePass:
 class _ReasonPass:
     """One pass over the log that tells which redundant lines have other calls that order the same data.
 
-    The rows of its clocks, but row 0, hold the parts of the clocks that have come through a call of the row's line.
+    The rows of its clocks, but row 0, hold the positions that have come through a call of the row's line.
 
     Attributes
     ----------
@@ -144,8 +144,9 @@ class _ReasonPass:
             for move in self._model.moves_of(operation):
                 clock = clocks.join(move)
                 if row is not None:
-                    for register in self._model.given_by(operation):
-                        np.maximum(clock[row], clocks.of(register)[0], out=clock[row])
+                    registers, chains = self._model.waited_for(operation)
+                    for register in registers:
+                        clock[row, chains] = np.maximum(clock[row, chains], clocks.of(register)[0, chains])
                 if move.has_accesses:
                     clock[0, move.target] += 1
                     self._access(move, clock)

@@ -52,9 +52,11 @@ class _Names:
     def line(self, file: str, line: int) -> str:
         return f"line {line}" if file == self._program else f"{os.path.relpath(file)}:{line}"
 
-    def side(self, side: Side) -> Text:
-        what = f"{side.what} on {side.name}, {self.line(side.file, side.line)}"
-        return Text(f"{what}\n{source_line(side.file, side.line)}", overflow="fold")
+    def side(self, side: Side) -> str:
+        return f"{side.what} on {side.name}, {self.source(side)}"
+
+    def source(self, side: Side) -> str:
+        return f"{self.line(side.file, side.line)}: {source_line(side.file, side.line)}"
 
 
 def _head(report: PortReport) -> Text:
@@ -67,12 +69,12 @@ def _head(report: PortReport) -> Text:
     return Text(f"{os.path.relpath(report.program)} on {report.on}: {counts}; {', '.join(found)}", style="bold")
 
 
-def _table(headings: Sequence[str], rows: Iterable[Sequence[Any]], total: int, style: str = "") -> Table:
-    table = Table(style=style)
+def _table(headings: Sequence[str], rows: Iterable[Sequence[Any]], total: int) -> Table:
+    table = Table()
     for heading in headings:
         table.add_column(heading, overflow="fold", justify="right" if heading == "count" else "left")
     for _, row in zip(range(_MOST_ROWS), rows, strict=False):
-        table.add_row(*(part if isinstance(part, Text) else Text(str(part)) for part in row))
+        table.add_row(*(Text(str(part)) for part in row))
     if total > _MOST_ROWS:
         table.caption = f"{total - _MOST_ROWS} more; --report FILE.json has all"
     return table
@@ -81,32 +83,40 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[Any]], total: int, s
 def _races(report: PortReport, names: _Names) -> list[Any]:
     if not report.races:
         return []
-    rows = (
-        (
-            names.side(race.first),
-            names.side(race.second),
-            race.item,
-            race.count,
-            f"{race.fix.text}, before {names.line(race.fix.file, race.fix.line)}",
-        )
-        for race in report.races
-    )
-    table = _table(("first", "second", "array", "count", "missing"), rows, len(report.races), "red")
-    return [Text("Races: nothing orders these accesses."), table]
+    shown = [Text("Races: nothing orders these accesses.")]
+    for race in report.races[:_MOST_ROWS]:
+        fix = race.fix
+        shown += [
+            _line(f"{race.item}, {plural(race.count, 'time')}:", "red"),
+            *(_line(f"    {names.side(side)}") for side in (race.first, race.second)),
+            _line(f"    missing: {fix.text}; before {names.line(fix.file, fix.line)}"),
+        ]
+    return shown + _rest(len(report.races))
 
 
 def _uninitialised(report: PortReport, names: _Names) -> list[Any]:
     if not report.uninitialised:
         return []
-    rows = (
-        (names.line(one.first.file, one.first.line), names.side(one.second), one.item, one.count)
-        for one in report.uninitialised
-    )
-    table = _table(("allocated", "read", "array", "count"), rows, len(report.uninitialised), "red")
-    return [Text("Reads of memory that was never written:"), table]
+    shown = [Text("Reads of memory that was never written:")]
+    for one in report.uninitialised[:_MOST_ROWS]:
+        shown += [
+            _line(f"{one.item}, {plural(one.count, 'time')}:", "red"),
+            _line(f"    allocated: {names.source(one.first)}"),
+            _line(f"    {names.side(one.second)}"),
+        ]
+    return shown + _rest(len(report.uninitialised))
 
 
-_WHY = {"implied": "other calls give the order", "no data": "it orders no data"}
+def _line(text: str, style: str = "") -> Text:
+    """Return a line that is not wrapped, so that editors and searches find what it names."""
+    return Text(text, style, no_wrap=True, overflow="ignore")
+
+
+def _rest(total: int) -> list[Text]:
+    return [Text(f"{total - _MOST_ROWS} more; --report FILE.json has all")] if total > _MOST_ROWS else []
+
+
+_WHY = {"implied": "other calls or a stream give the order", "no data": "it orders no data"}
 
 
 def _redundant(report: PortReport, names: _Names) -> list[Any]:

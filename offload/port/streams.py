@@ -36,7 +36,7 @@ class CudaSide:
         self.event_class: type[PortEvent] = type("Event", (PortEvent,), {"side": self})
         self.device_class: type[PortDevice] = type("Device", (PortDevice,), {"side": self})
         self.stream_class.null = self.null = self.stream_class(null=True)
-        machine.current = self.current
+        machine.current, machine.chosen = self.current, self.chosen
         machine.device = self.device_class()
 
     @property
@@ -58,6 +58,13 @@ class CudaSide:
         """Make a stream current until `pop`."""
         self.stack.append(stream)
         self._local.used = None
+
+    def chosen(self, stream: PortStream | None) -> PortStream:
+        """Return the stream that a call is for: the given one, else the current one."""
+        if stream is None:
+            return self.current()
+        stream.look_for_name()
+        return stream
 
     def pop(self) -> None:
         """Make the stream before it current."""
@@ -155,7 +162,7 @@ class PortStream:
         raise self.side.machine.unsupported(f"cuda.Stream.{name}")
 
     def __enter__(self) -> Self:
-        self._named()
+        self.look_for_name()
         if self.native is not None:
             self.native.__enter__()
         self.side.push(self)
@@ -168,14 +175,14 @@ class PortStream:
 
     def use(self) -> Self:
         """Make this stream current."""
-        self._named()
+        self.look_for_name()
         self.side.recorder.refuse("`Stream.use()` makes a stream current without a block")
         if self.native is not None:
             self.native.use()
         self.side.use(self)
         return self
 
-    def _named(self) -> None:
+    def look_for_name(self) -> None:
         """Look for the variable of the program that holds this stream."""
         record, recorder = self.record_of, self.side.recorder
         if record.place is not None and not record.variable:
@@ -186,27 +193,27 @@ class PortStream:
         """Whether all work has been done; on ``sim`` it always has."""
         if self.native is not None and not self.native.done:
             return False
-        self._named()
+        self.look_for_name()
         self.side.recorder.add("stream wait", "done", self.number, is_query=True)
         return True
 
     def synchronize(self) -> None:
         """Wait for all work of the stream."""
-        self._named()
+        self.look_for_name()
         self.side.recorder.add("stream wait", "synchronize", self.number)
         if self.native is not None:
             self.native.synchronize()
 
     def record(self, event: PortEvent | None = None) -> PortEvent:
         """Record an event on the stream: the given one, or a new one; return it."""
-        self._named()
+        self.look_for_name()
         event = self.side.event_class() if event is None else event
         event.recorded(self)
         return event
 
     def wait_event(self, event: PortEvent) -> None:
         """Make later work of the stream wait for an event."""
-        self._named()
+        self.look_for_name()
         recorder = self.side.recorder
         with recorder.lock:
             recorder.add("wait_event", "wait_event", self.number, record=event.position)
@@ -215,7 +222,7 @@ class PortStream:
 
     def launch_host_func(self, callback: Callable[[Any], Any], arg: Any) -> None:
         """Call a function of the host when the stream gets there; on ``sim`` at once."""
-        self._named()
+        self.look_for_name()
         recorder = self.side.recorder
         recorder.refuse("`launch_host_func` calls host code from a stream")
         with recorder.lock:
@@ -264,7 +271,7 @@ class PortEvent:
 
     def record(self, stream: PortStream | None = None) -> None:
         """Record the event on a stream; by default the current one."""
-        self.recorded(self.side.current() if stream is None else stream)
+        self.recorded(self.side.chosen(stream))
 
     @property
     def done(self) -> bool:

@@ -110,8 +110,9 @@ class Program:
 
     def _work(self):
         stream = self._stream()
-        (target, written), (source, read) = self._view(self.random.choice(self.device)), self._view(
-            self.random.choice(self.device)
+        (target, written), (source, read) = (
+            self._view(self.random.choice(self.device)),
+            self._view(self.random.choice(self.device)),
         )
         form = self.random.randrange(3)
         with_stream = f"with {stream}: "
@@ -256,7 +257,6 @@ class Model:
             also, waits = self._null_rule(stream), set()
             if step.kind == "wait_event":
                 waits = {self.events[step.event]} if step.event in self.events else set()
-                waits |= also - self.of({"null"}) if stream == "null" else set()
             node = self._node(step, stream, step.reads, step.writes, also | waits)
             if step.kind == "record":
                 self.events[step.event] = node
@@ -291,10 +291,14 @@ class Model:
         return counts
 
     def orders_data(self, line):
-        """Tell whether a path between conflicting nodes goes through a call of a line."""
+        """Tell whether conflicting nodes are work that a call of a line waits for, and a node after the call."""
         through = set()
         for waits, node in self.waits[line]:
+            chains = {self.nodes[w].chain for w in waits}
+            if "null" in chains:
+                chains |= {name for name, non_blocking in self.streams.items() if not non_blocking}
             before = {at for at in range(len(self.nodes)) if any(at == w or self.closure[w] >> at & 1 for w in waits)}
+            before = {at for at in before if self.nodes[at].chain in chains}
             after = {at for at in range(len(self.nodes)) if at == node or self.closure[at] >> node & 1}
             through |= {(a, b) for a in before for b in after}
         return any(pair in through for pair in self.conflicts())

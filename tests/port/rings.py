@@ -76,7 +76,9 @@ class Ring:
         self.lines.append("        ready0[k].record()")
         for j in range(1, stages - 1):
             self._add_wait(f"    s{j}.wait_event(ready{j - 1}[k])", "in" if j == 1 else f"work{j - 1}", f"work{j}")
-            self._add_wait(f"    s{j}.wait_event(free{j}[k])", "back" if j == stages - 2 else f"work{j + 1}", f"work{j}")
+            self._add_wait(
+                f"    s{j}.wait_event(free{j}[k])", "back" if j == stages - 2 else f"work{j + 1}", f"work{j}"
+            )
             self.lines.append(f"    with s{j}:")
             self._add(f"        cp.multiply(b{j - 1}[k], 2, out=b{j}[k])", f"work{j}")
             self.lines += [f"        free{j - 1}[k].record()", f"        ready{j}[k].record()"]

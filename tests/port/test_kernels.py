@@ -33,7 +33,7 @@ def test_signatures(parameters):
 
 SOURCES = [
     "__global__ void f(const int* x) {}",
-    "extern \"C\" { __global__ void f(const int* x) { if (x) { g(); } } }",
+    'extern "C" { __global__ void f(const int* x) { if (x) { g(); } } }',
     "static __global__ void __launch_bounds__(256, 2) f(const int* x) {}",
     "template <typename T> __global__ void f(const T* x) {}",
     "__global__ void f(const int* x);\n__global__ void f(const int* x) {}",
@@ -73,7 +73,7 @@ def test_sources_that_do_not_parse(source, names_of):
         names_of(f"import cupy as cp\n\nk = cp.RawKernel({source!r}, 'f')\n")
 
 
-AXPY = "extern \"C\" __global__ void axpy(const float* x, float* y, float a, int n) { }"
+AXPY = 'extern "C" __global__ void axpy(const float* x, float* y, float a, int n) { }'
 LAUNCHES = f"""\
 import numpy as np
 import cupy as cp
@@ -162,7 +162,7 @@ def test_a_pointer_that_may_only_write_proves_no_read(report):
 @pytest.mark.parametrize("text", ["", "axpy", "axpy=", "=in", "axpy=read", "axpy=in,,out", "axpy=in out"])
 def test_bad_options(text):
     """A value of ``--access`` that is not KERNEL=MODE,MODE is refused."""
-    with pytest.raises(ValueError, match="access|KERNEL"):
+    with pytest.raises(ValueError, match=r"access|KERNEL"):
         access_option(text)
 
 

@@ -99,7 +99,10 @@ CASES = {
     "after a block": ("with a: pass\nx += 1\nwith a: x += 1", [(2, 3)]),
     "get_current_stream": ("with a: s = cp.cuda.get_current_stream()\nwith s: x += 1\nwith b: x += 1", [(2, 3)]),
     # -- callbacks
-    "a callback": ("x.get(stream=a, out=p, blocking=False)\na.launch_host_func(lambda q: q.sum(), p)\np.sum()", [(1, 3)]),
+    "a callback": (
+        "x.get(stream=a, out=p, blocking=False)\na.launch_host_func(lambda q: q.sum(), p)\np.sum()",
+        [(1, 3)],
+    ),
     "a callback that writes": ("a.launch_host_func(lambda q: q.fill(1), p)\np.sum()", [(1, 2)]),
     "a callback is awaited": ("a.launch_host_func(lambda q: q.fill(1), p)\na.synchronize()\np.sum()", []),
     # -- arrays
@@ -116,7 +119,10 @@ CASES = {
     "linalg": ("with a: z = cp.linalg.norm(y)\nwith b: y += 1", [(1, 2)]),
     "random": ("with a: z = cp.random.rand(4)\nwith b: z += 1", [(1, 2)]),
     "a generator has no storage": ("g = cp.random.default_rng(1)\nwith a: g.random(4)\nwith b: g.random(4)", []),
-    "a field": ("z = cp.zeros(4, 'f4,i4')\ncp.cuda.Device().synchronize()\nwith a: z['f0'] += 1\nwith b: z['f1'] += 1", []),
+    "a field": (
+        "z = cp.zeros(4, 'f4,i4')\ncp.cuda.Device().synchronize()\nwith a: z['f0'] += 1\nwith b: z['f1'] += 1",
+        [],
+    ),
 }
 
 
