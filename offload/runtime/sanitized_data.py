@@ -139,7 +139,7 @@ class _Pending(threading.local):
             events, self.events = self.events, []
             for device, event in events:
                 if device is lane.device:
-                    lane.stream.lane.put(event, ())
+                    _carry_out(lane, event)
                 else:
                     self.events.append((device, event))
 
@@ -170,7 +170,18 @@ def leave(sanitizer: Sanitizer) -> None:
 
 def _put(lane: Lane, event: Callable[[], None]) -> None:
     _pending.flush(lane)
-    lane.stream.lane.put(event, ())
+    _carry_out(lane, event)
+
+
+def _carry_out(lane: Lane, event: Callable[[], None]) -> None:
+    """Have an event happen when a lane gets to it.
+
+    That is at once if the lane is idle: a program may see that a lane has something to do.
+    """
+    if lane.is_idle:
+        event()
+    else:
+        lane.stream.lane.put(event, ())
 
 
 def _storage(array: Any) -> CopiedArray:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 
+import pytest
+
 import offload as omp
+from offload import acc
 from offload.sanitizer import numpy as np
 
 
@@ -131,3 +134,16 @@ def test_a_map_on_several_devices_is_ordered_after_the_copy_of_the_item(clean):
         """,
         devices="sim:2",
     )
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_region_that_copies_nothing_ends_at_once(seed):
+    """The sanitizer leaves an idle queue idle, so another queue finds nothing that a region creates, as without it."""
+    a = np.zeros(4)
+    region = acc.parallel(create=["a"])(lambda a: a.fill(7))
+    with omp.Runtime("sim:1", num_threads=0, seed=seed, sanitize=True):
+        region.options(async_=1)(a)
+        acc.update_device_async(a, 2)
+        with pytest.raises(ExceptionGroup) as raised:
+            acc.wait()
+    assert [type(error) for error in raised.value.exceptions] == [omp.NotPresentError]
