@@ -11,6 +11,7 @@ import ast
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from offload.port.chains import is_pure
 from offload.port.program import (
     DEVICE_CLASSES,
     FUNCTIONS,
@@ -39,7 +40,7 @@ PINNED: Final = {
     "cupyx.empty_like_pinned": "empty_like",
     "cupyx.zeros_like_pinned": "zeros_like",
 }
-"""CuPy's functions for pinned arrays, and NumPy's counterparts."""
+"""CuPy's functions for pinned arrays, and NumPy's counterparts, where `offload.empty_pinned` cannot stand."""
 
 _REMOVED_METHODS: Final = frozenset(
     {"record", "wait_event", "append", "appendleft", "extend", "insert", "add", "clear", "pop", "popleft", "remove"}
@@ -305,6 +306,8 @@ class StreamUses:
                 return f"({inner})" if program.segment(node).startswith("(") else inner
             case ast.Attribute() | ast.Name():
                 name = program.dotted(node)
+                if name == "cupyx.empty_pinned":
+                    return f"{self.modules['offload']}.empty_pinned"
                 if name in PINNED:
                     return f"{self.modules['numpy']}.{PINNED[name]}"
                 if name in MODULES:
@@ -328,9 +331,22 @@ class StreamUses:
     def _is_dropped(self, node: ast.expr) -> bool:
         return self.program.kind(node) == SYNC
 
+    def pinned(self, node: ast.Call) -> str | None:
+        """Return the call of `offload.empty_pinned` for an array like one that CuPy pins; None for other calls."""
+        name = self.program.dotted(node.func)
+        if name in {"cupyx.empty_pinned", "cupyx.zeros_pinned"}:
+            rest = self._with_children(node, [*node.args, *node.keywords])[len(self.program.segment(node.func)) :]
+            return f"{self.modules['offload']}.empty_pinned{rest}"
+        if name in PINNED and len(node.args) == 1 and not node.keywords and is_pure(node.args[0]):
+            like = self.text(node.args[0])
+            return f"{self.modules['offload']}.empty_pinned({like}.shape, {like}.dtype)"
+        return None
+
     def _call(self, node: ast.Call) -> str | None:
         program = self.program
         name = (program.dotted(node.func) or "").removeprefix("builtins.")
+        if name == "cupyx.empty_like_pinned":
+            return self.pinned(node)
         if name == "len" and len(node.args) == 1 and self._is_dropped(node.args[0]):
             return self.length(node.args[0])
         if name == "enumerate" and node.args and self._is_dropped(node.args[0]):

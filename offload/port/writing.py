@@ -171,7 +171,20 @@ class FormWriter:
             return self._verbatim(node, indent)
         if hasattr(node, "body") or isinstance(node, ast.Match):
             return self._compound(node, indent)
+        if isinstance(node, ast.Assign) and (zeros := self._pinned_zeros(node)) is not None:
+            name = self.program.segment(node.targets[0])
+            return [*self._simple(node, indent, zeros), FormLine(f"{indent}{name}[...] = 0  # line {node.lineno}", node.lineno)]
         return self._simple(node, indent, self.uses.head(node))
+
+    def _pinned_zeros(self, node: ast.Assign) -> str | None:
+        """Return the text of an assignment of a pinned array of zeros, which the next line fills; None for others."""
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=func) as call) if self.program.dotted(
+                func
+            ) in {"cupyx.zeros_pinned", "cupyx.zeros_like_pinned"}:
+                text = self.uses.pinned(call)
+                return None if text is None else f"{name} = {text}"
+        return None
 
     def _is_touched(self, node: ast.stmt) -> bool:
         """Tell whether a statement, or one in it, does not stay as it is."""

@@ -56,8 +56,9 @@ import numpy as np
 cp = offload.device(0).namespace()  # line 2
 
 n, chunk, slots = 6, 100, 2
-host = np.empty((n, chunk), np.float64)
-result = np.zeros((n, chunk))
+host = offload.empty_pinned((n, chunk), np.float64)
+result = offload.empty_pinned((n, chunk))
+result[...] = 0  # line 8
 host[...] = np.arange(n * chunk).reshape(n, chunk)
 
 buf = [cp.empty(chunk) for _ in range(slots)]
@@ -217,15 +218,15 @@ if __name__ == "__main__":
 """
 
 STAGING_FORM = """\
-import numpy as np
 import offload
 from offload.pragma import directives, omp
 
 cp = offload.device(0).namespace()  # line 1
 
-data = np.zeros((6, 8))
+data = offload.empty_pinned((6, 8))
+data[...] = 0  # line 4
 data += 2
-stage = [np.empty(8) for _ in range(2)]
+stage = [offload.empty_pinned(8) for _ in range(2)]
 d = [cp.empty(8) for _ in range(2)]
 offload.device(0).synchronize()  # line 7
 if __name__ == "__main__":
@@ -499,3 +500,25 @@ def test_numbers_from_host_arrays_are_computed_before_the_block(tmp_path):
         'with omp("target nowait depend(inout: d)"):  # line 17',
         "d += w_value * h_value",
     ]
+
+
+def test_pinned_arrays_are_arrays_of_numpy_that_a_gpu_copies_by_itself(tmp_path):
+    """`offload.empty_pinned` returns a NumPy array; where its two lines cannot stand, NumPy makes the zeros."""
+    text = (
+        "import cupy as cp\nimport cupyx\n"
+        "a = cupyx.empty_pinned((2, 3), 'f4')\n"
+        "b = cupyx.zeros_like_pinned(a)\n"
+        "c = [cupyx.zeros_pinned(3) for _ in range(2)]\n"
+        "a[...] = 2\nd, s = cp.empty((2, 3), 'f4'), cp.cuda.Stream()\n"
+        "d.set(a, stream=s)\nd.get(out=b, stream=s)\nprint(b, c)\n"
+    )
+    emitted = emitted_of(tmp_path, text)
+    assert emitted.reasons == []
+    assert emitted.text.startswith(
+        "import numpy as np\nimport offload\nfrom offload.pragma import omp\n\n"
+        "cp = offload.device(0).namespace()  # line 1\n"
+        "a = offload.empty_pinned((2, 3), 'f4')\n"
+        "b = offload.empty_pinned(a.shape, a.dtype)\n"
+        "b[...] = 0  # line 4\n"
+        "c = [np.zeros(3) for _ in range(2)]\n"
+    )
