@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import re
 import sys
+from inspect import CO_OPTIMIZED
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +17,7 @@ from offload.sanitizer.findings import ItemPart, source_line
 from offload.sanitizer.memory import layout_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from types import FrameType
 
     from offload.sanitizer.findings import Side
@@ -74,7 +75,7 @@ def variable_at(frame: FrameType | None, run: Run) -> Variable | None:
         return None
     words = set(_NAME.findall(linecache.getline(frame.f_code.co_filename, frame.f_lineno)))
     best, best_rank = None, None
-    for is_local, names in ((True, frame.f_locals), (False, frame.f_globals)):
+    for is_local, names in ((True, _locals_of(frame)), (False, frame.f_globals)):
         for name, array in _arrays_of(names):
             lo, hi = byte_bounds(array)
             if lo <= run[0] and run[1] <= hi:
@@ -83,6 +84,25 @@ def variable_at(frame: FrameType | None, run: Run) -> Variable | None:
                 if best_rank is None or rank < best_rank:
                     best, best_rank = Variable(name, array), rank
     return best
+
+
+def _locals_of(frame: FrameType) -> Mapping[str, Any]:
+    """Return the local variables of a frame.
+
+    Before Python 3.13 a function's frame keeps a dict of them, and thereby their values after the program has let go
+    of them. It is emptied here, unless the program has asked for it too, or a debugger is about to write it back.
+    """
+    names = frame.f_locals
+    is_copy = type(names) is dict and frame.f_code.co_flags & CO_OPTIMIZED and frame.f_trace is None
+    if not is_copy or sys.getrefcount(names) > _OWN_REFERENCES:
+        return names
+    found = dict(names)
+    names.clear()
+    return found
+
+
+_OWN_REFERENCES = 3
+"""Those of the frame, of `_locals_of`, and of the call of `sys.getrefcount`."""
 
 
 def variable_anywhere(run: Run) -> Variable | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+import weakref
 
 import pytest
 
 import offload as omp
-from offload import acc
+from offload import acc, to
 from offload.sanitizer import numpy as np
 
 
@@ -147,3 +148,45 @@ def test_a_region_that_copies_nothing_ends_at_once(seed):
         with pytest.raises(ExceptionGroup) as raised:
             acc.wait()
     assert [type(error) for error in raised.value.exceptions] == [omp.NotPresentError]
+
+
+def test_the_search_for_names_keeps_nothing_alive():
+    """A value that the program has let go of is freed, though the sanitizer has looked for a name where it was."""
+
+    @omp.target(map=[to("a")])
+    def fill(a):
+        a[:] = 1
+
+    def program():
+        a, value = np.zeros(4), Thing()
+        kept = weakref.ref(value)
+        fill(a)
+        a.sum()
+        del value
+        return kept() is None
+
+    with omp.Runtime("sim", sanitize=True) as runtime:
+        assert program()
+    assert [finding.item for finding in runtime.findings] == ["a"]
+
+
+def test_the_search_for_names_leaves_the_locals_of_the_program():
+    """A program that has asked for its local variables keeps them."""
+
+    @omp.target(map=[to("a")])
+    def fill(a):
+        a[:] = 1
+
+    def program():
+        a = np.zeros(4)
+        names = locals()
+        fill(a)
+        a.sum()
+        return "a" in names
+
+    with omp.Runtime("sim", sanitize=True):
+        assert program()
+
+
+class Thing:
+    """A value that can be freed."""
