@@ -250,8 +250,9 @@ def leave(runtime: Any) -> None:
 
 def name_thread(runtime: Any, thread: threading.Thread) -> None:
     """Note the name of a thread that uses a runtime: it may have ended when the reports are made."""
-    if runtime.calls is not None:
-        for log in runtime.calls.logs:
+    calls = runtime.calls  # the observers may go meanwhile
+    if calls is not None:
+        for log in calls.logs:
             log.name_thread(thread)
 
 
