@@ -89,7 +89,7 @@ def _without(part: AccessPart, by: AccessPart) -> list[AccessPart] | None:
     """Return the rest of a part; None if it must stay whole, as its rest has no simple form."""
     if covers(by, part):
         return []
-    if part.dims or by.dims or len(part) != len(by) or len(part) != 4:
+    if part.dims or by.dims or type(part) is PickedPart or type(by) is PickedPart:
         return None
     pieces = ((part.address, min(part.end, by.address)), (max(part.address, by.end), part.end))
     return [part._replace(address=low, run_nbytes=high - low) for low, high in pieces if low < high]

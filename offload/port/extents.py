@@ -1,9 +1,9 @@
 """The bytes of an access, as values: sections, and elements that an index array or a mask picks.
 
 A `Section` has strides, and says all about a view. A `PickedPart` has the bounds of the picked elements in the fields
-of a section, so that both sort and hash alike, and their offsets besides. The offsets are None if the recorder does not
-know them, because the index lies on a GPU. Such a part shares a byte for certain only with an access that covers the
-whole array, and with any other it gives no finding.
+of a section, and their offsets besides. The offsets are None if the recorder does not know them, because the index lies
+on a GPU. Such a part shares a byte for certain only with an access that covers the whole array, and only if it cannot
+be empty. With any other it gives no finding.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class PickedPart(NamedTuple):
     run_nbytes: int
     itemsize: int
     offsets: bytes | None  # the addresses of the elements, int64, sorted; None if they are not known
+    may_be_empty: bool = False  # whether a mask that is not known picks the elements
 
     @property
     def end(self) -> int:
@@ -39,16 +40,17 @@ class PickedPart(NamedTuple):
 AccessPart: TypeAlias = Section | PickedPart
 
 
-def part_of(array: np.ndarray[Any, Any], space: int, origin: int) -> AccessPart:
+def part_of(array: np.ndarray[Any, Any], space: int, origin: int, *, may_be_empty: bool = False) -> AccessPart:
     """Return the bytes of an array, which may be a `offload.sanitizer.elements.Scattered`.
 
-    ``origin`` is the address of the storage's first byte.
+    ``origin`` is the address of the storage's first byte. ``may_be_empty`` speaks of elements that are not known.
     """
     if isinstance(array, elements.Scattered):
         low, high = elements.byte_bounds(array)
         known = array.addresses
         offsets = None if known is None else (known - origin).astype(np.int64).tobytes()
-        return PickedPart(space, low - origin, (), high - low if array.size else 0, array.itemsize, offsets)
+        nbytes = high - low if array.size else 0
+        return PickedPart(space, low - origin, (), nbytes, array.itemsize, offsets, may_be_empty and known is None)
     address: int = array.__array_interface__["data"][0]
     return section_of(space, address - origin, array.shape, array.strides, array.itemsize)
 
@@ -70,7 +72,7 @@ def shares(one: AccessPart, other: AccessPart) -> bool:
         return True
     for part, outer in ((one, other), (other, one)):
         if type(part) is PickedPart and part.offsets is None:
-            return covers(outer, part)
+            return covers(outer, part) and not part.may_be_empty
     return elements.overlaps(_as_array(one), _as_array(other)) is True
 
 

@@ -234,14 +234,13 @@ class KernelSide:
                 if mode != "in":
                     writes.append(arg.whole_part)
         stream = self.streams.chosen(stream)
-        with recorder.lock:
-            assumed = () if signature is None else tuple(part for part in reads if part in writes)
-            operation = recorder.add("kernel", name, stream.number, reads, writes, assumed=assumed)
-            if run is not None:
-                run([arg.array_data if isinstance(arg, PortArray) else arg for arg in args])
-                return
-            recorder.log.unchecked_kernels.setdefault(name, operation.place)
-            recorder.log.unchecked.update(map(space_of, writes))
+        assumed = () if signature is None else tuple(part for part in reads if part in writes)
+        operation = recorder.add("kernel", name, stream.number, reads, writes, assumed=assumed)
+        if run is not None:
+            run([arg.array_data if isinstance(arg, PortArray) else arg for arg in args])
+            return
+        recorder.log.unchecked_kernels.setdefault(name, operation.place)
+        recorder.log.unchecked.update(map(space_of, writes))
 
 
 class PortRawKernel:
@@ -330,15 +329,15 @@ class PortTypedKernel:
         machine, recorder = self._side.machine, self._side.recorder
         target = self._side.streams.chosen(stream)
         outputs = [*args[self._n_inputs :], *([kwargs["out"]] if kwargs.get("out") is not None else [])]
-        with recorder.lock, target.native:
-            plain = [arg.array_data if isinstance(arg, PortArray) else arg for arg in args]
-            named = {k: arg.array_data if isinstance(arg, PortArray) else arg for k, arg in kwargs.items()}
+        plain = [arg.array_data if isinstance(arg, PortArray) else arg for arg in args]
+        named = {k: arg.array_data if isinstance(arg, PortArray) else arg for k, arg in kwargs.items()}
+        with target.native:
             result = self._native(*plain, **named)
-            given = {id(array.array_data): array for array in outputs if isinstance(array, PortArray)}
-            results = result if isinstance(result, tuple) else (result,)
-            made = [given.get(id(part)) or machine.adopt(part, self._name) for part in results]
-            reads = [arg.whole_part for arg in args[: self._n_inputs] if isinstance(arg, PortArray) and arg.size]
-            recorder.add("kernel", self._name, target.number, reads, [array.whole_part for array in made if array.size])
+        given = {id(array.array_data): array for array in outputs if isinstance(array, PortArray)}
+        results = result if isinstance(result, tuple) else (result,)
+        made = [given[id(part)] if id(part) in given else machine.adopt(part, self._name) for part in results]
+        reads = [arg.whole_part for arg in args[: self._n_inputs] if isinstance(arg, PortArray) and arg.size]
+        recorder.add("kernel", self._name, target.number, reads, [array.whole_part for array in made if array.size])
         return tuple(made) if isinstance(result, tuple) else made[0]
 
 

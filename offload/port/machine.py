@@ -40,12 +40,18 @@ WAITS = frozenset(
 """Functions whose result has a size that depends on the data: CuPy copies the size to the host, which waits."""
 
 _BY_VALUE = frozenset(
-    {"choose", "compress", "copyto", "extract", "place", "put", "put_along_axis", "putmask", "select", "take"}
+    {"choose", "compress", "extract", "place", "put", "put_along_axis", "putmask", "select", "take"}
     | {"take_along_axis", "where"}
 )
 """Functions that access elements that data on the device selects. On ``cuda`` these elements are not known."""
 
 _WRITES_FIRST = frozenset({"copyto", "place", "put", "put_along_axis", "putmask"})
+_BY_INDEX = frozenset({"put", "put_along_axis", "take", "take_along_axis"})
+"""Of `_BY_VALUE`: functions with an index, which selects an element for certain if it is not empty."""
+
+_SELECTS_FIRST = frozenset({"choose", "select", "where"})
+"""Of `_BY_VALUE`: functions whose first array selects elements of the others."""
+
 _BASIC = (int, slice, type(None), type(Ellipsis), np.integer)
 
 
@@ -92,8 +98,8 @@ class ArrayMachine:
         with self._quiet():
             result = (compute or function)(*call.data, **call.named_data)
         wrapped = call.wrap(result)
-        if self.is_cuda and name in _BY_VALUE:
-            call.note_unknown(writes_first=name in _WRITES_FIRST)
+        if self.is_cuda and (name in _BY_VALUE or isinstance(kwargs.get("where"), PortArray)):
+            call.note_unknown(writes_first=name in _WRITES_FIRST, is_mask=name not in _BY_INDEX)
         else:
             shadows, named = call.shadows()
             try:
@@ -110,7 +116,7 @@ class ArrayMachine:
             result = getattr(call.data[0], name)(*call.data[1:], **call.named_data)
         wrapped = call.wrap(result)
         if self.is_cuda and name in _BY_VALUE:
-            call.note_unknown(writes_first=name in _WRITES_FIRST)
+            call.note_unknown(writes_first=name in _WRITES_FIRST, is_mask=name not in _BY_INDEX)
         else:
             shadows, named = call.shadows()
             call.note(*accesses_of_method(name, shadows[0], shadows[1:], named, call.shadow(wrapped)))
@@ -126,12 +132,12 @@ class ArrayMachine:
             return self.part_of(array, array.array_data[items if Ellipsis in items else (*items, ...)])
         call = _ArrayCall(self, "getitem", (array, items), {}, takes_host=True)
         wrapped = call.wrap(call.data[0][call.data[1]])
+        has_mask = any(_is_mask(item) for item in items)
         if self.is_cuda:
-            call.note_unknown()
+            call.note_unknown(is_mask=has_mask)
         else:
             call.note(*accesses_of(operator.getitem, (array.array_shadow, call.data[1]), {}))
-        if any(_is_mask(item) for item in items):
-            call.waits = True
+        call.waits = has_mask
         return call.finish(wrapped)  # type: ignore[no-any-return]
 
     def set_item(self, array: PortArray, index: Any, value: Any) -> None:
@@ -148,7 +154,7 @@ class ArrayMachine:
         with self._quiet():
             call.data[0][call.data[1]] = call.data[2]
         if self.is_cuda and not is_basic:
-            call.note_unknown(writes_first=True)
+            call.note_unknown(writes_first=True, is_mask=any(_is_mask(item) for item in items))
         else:
             shadows, _ = call.shadows()
             call.note(*accesses_of(operator.setitem, (shadows[0], index if is_basic else shadows[1], shadows[2]), {}))
@@ -165,10 +171,10 @@ class ArrayMachine:
 
     def adopt(self, data: Any, call: str) -> PortArray:
         """Return the proxy of an array that lies in memory of its own."""
-        nbytes = max(data.nbytes, 1)
         if self.is_cuda:
+            low, nbytes = _span(data)
             root = np.frombuffer(mmap.mmap(-1, nbytes, mmap.MAP_PRIVATE | _NORESERVE), np.uint8)
-            origin, native = root.ctypes.data, (data.data.mem, _pointer(data))
+            origin, native = root.ctypes.data, (data.data.mem, low)
         else:
             root = data
             while isinstance(root.base, np.ndarray):
@@ -184,6 +190,8 @@ class ArrayMachine:
     def _shadow_in(self, memory: PortMemory, data: Any) -> Storage:
         if not self.is_cuda:
             return data  # type: ignore[no-any-return]
+        if not data.size:
+            return np.empty(data.shape, data.dtype)
         offset = data.data.ptr - memory.native[1]
         return np.ndarray(data.shape, data.dtype, memory.root, offset, data.strides)
 
@@ -209,16 +217,16 @@ class ArrayMachine:
         plain = given.view(np.ndarray)
         writes = [self.recorder.host_part(plain)] if plain.size else []
         reads = [array.whole_part] if plain.size else []
-        with self.recorder.lock:
-            operation = self.recorder.add("to host", call, stream.number, reads, writes, blocks=blocking)
-            if not self.is_cuda:
-                np.copyto(plain, array.array_data)
-                self.recorder.arrived(operation, plain)
-            elif plain.size:
-                array.array_data.get(stream.native, out=plain, blocking=False)
-                if self.recorder.wants_digests:
-                    stream.native.launch_host_func(lambda _: self.recorder.arrived(operation, plain), None)
-        if self.is_cuda and blocking:
+        operation = self.recorder.add("to host", call, stream.number, reads, writes, blocks=blocking)
+        if not self.is_cuda:
+            np.copyto(plain, array.array_data)
+            self.recorder.arrived(operation, plain)
+            return given
+        if plain.size:
+            array.array_data.get(stream.native, out=plain, blocking=False)
+            if self.recorder.wants_digests:
+                stream.native.launch_host_func(lambda _: self.recorder.arrived(operation, plain), None)
+        if blocking:
             stream.native.synchronize()
         return given
 
@@ -243,12 +251,11 @@ class ArrayMachine:
         order = "C" if array.flags.c_contiguous else "F"
         stream = self.chosen(stream)
         plain = host.view(np.ndarray)
-        with self.recorder.lock:
-            self.note_upload("set", stream, [plain], [array.whole_part], order=order)
-            if self.is_cuda:
-                array.array_data.set(plain, stream.native)
-            else:
-                np.copyto(array.array_data, plain)
+        self.note_upload("set", stream, [plain], [array.whole_part] if array.size else [], order=order)
+        if self.is_cuda:
+            array.array_data.set(plain, stream.native)
+        else:
+            np.copyto(array.array_data, plain)
 
     def upload(
         self, call: str, make: Callable[..., Any], value: Any, kwargs: dict[str, Any], *, blocks: bool
@@ -257,13 +264,12 @@ class ArrayMachine:
         hosts: list[Storage] = []
         plain = _plain(value, hosts)
         order = str(kwargs.get("order") or "K").upper()
-        with self.recorder.lock:
-            made = self.adopt(make(plain, **kwargs), call)
-            if hosts and hosts[0] is plain and order in {"K", "A"}:
-                order = "F" if plain.flags.fnc else "C"
-            is_same = len(hosts) == 1 and hosts[0] is plain and plain.ndim > 0 and plain.dtype == made.dtype
-            writes = [made.whole_part] if made.size else []
-            self.note_upload(call, self.current(), hosts, writes, order=order if is_same else "", blocks=blocks)
+        made = self.adopt(make(plain, **kwargs), call)
+        if hosts and hosts[0] is plain and order in {"K", "A"}:
+            order = "F" if plain.flags.fnc else "C"
+        is_same = len(hosts) == 1 and hosts[0] is plain and plain.ndim > 0 and plain.dtype == made.dtype
+        writes = [made.whole_part] if made.size else []
+        self.note_upload(call, self.current(), hosts, writes, order=order if is_same else "", blocks=blocks)
         return made
 
     def note_upload(
@@ -398,7 +404,7 @@ class _ArrayCall:
     def _memory_of(self, result: Any) -> PortMemory | None:
         for array in self._found:
             if self._machine.is_cuda:
-                if result.data.mem is array.memory.native[0]:
+                if result.size and result.data.mem is array.memory.native[0]:
                     return array.memory
             elif np.may_share_memory(result, array.array_data):  # by bounds: allocations do not interleave
                 return array.memory
@@ -409,13 +415,21 @@ class _ArrayCall:
         self._reads += [part for array in reads if (part := self._part(array)) is not None]
         self._writes += [part for array in writes if (part := self._part(array)) is not None]
 
-    def note_unknown(self, *, writes_first: bool = False) -> None:
-        """Note that elements are accessed that are not known, of each array that is an argument."""
+    def note_unknown(self, *, writes_first: bool = False, is_mask: bool) -> None:
+        """Note that elements are accessed that an argument on the device selects, so that they are not known.
+
+        They are elements of the first array; of the others, if the first one selects them; of all, under ``where``.
+        """
+        out, where = self._kwargs.get("out"), self._kwargs.get("where")
+        outs = out if isinstance(out, tuple) else (out,)
         for at, array in enumerate(self._found):
-            memory = array.memory
-            part = part_of(unknown_part(array.array_shadow), memory.number, memory.origin)
-            is_written = (at == 0 and writes_first) or self._kwargs.get("out") is array
-            (self._writes if is_written else self._reads).append(part)
+            part = array.whole_part
+            is_selected = (at == 0) != (self._name in _SELECTS_FIRST)
+            if is_selected if where is None else array is not where:
+                memory = array.memory
+                part = part_of(unknown_part(array.array_shadow), memory.number, memory.origin, may_be_empty=is_mask)
+            is_out = any(array is one for one in outs)
+            (self._writes if is_out or (at == 0 and writes_first) else self._reads).append(part)
 
     def note_random(self, *, is_in_place: bool) -> None:
         """Note the accesses of a function that draws random numbers."""
@@ -434,7 +448,7 @@ class _ArrayCall:
                 is_whole = array is proxy.array_shadow
                 if self._machine.is_cuda and not is_whole and isinstance(array, Scattered):
                     array = unknown_part(proxy.array_shadow)
-                return part_of(array, memory.number, memory.origin)
+                return part_of(array, memory.number, memory.origin, may_be_empty=True)
         return None
 
     def finish(self, wrapped: Any, *, is_written: bool = True, **fields: Any) -> Any:
@@ -482,12 +496,14 @@ def _plain(value: Any, hosts: list[Storage]) -> Any:
     return value
 
 
-def _pointer(data: Any) -> int:
-    """Return the address of the lowest byte of CuPy's array."""
-    below = 0
+def _span(data: Any) -> tuple[int, int]:
+    """Return the address of the lowest byte of an array of CuPy, and the bytes up to the highest one: at least 1."""
+    below, above = 0, data.itemsize
     for n, stride in zip(data.shape, data.strides, strict=True):
-        below += (n - 1) * stride if stride < 0 and n > 1 else 0
-    return int(data.data.ptr) + below
+        if n > 1:
+            below -= min((n - 1) * stride, 0)
+            above += max((n - 1) * stride, 0)
+    return int(data.data.ptr) - below, below + above if data.size else 1
 
 
 def _check_out(array: PortArray, out: Any) -> None:

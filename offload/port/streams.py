@@ -214,27 +214,24 @@ class PortStream:
     def wait_event(self, event: PortEvent) -> None:
         """Make later work of the stream wait for an event."""
         self.look_for_name()
-        recorder = self.side.recorder
-        with recorder.lock:
-            recorder.add("wait_event", "wait_event", self.number, record=event.position)
-            if self.native is not None:
-                self.native.wait_event(event.native)
+        self.side.recorder.add("wait_event", "wait_event", self.number, record=event.position)
+        if self.native is not None:
+            self.native.wait_event(event.native)
 
     def launch_host_func(self, callback: Callable[[Any], Any], arg: Any) -> None:
         """Call a function of the host when the stream gets there; on ``sim`` at once."""
         self.look_for_name()
         recorder = self.side.recorder
         recorder.refuse("`launch_host_func` calls host code from a stream")
-        with recorder.lock:
-            operation = recorder.add("callback", "launch_host_func", self.number)
+        operation = recorder.add("callback", "launch_host_func", self.number)
 
-            def run(given: Any) -> None:
-                with recorder.callback(operation):
-                    callback(given)
+        def run(given: Any) -> None:
+            with recorder.callback(operation):
+                callback(given)
 
-            if self.native is not None:
-                self.native.launch_host_func(run, arg)
-        if self.native is None:
+        if self.native is not None:
+            self.native.launch_host_func(run, arg)
+        else:
             run(arg)
 
 
@@ -262,12 +259,10 @@ class PortEvent:
 
     def recorded(self, stream: PortStream) -> None:
         """Note that a stream has recorded the event."""
-        recorder = self.side.recorder
-        with recorder.lock:
-            self.position = recorder.add("record", "record", stream.number).number
-            self.time_s = time.perf_counter()
-            if self.native is not None:
-                self.native.record(stream.native)
+        self.position = self.side.recorder.add("record", "record", stream.number).number
+        self.time_s = time.perf_counter()
+        if self.native is not None:
+            self.native.record(stream.native)
 
     def record(self, stream: PortStream | None = None) -> None:
         """Record the event on a stream; by default the current one."""
