@@ -21,6 +21,7 @@ NOT_SEEN = {
     "acc_regions": "an old value of the host is copied to the device again, and a copy is no read",
     "associated": "memory of target_associate_ptr is not observed",
     "detached_future": "a thread of a pool writes, and the code of threads is compared with their own tasks only",
+    "devices_data": "the schedule decides whether the deferred construct finds the data, and nothing conflicts",
     "enter_exit": "the schedule decides whether the deferred construct finds the data, and nothing conflicts",
     "mapper": "the schedule decides whether the data that is entered later is there already, and nothing conflicts",
     "readme": "under some schedules the library refuses the overlapping maps before they race",
@@ -29,7 +30,8 @@ NOT_SEEN = {
 """Why faulty mutants of a program are missed, as the reference says what is not seen."""
 
 CLASSES = ("faulty", "harmless", "refused", "unclear")
-"""A mutant is refused if the library reports it by itself: each run that differs raises an error."""
+"""A mutant is refused if the library reports it by itself: each run that differs raises an error, or each run under the
+sanitizer does."""
 
 
 @dataclass
@@ -55,12 +57,12 @@ class Judged:
     is_reported: list[bool] = field(default_factory=list)
 
     def in_all(self, is_right):
-        """Tell whether each run has a right finding, or an error of the library; not errors alone."""
+        """Tell whether each run has a right finding, or an error of the library."""
         runs = [
             any(map(is_right, found)) or reported
             for found, reported in zip(self.findings, self.is_reported, strict=True)
         ]
-        return all(runs) and not all(self.is_reported)
+        return bool(runs) and all(runs)
 
     @property
     def has_right_kind(self):
@@ -97,4 +99,6 @@ def judged(mutant, answer, original):
         label = "faulty" if reasons else "harmless"
     findings = [run["findings"] for run in answer["sanitized"]]
     is_reported = [run["error"] not in {None, LEFT} for run in answer["sanitized"]]
+    if label == "faulty" and is_reported and all(is_reported):
+        label, reasons = "refused", [f"raises {answer['sanitized'][0]['error']} in each run under the sanitizer"]
     return Judged(mutant, label, reasons, kinds, oracle["violations"], findings, is_reported)

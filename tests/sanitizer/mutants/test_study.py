@@ -49,6 +49,7 @@ def check_figures(judged, text):
     assert share >= 95, text
     assert lines["not faulty"].endswith("with a finding: 0"), text
     assert not [one for one in judged if one["label"] == "unclear"], text
+    assert "reason: unknown" not in text, text
 
 
 def test_one_program(tmp_path):
