@@ -315,6 +315,9 @@ def _part_text(part: ast.expr) -> str:
 
 def length_text(lower: ast.expr, upper: ast.expr) -> str:
     """Return the length of a slice, shortened if the end is the start and something."""
+    match upper, lower:
+        case ast.Constant(value=int() as last), ast.Constant(value=int() as first):
+            return str(last - first)
     match upper:
         case ast.BinOp(left=left, op=ast.Add(), right=right) if _same(left, lower):
             return ast.unparse(right)

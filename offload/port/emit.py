@@ -28,7 +28,7 @@ from offload.port.facts import Recorded
 from offload.port.log import HOST, NULL
 from offload.port.marks import numbered
 from offload.port.parts import FormParts
-from offload.port.program import ProgramText
+from offload.port.program import ProgramText, program_text
 from offload.port.regions import module_names
 from offload.port.trial import observe, rehearse
 from offload.port.uses import Obstacle, StreamUses
@@ -98,7 +98,7 @@ def emit(
     """
     path = os.path.abspath(program_path)  # noqa: PTH100  # as Python names the file
     try:
-        program = ProgramText(path, Path(path).read_text(encoding="utf-8"))
+        program = ProgramText(path, program_text(path))
     except (SyntaxError, UnicodeDecodeError) as error:
         return Emitted(None, [f"{at_line(getattr(error, 'lineno', 0) or 0)}{error}"])
     names = module_names(program)
@@ -190,7 +190,7 @@ def obstacles_in(program_path: str) -> list[str]:
     """Return the reasons that the text of a program alone shows, for a program whose run failed."""
     path = os.path.abspath(program_path)  # noqa: PTH100  # as Python names the file
     try:
-        program = ProgramText(path, Path(path).read_text(encoding="utf-8"))
+        program = ProgramText(path, program_text(path))
     except (OSError, SyntaxError, UnicodeDecodeError):
         return []
     uses = StreamUses(program, module_names(program))  # type: ignore[arg-type]  # it is only asked for items

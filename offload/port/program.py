@@ -19,6 +19,8 @@ kind of a parameter is the join over the calls in the file.
 from __future__ import annotations
 
 import ast
+import io
+import tokenize
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -648,3 +650,44 @@ def _evaluated_outside(node: ast.AST) -> set[ast.AST]:
     if isinstance(node, ast.ClassDef):
         return {*node.decorator_list, *node.bases, *node.keywords}
     return set()
+
+
+# -- text ----------------------------------------------------------------------------------------------
+
+
+def program_text(path: str) -> str:
+    """Return the text of a file of Python; tabs that indent lines become four blanks each.
+
+    Raises
+    ------
+    SyntaxError, UnicodeDecodeError
+        The text is not Python.
+    """
+    with tokenize.open(path) as file:
+        text = file.read()
+    if "\t" not in text:
+        return text
+    ast.parse(text, path)  # it may be no Python at all
+    kept = string_lines(text)
+    lines = text.split("\n")
+    return "\n".join(line if k + 1 in kept else _without_tabs(line) for k, line in enumerate(lines))
+
+
+def _without_tabs(line: str) -> str:
+    code = line.lstrip(" \t")
+    return line[: len(line) - len(code)].replace("\t", "    ") + code
+
+
+def string_lines(text: str) -> set[int]:
+    """Return the lines that begin inside of a string."""
+    found: set[int] = set()
+    starts: list[int] = []
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        name = tokenize.tok_name[token.type]
+        if name == "STRING":
+            found |= set(range(token.start[0] + 1, token.end[0] + 1))
+        elif name == "FSTRING_START":
+            starts.append(token.start[0])
+        elif name == "FSTRING_END":
+            found |= set(range(starts.pop() + 1, token.end[0] + 1))
+    return found

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from offload.port.marks import RECORDER, MarkedRun, MarkRecorder, marked, numbered
-from offload.port.program import ProgramText
+from offload.port.program import ProgramText, program_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -148,8 +148,7 @@ def _observed(path: str, argv: list[str], on: str, access: list[Any]) -> Observa
     from offload.port.running import recorded
     from offload.sanitizer.tracked import set_sink
 
-    text = Path(path).read_text(encoding="utf-8")
-    program = ProgramText(path, text)
+    program = ProgramText(path, program_text(path))
     statements = numbered(program)
     code = compile(marked(program, statements), path, "exec", dont_inherit=True)
     result = Observation()

@@ -18,7 +18,6 @@ from offload.port.program import (
     MAKES_SYNC,
     NONE,
     OTHER,
-    STREAM_CLASSES,
     SYNC,
     SYNC_CONSTANTS,
     NameBinding,
@@ -116,10 +115,12 @@ class StreamUses:
         self.use: dict[ast.stmt, StatementUse] = {}
         self.obstacles: list[Obstacle] = []
         self.texts: dict[ast.AST, str] = {}  # the replaced text of nodes, for a while
+        self._is_checking = True
         for node in ast.walk(program.tree):
             if isinstance(node, ast.stmt):
                 self.use[node] = self._use(node)
         self._check()
+        self._is_checking = False
 
     def refuse(self, node: ast.AST, text: str) -> None:
         """Note an obstacle."""
@@ -135,6 +136,12 @@ class StreamUses:
                 return StatementUse.IMPORT
             case ast.ImportFrom(module=str() as module, level=0) if _is_of_cupy(module):
                 return StatementUse.IMPORT
+            case (
+                ast.Assign(value=value)
+                | ast.AnnAssign(value=ast.expr() as value)
+                | ast.Return(value=ast.expr() as value)
+            ) if self.working_call(value) is not None:
+                return StatementUse.PLAIN
             case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value) | ast.AugAssign(value=value) if (
                 self._is_sync_assignment(node, value) or (program.dotted(value) or "").startswith("cupy.cuda")
             ):
@@ -196,10 +203,25 @@ class StreamUses:
                 return StatementUse.REMOVED
         return StatementUse.PLAIN
 
-    def _makes_only_streams(self, node: ast.FunctionDef) -> bool:
+    def _makes_only_streams(self, node: FunctionNode) -> bool:
+        """Tell whether a function only creates streams and events, and returns them."""
         program = self.program
         returned = program.returned.get(node, [])
-        return bool(returned) and all(program.kind(value) == SYNC for value in returned) and not node.decorator_list
+        if not returned or any(program.kind(value) != SYNC for value in returned) or node.decorator_list:
+            return False
+        inner = [part for part in ast.walk(node) if isinstance(part, ast.stmt) and part is not node]
+        plain = (ast.For, ast.If, ast.Pass)
+        return all(
+            self._use(part) is StatementUse.REMOVED or isinstance(part, plain) or is_docstring(part) for part in inner
+        )
+
+    def working_call(self, value: ast.expr) -> ast.Call | None:
+        """Return a call whose result is a stream or an event, if the function also does other work."""
+        if isinstance(value, ast.Call) and self.program.kind(value) == SYNC:
+            called = self.program.called(value)
+            if called is not None and called.name != "__init__" and not self._makes_only_streams(called):
+                return value
+        return None
 
     def _mentions_sync(self, test: ast.expr) -> bool:
         return any(isinstance(part, ast.expr) and self.program.kind(part) == SYNC for part in ast.walk(test))
@@ -268,11 +290,13 @@ class StreamUses:
         if special is not None:
             return special
         if isinstance(node, ast.expr) and self.program.kind(node) == SYNC:
-            if node.lineno not in {obstacle.line for obstacle in self.obstacles}:
-                text = f"`{self.program.segment(node)}` is used in a way that a task form cannot express"
-                self.refuse(node, text)
+            self._refuse_use(node)
             return self.program.segment(node)
         return self._with_children(node, [*ast.iter_child_nodes(node)])
+
+    def _refuse_use(self, node: ast.expr) -> None:
+        if node.lineno not in {obstacle.line for obstacle in self.obstacles}:
+            self.refuse(node, f"`{self.program.segment(node)}` is used in a way that a task form cannot express")
 
     def _with_children(self, node: ast.AST, children: list[ast.AST]) -> str:
         """Return the source text of a node, with the new texts of these children."""
@@ -298,6 +322,11 @@ class StreamUses:
         match node:
             case ast.Call():
                 return self._call(node)
+            case ast.JoinedStr():  # before Python 3.12, the parts have no places in the text
+                for part in ast.walk(node):
+                    if isinstance(part, ast.expr) and program.kind(part) == SYNC:
+                        self._refuse_use(node)
+                return program.segment(node)
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 return self._comprehension(node)
             case ast.Tuple(elts=elts) if any(map(self._is_dropped, elts)):
@@ -420,10 +449,9 @@ class StreamUses:
     def length(self, node: ast.expr) -> str:
         """Return the text of the number of streams in a container."""
         found = self._length(node, (), 0)
-        if found is None:
+        if found is None and not self._is_checking:  # a loop of waits needs no number
             self.refuse(node, f"the number of streams in `{self.program.segment(node)}` cannot be read from the text")
-            return "0"
-        return found
+        return found or "0"
 
     def _length(self, node: ast.expr | None, way: tuple[int, ...], depth: int) -> str | None:
         program = self.program
@@ -492,9 +520,29 @@ class StreamUses:
                 word = "global" if isinstance(node, ast.Global) else "nonlocal"
                 scope = self.program.scopes[node]
                 return f"{word} {', '.join(name for name in names if not self._is_sync_name(scope, name))}"
+            case (
+                ast.Assign(value=value)
+                | ast.AnnAssign(value=ast.expr() as value)
+                | ast.Return(value=ast.expr() as value)
+            ) if (call := self.working_call(value)) is not None:
+                text = self._special(call) or self._with_children(call, [*ast.iter_child_nodes(call)])
+                return f"return {text}" if isinstance(node, ast.Return) else text
             case ast.Assign(value=value, targets=targets):
                 self._check_tuple(node, targets, value)
+                single = self._single_assignment(targets, value)
+                if single is not None:
+                    return single
         return self.colon_head(node) if hasattr(node, "body") else self.text(node)
+
+    def _single_assignment(self, targets: list[ast.expr], value: ast.expr) -> str | None:
+        """Return ``a = b`` for ``a, s = b, stream``; None for other assignments."""
+        if len(targets) != 1 or not isinstance(targets[0], ast.Tuple) or not isinstance(value, ast.Tuple):
+            return None
+        pairs = list(zip(targets[0].elts, value.elts, strict=False))
+        kept = [pair for pair in pairs if not self._is_dropped(pair[1])]
+        if len(kept) == len(pairs) or len(kept) != 1 or len(targets[0].elts) != len(value.elts):
+            return None
+        return f"{self.text(kept[0][0])} = {self.text(kept[0][1])}"
 
     def _mentions_sync_in(self, node: ast.expr) -> bool:
         return any(isinstance(part, ast.expr) and has_sync(self.program.kind(part)) for part in ast.walk(node))
@@ -568,7 +616,9 @@ class StreamUses:
             for name, bound in scope.bound.items()
             if bound[0].parameter is not None and self.program.variable(scope, name) == SYNC
         }
-        if not dropped:
+        names = [] if node.returns is None else [self.program.dotted(part) for part in ast.walk(node.returns)]
+        returns_stream = any(name is not None and name.startswith("cupy.cuda") for name in names)
+        if not dropped and not returns_stream:
             return self.colon_head(node)
         arguments = node.args
         args = [*arguments.posonlyargs, *arguments.args]
@@ -586,7 +636,7 @@ class StreamUses:
         kept += only
         if arguments.kwarg:
             kept.append(f"**{arguments.kwarg.arg}")
-        returns = f" -> {self.program.segment(node.returns)}" if node.returns else ""
+        returns = f" -> {self.program.segment(node.returns)}" if node.returns and not returns_stream else ""
         return f"def {node.name}({', '.join(kept)}){returns}:"
 
     def _parameter(self, arg: ast.arg, default: ast.expr | None) -> str:
@@ -596,9 +646,9 @@ class StreamUses:
         return f"{text} = {self.text(default)}" if arg.annotation else f"{text}={self.text(default)}"
 
 
-def is_stream_class(name: str | None) -> bool:
-    """Tell whether a full name is the name of CuPy's class of streams."""
-    return name in STREAM_CLASSES
+def is_docstring(node: ast.stmt) -> bool:
+    """Tell whether a statement is a string alone."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def _is_of_cupy(module: str) -> bool:

@@ -8,20 +8,19 @@ a comment that names the line from which it comes.
 from __future__ import annotations
 
 import ast
-import io
-import tokenize
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from offload.port.chains import is_pure
 from offload.port.parts import Role
-from offload.port.program import FUNCTIONS, SYNC
+from offload.port.program import FUNCTIONS, SYNC, has_sync, string_lines
 from offload.port.regions import RegionNames
 from offload.port.statements import suites_of
 from offload.port.uses import PINNED, StatementUse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from offload.port.parts import BlockPart, CopyPart, FormParts
     from offload.port.program import ProgramText
@@ -69,7 +68,7 @@ class FormWriter:
         self.program = parts.program
         self.uses = parts.uses
         self.names = names
-        self.frozen = _string_lines(self.program.text)
+        self.frozen = string_lines(self.program.text)
         self._touched: dict[ast.stmt, bool] = {}
         self.members = {member: block for block in parts.blocks.values() for member in block.members}
         self.decorated = self._decorated()
@@ -80,7 +79,7 @@ class FormWriter:
         body = self.program.tree.body
         lines = self._imports_first(self.suite(body, "", 0, is_top=True))
         last = body[-1].end_lineno or 0
-        lines += [FormLine(line.rstrip("\n"), last + k + 1) for k, line in enumerate(self.program.lines[last:])]
+        lines += [FormLine(line, last + k + 1) for k, line in enumerate(self.program.lines[last:])]
         while lines and not lines[-1].text:
             lines.pop()
         return TaskForm(lines)
@@ -119,7 +118,7 @@ class FormWriter:
         """Return comments and blank lines between two statements, indented as the second one is."""
         shift = len(indent) - self._column(node)
         lines = self.program.lines[before : until - 1]
-        return [FormLine(self._shifted(line.rstrip("\n"), shift), before + k + 1) for k, line in enumerate(lines)]
+        return [FormLine(self._shifted(line, shift), before + k + 1) for k, line in enumerate(lines)]
 
     def _column(self, node: ast.stmt) -> int:
         line = self.program.lines[first_line(node) - 1]
@@ -173,7 +172,10 @@ class FormWriter:
             return self._compound(node, indent)
         if isinstance(node, ast.Assign) and (zeros := self._pinned_zeros(node)) is not None:
             name = self.program.segment(node.targets[0])
-            return [*self._simple(node, indent, zeros), FormLine(f"{indent}{name}[...] = 0  # line {node.lineno}", node.lineno)]
+            return [
+                *self._simple(node, indent, zeros),
+                FormLine(f"{indent}{name}[...] = 0  # line {node.lineno}", node.lineno),
+            ]
         return self._simple(node, indent, self.uses.head(node))
 
     def _pinned_zeros(self, node: ast.Assign) -> str | None:
@@ -202,6 +204,9 @@ class FormWriter:
         if any(node in places for places in (waits.before, waits.after, waits.device_before, waits.device_after)):
             return True
         if hasattr(node, "body") or isinstance(node, ast.Match):
+            is_over_streams = isinstance(node, ast.For) and has_sync(self.program.kind(node.iter))
+            if is_over_streams:
+                return True
             if not isinstance(node, (ast.Match, ast.Try)) and self.uses.head(node) != self.uses.source_head(node):
                 return True
             return any(self._is_touched(part) for suite in suites_of(node) for part in suite)
@@ -215,7 +220,7 @@ class FormWriter:
         shift = len(indent) - self._column(node)
         lines = []
         for number in range(first, last + 1):
-            line = self.program.lines[number - 1].rstrip("\n")
+            line = self.program.lines[number - 1]
             lines.append(FormLine(line if number in self.frozen else self._shifted(line, shift), number))
         return lines
 
@@ -228,7 +233,7 @@ class FormWriter:
 
     def _rest(self, node: ast.stmt) -> str:
         """Return the text after a statement on its last line."""
-        line = self.program.lines[(node.end_lineno or node.lineno) - 1].rstrip("\n")
+        line = self.program.lines[(node.end_lineno or node.lineno) - 1]
         return line.encode()[node.end_col_offset :].decode()
 
     def _comment(self, node: ast.stmt) -> str:
@@ -248,22 +253,21 @@ class FormWriter:
     # -- compound statements -----------------------------------------------------------------------
     def _compound(self, node: ast.stmt, indent: str) -> list[FormLine]:
         """Return the lines of a compound statement in which something changes."""
-        clauses: list[tuple[list[FormLine], list[FormLine]]]
         is_guard = self.uses.use[node] is StatementUse.GUARD
         if is_guard:  # its head mentions streams
-            clauses = [([], self.suite(body, indent, self._head_line(body[0]))) for body in suites_of(node)]
+            bodies = [self.suite(body, indent, self._head_line(body[0])) for body in suites_of(node)]
+            heads: list[Callable[[], list[FormLine]]] = []
         else:
             clauses = [*self._clauses(node, indent)]
-        bodies = [lines for _, lines in clauses]
+            heads, bodies = [head for head, _ in clauses], [body for _, body in clauses]
         if not any(map(_has_code, bodies)) and self._may_vanish(node):
             return [line for lines in bodies for line in lines if line.text.strip()]
-        is_waiting = is_guard or isinstance(node, ast.For)
         code = [line for lines in bodies for line in lines if _is_code(line)]
-        if is_waiting and code and all(self._is_taskwait(line) for line in code):
+        if (is_guard or isinstance(node, ast.For)) and code and all(self._is_taskwait(line) for line in code):
             return [FormLine(indent + code[0].text.lstrip(), *code[0][1:])]
         lines: list[FormLine] = []
-        for head, body in clauses:
-            lines += head
+        for head, body in zip(heads, bodies, strict=True):
+            lines += head()
             lines += body if _has_code(body) else [*body, FormLine(f"{indent}{_STEP}pass", node.lineno)]
         return lines
 
@@ -282,19 +286,17 @@ class FormWriter:
             return self.program.kind(node.iter) == SYNC or _is_counting(self.program, node.iter)
         return isinstance(node, ast.Try)
 
-    def _clauses(self, node: ast.stmt, indent: str) -> Iterator[tuple[list[FormLine], list[FormLine]]]:
-        """Yield heads and bodies: ``if …:``, ``else:``, …."""
-        suites = suites_of(node)
+    def _clauses(self, node: ast.stmt, indent: str) -> Iterator[tuple[Callable[[], list[FormLine]], list[FormLine]]]:
+        """Yield functions that return heads (``if …:``, ``else:``, …), which may not be needed, and bodies."""
         done = 0
-        for number, body in enumerate(suites):
-            head: list[FormLine] | None
-            head = self._first_head(node, body, indent) if number == 0 else self._next_head(done, body[0], indent)
-            if head is None:  # an `elif`
-                inner = body[0]
-                yield from self._elif(inner, done, indent)
+        for number, body in enumerate(suites_of(node)):
+            if number and self.program.is_elif(body[0]):
+                yield from self._elif(body[0], done, indent)
             else:
-                start = max(done, self._head_line(body[0]))
-                yield head, self.suite(body, indent + _STEP, start)
+                head = partial(self._first_head, node, body, indent)
+                if number:
+                    head = partial(self._next_head, done, body[0], indent)
+                yield head, self.suite(body, indent + _STEP, max(done, self._head_line(body[0])))
             done = max(part.end_lineno or 0 for part in body)
 
     def _head_line(self, first: ast.stmt) -> int:
@@ -332,19 +334,17 @@ class FormWriter:
         """Return the comment after the colon of a head."""
         if self._is_one_line(first):
             return ""
-        line = self.program.lines[self._head_line(first) - 1].rstrip("\n")
+        line = self.program.lines[self._head_line(first) - 1]
         at = line.rfind("#")
         is_comment = at > 0 and line[:at].rstrip().endswith(":")
         return line[at + 1 :].strip() if is_comment else ""
 
-    def _next_head(self, done: int, first: ast.stmt, indent: str) -> list[FormLine] | None:
-        """Return the line of ``else:``, ``except …:``, ``case …:``, with the comments above it; None for ``elif``."""
-        if self.program.text.startswith("elif", self.uses.offset(first)) and isinstance(first, ast.If):
-            return None
+    def _next_head(self, done: int, first: ast.stmt, indent: str) -> list[FormLine]:
+        """Return the line of ``else:``, ``except …:``, ``case …:``, with the comments above it."""
         stop = self._head_line(first)
         lines = []
         for number in range(done + 1, stop + 1):
-            line = self.program.lines[number - 1].rstrip("\n")
+            line = self.program.lines[number - 1]
             if self._is_one_line(first) and number == stop:
                 line = line.encode()[: first.col_offset].decode().rstrip()
             is_head = bool(line.strip()) and not self._is_comment(number)
@@ -352,12 +352,13 @@ class FormWriter:
             lines.append(FormLine(self._shifted(line, shift), number))
         return lines
 
-    def _elif(self, node: ast.stmt, done: int, indent: str) -> Iterator[tuple[list[FormLine], list[FormLine]]]:
-        comments = [
-            FormLine(self.program.lines[number - 1].rstrip("\n"), number) for number in range(done + 1, node.lineno)
-        ]
+    def _elif(
+        self, node: ast.stmt, done: int, indent: str
+    ) -> Iterator[tuple[Callable[[], list[FormLine]], list[FormLine]]]:
+        lines = self.program.lines[done : node.lineno - 1]
+        comments = [FormLine(line, done + k + 1) for k, line in enumerate(lines)]
         for number, (head, body) in enumerate(self._clauses(node, indent)):
-            yield ([*comments, *head] if number == 0 else head), body
+            yield (partial(_joined, comments, head) if number == 0 else head), body
 
     def _unwrapped(self, node: ast.stmt, indent: str) -> list[FormLine]:
         """Return the lines of the block of a ``with STREAM:``."""
@@ -405,11 +406,10 @@ class FormWriter:
         lines: list[FormLine] = []
         done = 0
         for number, body in enumerate(suites_of(node)):
-            head = self._first_head(node, body, indent) if number == 0 else self._next_head(done, body[0], indent)
-            if head is None:
+            if number and self.program.is_elif(body[0]):
                 lines += self._member_compound(body[0], indent)
                 continue
-            lines += head
+            lines += self._next_head(done, body[0], indent) if number else self._first_head(node, body, indent)
             before = 0
             for part in body:
                 if before:
@@ -589,21 +589,6 @@ def first_line(node: ast.stmt) -> int:
     return min(node.lineno, *(one.lineno for one in decorators)) if decorators else node.lineno
 
 
-def _string_lines(text: str) -> set[int]:
-    """Return the lines that begin inside of a string."""
-    found: set[int] = set()
-    starts: list[int] = []
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        name = tokenize.tok_name[token.type]
-        if name == "STRING":
-            found |= set(range(token.start[0] + 1, token.end[0] + 1))
-        elif name == "FSTRING_START":
-            starts.append(token.start[0])
-        elif name == "FSTRING_END":
-            found |= set(range(starts.pop() + 1, token.end[0] + 1))
-    return found
-
-
 def _pieces(words: list[str], width: int) -> list[str]:
     """Join words to texts of limited width, separated by blanks at the ends."""
     pieces = [words[0]]
@@ -624,6 +609,10 @@ def _quoted(text: str) -> str:
 def _is_code(line: FormLine) -> bool:
     text = line.text.strip()
     return bool(text) and not text.startswith("#")
+
+
+def _joined(comments: list[FormLine], head: Callable[[], list[FormLine]]) -> list[FormLine]:
+    return [*comments, *head()]
 
 
 def _has_code(lines: Iterable[FormLine]) -> bool:
