@@ -6,19 +6,24 @@ import argparse
 import json
 import os
 import sys
+import threading
+from contextlib import contextmanager
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from offload.cli.output import any_text, console, drop_unwritable, flush
 from offload.cli.run import GivenProgram, check_graph, run
 from offload.errors import OffloadError, UnsupportedError
+from offload.interrupts.frames import is_own
 from offload.reports.files import check_writable, write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from offload.port.analysis import PortReport
     from offload.port.running import RecordedRun
 
+INTERRUPTED = 130
 _TAKE_VALUES = frozenset({"--on", "--report", "--graph", "--emit", "--access"})
 
 
@@ -68,6 +73,8 @@ def main(argv: Sequence[str], parser: argparse.ArgumentParser) -> int:
         return _port(args, program, options)
     except (OffloadError, OSError, ValueError) as error:
         parser.error(str(error))
+    except KeyboardInterrupt:  # after the end of the program, whose own interrupts `run` answers
+        return INTERRUPTED
 
 
 def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -129,8 +136,11 @@ def _port(args: argparse.Namespace, program: GivenProgram, options: Sequence[Any
     from offload.port.running import recorded
 
     path = os.path.abspath(program.name)  # noqa: PTH100  # as Python names the file
-    with recorded(path, on=args.on, access=options, wants_digests=args.emit is not None) as past:
+    with recorded(path, on=args.on, access=options, wants_digests=args.emit is not None) as past, _program_frames():
         status = run(program)
+        for thread in threading.enumerate():  # Python waits for them too
+            if not thread.daemon and thread is not threading.current_thread():
+                thread.join()
     report = analyse(past.log, path, args.on)
     if args.emit is not None:
         _emit(args, program, path, status, past, report)
@@ -142,6 +152,29 @@ def _port(args: argparse.Namespace, program: GivenProgram, options: Sequence[Any
     if report.is_faulty:
         return 1
     return _unused(past)
+
+
+@contextmanager
+def _program_frames() -> Iterator[None]:
+    """Let a traceback in the block show the program's frames, without those of the stand-in."""
+
+    def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        frames = []
+        while trace is not None:
+            if not is_own(trace.tb_frame.f_globals.get("__name__")):
+                frames.append(trace)
+            trace = trace.tb_next
+        for frame in reversed(frames):
+            trace = TracebackType(trace, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+        sys.__excepthook__(kind, error.with_traceback(trace), trace)
+
+    before = sys.excepthook
+    sys.excepthook = show
+    try:
+        yield
+    finally:
+        if sys.excepthook is show:
+            sys.excepthook = before
 
 
 def _emit(

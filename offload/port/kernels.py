@@ -210,7 +210,7 @@ class KernelSide:
         except KernelSyntaxError as error:
             raise self.machine.unsupported(
                 f"RawKernel {name!r}", f"{error}; state its accesses: --access {name}=in,out,…"
-            ) from error
+            ) from None
 
     def launch(
         self,

@@ -104,8 +104,8 @@ class ArrayMachine:
             shadows, named = call.shadows()
             try:
                 reads, writes = accesses_of(function, shadows, named, call.shadow(wrapped))
-            except UnsupportedError as error:
-                raise self.unsupported(name) from error
+            except UnsupportedError:
+                raise self.unsupported(name) from None
             call.note(reads, writes)
         return call.finish(wrapped, is_written=name not in _UNWRITTEN)
 

@@ -66,7 +66,7 @@ def _head(report: PortReport) -> Text:
         plural(len(report.redundant), "needless call"),
     ]
     counts = f"{plural(report.streams, 'stream')}, {plural(report.operations, 'operation')}"
-    return Text(f"{os.path.relpath(report.program)} on {report.on}: {counts}; {', '.join(found)}", style="bold")
+    return _line(f"{os.path.relpath(report.program)} on {report.on}: {counts}; {', '.join(found)}", "bold")
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[Any]], total: int) -> Table:

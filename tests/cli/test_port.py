@@ -148,6 +148,28 @@ def test_an_interrupted_program(program, tmp_path):
     assert read(tmp_path / "r.json")["operations"] == 3
 
 
+def test_threads_of_the_program(program, tmp_path):
+    """The run ends when the threads that the program has started have ended, as under Python."""
+    text = CLEAN + (
+        "import threading\ngo = threading.Event()\n"
+        "def late():\n    go.wait()\n    x.sum()\n    print('late')\n"
+        "threading.Thread(target=late).start()\ngo.set()\n"
+    )
+    found = port(tmp_path, "--report", "r.json", program(text))
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "late" in found.stdout.splitlines()[1]
+    assert "2 host threads count as one" in found.stdout
+    assert read(tmp_path / "r.json")["operations"] == 4
+
+
+def test_a_hook_of_the_program(program, tmp_path):
+    """The program's own ``sys.excepthook`` receives its exceptions."""
+    text = "import sys\nsys.excepthook = lambda *error: print('hook', error[0].__name__)\nraise ValueError\n"
+    found = port(tmp_path, program(text))
+    assert (found.returncode, found.stderr) == (1, "")
+    assert found.stdout.startswith("hook ValueError\n")
+
+
 def test_a_graph(program, tmp_path):
     """``--graph`` writes the dependences between lines."""
     found = port(tmp_path, "--graph", "g.mmd", program(CLEAN))
@@ -216,6 +238,7 @@ def test_an_unknown_name_of_cupy(program, tmp_path):
     """A name that the stand-in does not have is named with its line."""
     found = port(tmp_path, "--report", "r.json", program(CLEAN + "cp.no_such_name(x)\n"))
     assert found.returncode == 1
+    assert found.stderr.count("  File ") == 1  # the program's line alone
     last = found.stderr.splitlines()[-1]
     assert last.startswith("offload.errors.UnsupportedError: program.py:11: ")
     assert "cupy.no_such_name" in last
