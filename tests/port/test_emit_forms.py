@@ -1,5 +1,4 @@
 """Task forms of hand-written programs, next to the forms that are expected."""
-# ruff: noqa: E501  # a line of a form ends with a comment that names its origin
 
 import pytest
 
