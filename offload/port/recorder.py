@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from offload.interrupts.frames import caller, is_own
+from offload.interrupts.frames import caller
 from offload.port.extents import AccessPart, part_of, space_of
 from offload.port.log import HOST, PortLog, ProgramPlace, StorageRecord, StreamOperation, StreamRecord
 from offload.sanitizer.elements import byte_bounds
@@ -92,7 +92,8 @@ class ProgramRecorder:
     def _is_program_file(self, file: str, names: Mapping[str, Any]) -> bool:
         is_below = Path(file).resolve().is_relative_to(self._folder)
         is_installed = not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
-        return is_below and not is_installed and not is_own(names.get("__name__"))
+        is_library = str(names.get("__name__")).partition(".")[0] == "offload"
+        return is_below and not is_installed and not is_library
 
     def is_program_module(self, names: Mapping[str, Any]) -> bool:
         """Tell whether a module, of which these are the globals, is one of the program's."""
@@ -343,10 +344,10 @@ def _name_in(frame: FrameType, is_it: Callable[[Any], bool]) -> str:
             members: Iterable[tuple[Any, Any]]
             if name.startswith("__"):
                 continue
-            if isinstance(value, list | tuple):
+            if type(value) in {list, tuple}:  # no class of the program, whose methods would run
                 members = enumerate(value[:_MOST_MEMBERS])
-            elif isinstance(value, dict) and len(value) <= _MOST_MEMBERS:
-                members = value.items()
+            elif type(value) is dict and len(value) <= _MOST_MEMBERS:
+                members = list(value.items())
             else:
                 continue
             for key, member in members:
