@@ -18,8 +18,8 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
 from offload.port.extents import covers, shares
-from offload.port.parts import Role
 from offload.port.pending import PendingAccesses
+from offload.port.pieces import Role
 from offload.port.waits import accesses_of
 from offload.sanitizer.clocks import Order
 

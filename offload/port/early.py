@@ -17,10 +17,11 @@ from offload.port.statements import bound_names, passes_stored, short_text
 from offload.port.uses import Obstacle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from offload.port.chains import Chain, Held
-    from offload.port.parts import BlockPart, FormParts
+    from offload.port.facts import Recorded
+    from offload.port.pieces import BlockPart
 
 
 class NotABlockError(Exception):
@@ -36,17 +37,23 @@ class EarlyValues:
 
     Parameters
     ----------
-    parts : FormParts
-        The parts of the form.
+    recorded : Recorded
+        The marked run.
     block : BlockPart
         The block, whose items are known. Receives the assignments before it, and the names that stand for expressions.
+    stored : set of str
+        The containers that the program stores into (`offload.port.statements.stored_bases`).
+    fresh : callable
+        Returns a name that the program does not use.
     """
 
-    def __init__(self, parts: FormParts, block: BlockPart) -> None:
-        self.parts = parts
-        self.recorded = parts.recorded
-        self.program = parts.program
+    def __init__(self, recorded: Recorded, block: BlockPart, stored: set[str], fresh: Callable[[str], str]) -> None:
+        self.recorded = recorded
+        self.program = recorded.program
+        self.uses = recorded.uses
         self.block = block
+        self._stored = stored
+        self._fresh = fresh
         self._names = {ast.unparse(node): name for node, name in block.texts.items()}
 
     def bind(self) -> None:
@@ -80,9 +87,9 @@ class EarlyValues:
             text = f"`{ast.unparse(found)}` may change before a stream's block runs, and depends on its variables"
             raise NotABlockError(found.lineno, f"{text}; assign it to a variable before the block")
         word = "part" if any(one is not None and one.what == "device" for one in held) else "value"
-        name = self.parts.fresh(f"{chain.root}_{word}")
+        name = self._fresh(f"{chain.root}_{word}")
         self._names[ast.unparse(found)] = name
-        self.block.before.append((f"{name} = {self.parts.uses.text(found)}", found.lineno))
+        self.block.before.append((f"{name} = {self.uses.text(found)}", found.lineno))
         self.block.texts[found] = name
 
     def _may_replace(self, part: ast.stmt, node: ast.expr) -> bool:
@@ -98,7 +105,7 @@ class EarlyValues:
             return chain.node if is_number else self._host_call(chain)
         for length, one in enumerate(known):
             is_wanted = one.what == "device" or (one.what == "changing" and length == len(held) - 1)
-            if is_wanted and passes_stored(self.parts.stored, chain, held, length):
+            if is_wanted and passes_stored(self._stored, chain, held, length):
                 return chain.prefix(length)
         return None
 
@@ -128,7 +135,7 @@ class EarlyValues:
                 for chain, held in zip(chains_of(inner), self.recorded.marks[time].held, strict=False):
                     if self._is_late(inner, chain, held):
                         text = f"`{ast.unparse(chain.node)}` changes, and a block of {short_text(part)} reads it later"
-                        self.parts.uses.refuse(chain.node, f"{text}; pass its value as an argument")
+                        self.uses.refuse(chain.node, f"{text}; pass its value as an argument")
 
     def _is_late(self, inner: ast.stmt, chain: Chain, held: tuple[Held | None, ...]) -> bool:
         """Tell whether a chain in a function may hold something else when a block that calls the function runs."""
@@ -140,4 +147,4 @@ class EarlyValues:
             return False
         if is_outer and home is not None and self.program.changes(home, chain.root):
             return True
-        return any(passes_stored(self.parts.stored, chain, held, length) for length in range(1, len(held)))
+        return any(passes_stored(self._stored, chain, held, length) for length in range(1, len(held)))

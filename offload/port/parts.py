@@ -18,8 +18,6 @@ did not reach inside of a stream's block is an obstacle too.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
-from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from offload.port.chains import clause_text, names_in
@@ -27,6 +25,7 @@ from offload.port.early import EarlyValues, NotABlockError
 from offload.port.executions import BlockExecutions
 from offload.port.log import NULL
 from offload.port.marks import chains_of, is_markable
+from offload.port.pieces import BlockPart, CopyPart, Role
 from offload.port.program import FUNCTIONS
 from offload.port.statements import (
     bindings_in,
@@ -52,46 +51,6 @@ if TYPE_CHECKING:
     from offload.port.statements import CopyShape
 
 _LEAVES: Final = (ast.Raise, ast.Pass, ast.Break, ast.Continue, ast.Assert)
-
-
-class Role(Enum):
-    """What a statement becomes."""
-
-    KEEP = "keep"
-    DROP = "drop"
-    UNWRAP = "unwrap"  # `with STREAM:`: its block stays
-    COPY = "copy"
-    BLOCK = "block"
-    WAIT = "wait"  # a `taskwait`, if it is needed
-
-
-@dataclass(slots=True)
-class CopyPart:
-    """A copy between host and device."""
-
-    statement: ast.stmt
-    target: ast.expr
-    source: ast.expr
-    target_text: str = ""
-    source_text: str = ""
-    before: list[str] = field(default_factory=list)  # assignments that it needs
-    to_host: bool = False
-
-
-@dataclass(slots=True)
-class BlockPart:
-    """Statements that become a target region."""
-
-    members: list[ast.stmt]
-    executions: BlockExecutions
-    modes: dict[str, set[str]] = field(default_factory=dict)  # items, with "in" and "out"
-    before: list[tuple[str, int]] = field(default_factory=list)  # assignments that it needs, with their lines
-    texts: dict[ast.AST, str] = field(default_factory=dict)  # expressions that are evaluated before
-
-    @property
-    def first(self) -> ast.stmt:
-        """Its first statement, which stands for it."""
-        return self.members[0]
 
 
 class FormParts:
@@ -406,7 +365,7 @@ class FormParts:
             if text in chosen:
                 offer = offers[text]
                 block.modes[self._spelled(offer, block)] = chosen[text]
-        EarlyValues(self, block).bind()
+        EarlyValues(self.recorded, block, self.stored, self.fresh).bind()
         return block
 
     def _spelled(self, offer: Offer, block: BlockPart) -> str:

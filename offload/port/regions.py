@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from offload.port.chains import names_in
-from offload.port.parts import Role
+from offload.port.pieces import Role
 from offload.port.program import FUNCTIONS, SYNC
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from offload.port.chains import names_in, own_expressions
 from offload.port.extents import shares
 from offload.port.log import NULL
-from offload.port.parts import Role
 from offload.port.pending import PendingAccesses
+from offload.port.pieces import Role
 from offload.port.statements import bindings_in
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
     from offload.port.extents import AccessPart
     from offload.port.log import StreamOperation
-    from offload.port.parts import BlockPart, FormParts
+    from offload.port.parts import FormParts
+    from offload.port.pieces import BlockPart
 
 _WORK: Final = frozenset({"kernel", "to device", "to host"})
 

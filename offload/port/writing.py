@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from offload.port.chains import is_pure
-from offload.port.parts import Role
+from offload.port.pieces import Role
 from offload.port.program import FUNCTIONS, SYNC, has_sync, string_lines
 from offload.port.regions import RegionNames
 from offload.port.statements import suites_of
@@ -22,7 +22,8 @@ from offload.port.uses import PINNED, StatementUse
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from offload.port.parts import BlockPart, CopyPart, FormParts
+    from offload.port.parts import FormParts
+    from offload.port.pieces import BlockPart, CopyPart
     from offload.port.program import ProgramText
     from offload.port.regions import ModuleNames
     from offload.port.waits import WaitPlan
