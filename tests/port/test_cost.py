@@ -53,10 +53,14 @@ for one in s: one.synchronize()
 o.sum()
 """
 
-LINES = "import cupy as cp\nx = cp.zeros(8)\ncp.cuda.Device().synchronize()\na = cp.cuda.Stream(non_blocking=True)\nb = cp.cuda.Stream()\n" + (
-    "with a: x += 1\ne = a.record()\nb.wait_event(e)\nb.wait_event(e)\nwith b: x += 1; y = x * 2; z = y + 1\nb.synchronize()\n"
-    * 12500
+LINES = (
+    "import cupy as cp\nx = cp.zeros(8)\ncp.cuda.Device().synchronize()\n"
+    "a = cp.cuda.Stream(non_blocking=True)\nb = cp.cuda.Stream()\n"
 )
+LINES += (
+    "with a: x += 1\ne = a.record()\nb.wait_event(e)\nb.wait_event(e)\n"
+    "with b: x += 1; y = x * 2; z = y + 1\nb.synchronize()\n"
+) * 12500
 
 PROGRAMS = {"a ring": (RING, 0, 100_000), "slices": (SLICES, 0, 100_000), "many lines": (LINES, 0, 50_001)}
 
