@@ -142,15 +142,16 @@ def _port(args: argparse.Namespace, program: GivenProgram, options: Sequence[Any
             if not thread.daemon and thread is not threading.current_thread():
                 thread.join()
     report = analyse(past.log, path, args.on)
+    report.argv = [program.name, *program.args]
     if args.emit is not None:
         _emit(args, program, path, status, past, report)
     if args.report is not None:
         write_whole(args.report, [json.dumps(report.as_dict(), indent=1), "\n"])
     _show(args, past, report)
-    if status:
-        return 2 if past.accesses.is_wrong else status
     if report.is_faulty:
         return 1
+    if status:
+        return 2 if past.accesses.is_wrong else status
     return _unused(past)
 
 

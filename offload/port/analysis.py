@@ -82,6 +82,8 @@ class PortReport:
     ----------
     program, on : str
         The program's file, absolute; ``"sim"`` or ``"cuda"``.
+    argv : list of str
+        The program as the command line names it, and its arguments.
     operations, streams : int
         Kernels, copies and callbacks on all streams; streams that the program opened.
     unchecked : bool
@@ -102,6 +104,7 @@ class PortReport:
     redundant: list[PortRedundant]
     blocking: list[PortBlocking]
     edges: list[PortEdge]
+    argv: list[str] = field(default_factory=list)
     emitted: str | None = None
     reasons: list[str] = field(default_factory=list)
     not_seen: list[str] = field(default_factory=list)
@@ -114,6 +117,7 @@ class PortReport:
     def as_dict(self) -> dict[str, Any]:
         """Return the report as its JSON has it."""
         made: dict[str, Any] = {"version": 1, **asdict(self)}
+        made["program"] = made.pop("argv") or [self.program]
         for edge in made["edges"]:
             del edge["files"]
         for entry in made["uninitialised"]:

@@ -65,7 +65,7 @@ def test_a_clean_program(program, tmp_path):
     assert found.stdout.startswith("sum 8.0\n")
     assert "1 stream, 3 operations; 0 races" in found.stdout
     report = read(tmp_path / "r.json")
-    assert (report["program"], report["on"], report["streams"], report["operations"]) == (str(path), "sim", 1, 3)
+    assert (report["program"], report["on"], report["streams"], report["operations"]) == ([str(path)], "sim", 1, 3)
 
 
 def test_a_race(program, tmp_path):
@@ -127,10 +127,12 @@ def test_programs_that_end_early(program, tmp_path, text, status):
 
 
 def test_a_failing_program_with_a_race(program, tmp_path):
-    """A program that fails half-way keeps its status, and its races are reported."""
-    found = port(tmp_path, "--report", "r.json", program(f"{RACY}raise SystemExit(7)\n"))
-    assert found.returncode == 7
-    assert len(read(tmp_path / "r.json")["races"]) == 1
+    """A program that fails half-way and has a race gives status 1, and its races are reported."""
+    found = port(tmp_path, "--report", "r.json", program(f"{RACY}raise SystemExit(7)\n"), "a", "-b")
+    assert found.returncode == 1
+    report = read(tmp_path / "r.json")
+    assert len(report["races"]) == 1
+    assert report["program"] == [str(tmp_path / "program.py"), "a", "-b"]
 
 
 def test_an_interrupted_program(program, tmp_path):
