@@ -35,6 +35,7 @@ class Offer:
 
     node: ast.expr
     order: int
+    is_own: bool  # it stands in the block itself, not in a function that the block calls
     sections: dict[int, Section] = field(default_factory=dict)
     is_plain: bool = True
     is_moving: bool = False  # a container on the way to the array may hold another one later
@@ -125,7 +126,7 @@ class BlockExecutions:
                 node = chain.prefix(length) if time == outer else self._translated(chain.prefix(length), time)
                 if node is None or not bound.isdisjoint(names_in(node)):
                     continue
-                offer = offers.setdefault(normal_text(node), Offer(node, len(offers)))
+                offer = offers.setdefault(normal_text(node), Offer(node, len(offers), is_own=time == outer))
                 if begin not in offer.sections:
                     offer.sections[begin] = section = Section(*one.section[:4])
                     offer.nbytes += section.nbytes
@@ -176,10 +177,20 @@ class BlockExecutions:
         return found
 
     def covering(self, offers: dict[str, Offer], begin: int, part: Section) -> str | None:
-        """Return the text of the smallest expression that covers an access."""
+        """Return the text of the smallest expression that covers an access, of the block itself if there is one."""
         found = [
-            (offer.nbytes, not offer.is_plain, len(text), offer.order, text)
+            (not offer.is_own, offer.nbytes, not offer.is_plain, len(text), offer.order, text)
             for text, offer in offers.items()
             if covers(offer.sections[begin], part)
         ]
         return min(found)[-1] if found else None
+
+
+def with_whole_arrays(chosen: dict[str, set[str]], offers: dict[str, Offer]) -> dict[str, set[str]]:
+    """Return the chosen items, with the array in the place of three or more of its parts."""
+    for text in sorted(offers, key=len, reverse=True):
+        parts = [one for one in chosen if one != text and one.startswith((f"{text}[", f"{text}."))]
+        if len(parts) > 2:
+            modes = set().union(*(chosen.pop(one) for one in parts))
+            chosen[text] = chosen.get(text, set()) | modes
+    return chosen

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from offload.port.chains import clause_text, names_in
 from offload.port.early import EarlyValues, NotABlockError
-from offload.port.executions import BlockExecutions
+from offload.port.executions import BlockExecutions, with_whole_arrays
 from offload.port.log import NULL
 from offload.port.marks import chains_of, is_markable
 from offload.port.pieces import BlockPart, CopyPart, Role
@@ -361,6 +361,7 @@ class FormParts:
                 if text is None:
                     raise _uncovered(executions.operation_of(number, part))
                 chosen.setdefault(text, set()).add(mode)
+        chosen = with_whole_arrays(chosen, offers)
         for text in offers:
             if text in chosen:
                 offer = offers[text]

@@ -255,7 +255,7 @@ class WaitPlan:
                     f"`{encounter.operation.call}` works on the default stream between the streams' work; "
                     "put it into a `with stream:`",
                 )
-            dirty = owner
+            dirty = owner if dirty is None else max(dirty, owner)
 
     def _allocation(self) -> int | None:
         """Return the mark of the last statement before the first task that allocated an array on the device."""

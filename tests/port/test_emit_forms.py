@@ -521,3 +521,24 @@ def test_pinned_arrays_are_arrays_of_numpy_that_a_gpu_copies_by_itself(tmp_path)
         "b[...] = 0  # line 4\n"
         "c = [np.zeros(3) for _ in range(2)]\n"
     )
+
+
+def test_an_array_stands_for_three_of_its_parts(tmp_path):
+    """A stencil reads its array; the function that computes it is called with the array, which is the item."""
+    text = (
+        "import cupy as cp\nimport numpy as np\n\n\n"
+        "def diffuse(old, new):\n"
+        "    new[1:-1] = old[1:-1] + 0.2 * (old[:-2] + old[2:] - 2 * old[1:-1])\n\n\n"
+        "u, v = cp.zeros(12), cp.zeros(12)\n"
+        "u[4:6] = 1\n"
+        "out = np.empty(12)\n"
+        "s = cp.cuda.Stream(non_blocking=True)\n"
+        "cp.cuda.Device().synchronize()\n"
+        "with s:\n    diffuse(u, v)\n"
+        "    v[1:-1] += u[:-2] + u[1:-1] + u[2:]\n"
+        "v.get(out=out, stream=s)\nprint(out)\n"
+    )
+    emitted = emitted_of(tmp_path, text)
+    assert emitted.reasons == []
+    assert 'with omp("target nowait depend(in: u) depend(out: v)"):  # line 14' in emitted.text
+    assert "offload.device(0).synchronize()  # line 10\nout = " in emitted.text
