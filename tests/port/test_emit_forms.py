@@ -535,10 +535,10 @@ def test_an_array_stands_for_three_of_its_parts(tmp_path):
         "s = cp.cuda.Stream(non_blocking=True)\n"
         "cp.cuda.Device().synchronize()\n"
         "with s:\n    diffuse(u, v)\n"
-        "    v[1:-1] += u[:-2] + u[1:-1] + u[2:]\n"
+        "    v[1:11] += u[:-2] + u[1:-1] + u[2:]\n"
         "v.get(out=out, stream=s)\nprint(out)\n"
     )
     emitted = emitted_of(tmp_path, text)
     assert emitted.reasons == []
-    assert 'with omp("target nowait depend(in: u) depend(out: v)"):  # line 14' in emitted.text
+    assert 'with omp("target nowait depend(in: u) depend(out: v[1:10])"):  # line 14' in emitted.text
     assert "offload.device(0).synchronize()  # line 10\nout = " in emitted.text
