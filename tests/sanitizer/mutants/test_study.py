@@ -63,6 +63,6 @@ def test_one_program(tmp_path):
 @pytest.mark.timeout(1600)
 def test_many_mutants(tmp_path):
     """Of more than 300 mutants of all programs it finds at least 95 % of the faulty ones, and no others."""
-    judged, text = run_study(tmp_path, "--limit", "8", "--runs", "20", "--seeds", "2")
+    judged, text = run_study(tmp_path, "--runs", "20", "--seeds", "2")
     assert len(judged) - len(programs()) >= 300
     check_figures(judged, text)
