@@ -235,6 +235,10 @@ def _not_seen(log: PortLog) -> list[str]:
     lines = sorted({place.line for place in log.unchecked_places})
     if lines:
         sentences.append(f"The host received unchecked data at {_lines(lines)}.")
+    sentences += [
+        f"Accesses to the memory of {item} that the program got at line {place.line} cannot be seen."
+        for place, item in log.given_away.items()
+    ]
     threads = {operation.thread for operation in log.operations}
     if len(threads) > 1:
         sentences.append(f"{len(threads)} host threads count as one, in the order of their calls.")

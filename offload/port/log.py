@@ -123,6 +123,8 @@ class PortLog:
     """Where the host received such bytes, and from which array."""
     unchecked_kernels: dict[str, ProgramPlace] = field(default_factory=dict)
     """The kernels that the run did not carry out, with the first launch of each."""
+    given_away: dict[ProgramPlace, str] = field(default_factory=dict)
+    """Where the program got the memory of a host array in a form whose accesses cannot be seen, and which array."""
     obstacles: dict[ProgramPlace, str] = field(default_factory=dict)
     """Calls that the task form cannot express, with their reason: `Stream.use`, several devices, …"""
     arrived: dict[int, bytes] = field(default_factory=dict)

@@ -152,7 +152,7 @@ class ArrayMachine:
             return  # the second step of ``d[a:b] += 1``: CuPy does nothing then either
         call = _ArrayCall(self, "setitem", (array, items, value), {}, takes_host=True)
         with self._quiet():
-            call.data[0][call.data[1]] = call.data[2]
+            call.data[0][index if is_basic else call.data[1]] = call.data[2]
         if self.is_cuda and not is_basic:
             call.note_unknown(writes_first=True, is_mask=any(_is_mask(item) for item in items))
         else:

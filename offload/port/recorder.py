@@ -286,7 +286,11 @@ class ProgramRecorder:
         return False
 
     def given_away(self, storage: Any, device: Any) -> None:
-        """Do nothing: the log has no place for accesses that cannot be seen."""
+        """Note that the program has received the memory of a tracked array in a form that cannot be seen."""
+        if device is None and not sys.is_finalizing():
+            with self.lock:
+                part = self.host_part(storage)
+                self.log.given_away.setdefault(self.place(), self.log.storage_of(part).label)
 
     @contextmanager
     def callback(self, operation: StreamOperation) -> Iterator[None]:

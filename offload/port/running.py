@@ -103,11 +103,15 @@ def _imports_of(modules: Mapping[str, ModuleType], recorder: ProgramRecorder) ->
     plain = builtins.__import__
 
     def load(
-        name: str, names: Mapping[str, Any] | None = None, places: Any = None, wanted: Any = (), level: int = 0
+        name: str,
+        globals: Mapping[str, Any] | None = None,
+        locals: Any = None,
+        fromlist: Any = (),
+        level: int = 0,
     ) -> Any:
         package, _, rest = name.partition(".")
-        if level or package not in _PACKAGES or not names or not recorder.is_program_module(names):
-            return plain(name, names, places, wanted, level)
+        if level or package not in _PACKAGES or not globals or not recorder.is_program_module(globals):
+            return plain(name, globals, locals, fromlist, level)
         if package == "offload":
             place = recorder.place()
             raise UnsupportedError(
@@ -118,9 +122,9 @@ def _imports_of(modules: Mapping[str, ModuleType], recorder: ProgramRecorder) ->
         inner = module
         for part in rest.split(".") if rest else ():
             inner = getattr(inner, part)
-        return inner if wanted else module
+        return inner if fromlist else module
 
-    builtins.__import__ = load  # type: ignore[assignment]  # the types of its arguments are those of the statement
+    builtins.__import__ = load
     try:
         yield
     finally:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 import offload
+from offload.port.analysis import analyse
 from offload.port.recorder import ProgramRecorder
 from tests.port.marked import line_of
 
@@ -114,3 +115,10 @@ def test_views_of_one_buffer(report):
     )
     [race] = report(text)["races"]
     assert (race["first"]["line"], race["second"]["line"]) == (line_of(text, "# copy"), line_of(text, "# read"))
+
+
+def test_memory_that_is_given_away(record, tmp_path):
+    """A place where the program gets the memory of an array in another form is named in the report."""
+    log = record("import cupyx\np = cupyx.zeros_pinned(4)\np[0] = 1\na = p.ctypes.data\n")
+    [sentence] = analyse(log, str(tmp_path / "program.py"), "sim").not_seen
+    assert sentence == "Accesses to the memory of p that the program got at line 4 cannot be seen."

@@ -112,6 +112,37 @@ def test_statements(statement, names_of):
     np.testing.assert_array_equal(np.asarray(found["v"]), STATEMENTS[statement])
 
 
+def test_fields(names_of):
+    """Fields of a structured array are views."""
+    found = names_of(
+        "import cupy as cp\ns = cp.zeros(2, [('a', 'f4'), ('b', 'i4', (2,))])\ns['a'] = 1\ns['b'][:, 1] = 2\nv = s.get()\n"
+    )
+    assert found["v"]["a"].tolist() == [1, 1]
+    assert found["v"]["b"].tolist() == [[0, 2], [0, 2]]
+
+
+def test_other_ways_to_import(names_of):
+    """``__import__`` takes its arguments by name too, and gives a package or a module as Python does."""
+    found = names_of(
+        "a = __import__('cupy', globals(), fromlist=('cuda',), level=0)\nb = __import__(name='cupy.cuda', globals=globals())\n"
+        "import cupy.cuda as c\nfrom cupy import cuda as d\nimport cupy.cuda.runtime\nfrom cupy.cuda import Stream as s\n"
+        "import encodings.cp437\nimport numpy.linalg\n"
+    )
+    assert found["a"] is found["b"] is found["cupy"]
+    assert found["c"] is found["d"] is found["cupy"].cuda
+    assert found["s"] is found["cupy"].cuda.Stream
+
+
+def test_saved_files(names_of, tmp_path):
+    """Arrays are saved and loaded as NumPy's, after a copy to the host."""
+    path = str(tmp_path / "a")
+    found = names_of(
+        f"import cupy as cp\nx = cp.arange(3)\ncp.save({path!r}, x)\ncp.savez({path!r}, y=x)\n"
+        f"v = cp.load({path + '.npy'!r}).get().tolist(), cp.load({path + '.npz'!r})['y'].get().tolist()\n"
+    )
+    assert found["v"] == ([0, 1, 2], [0, 1, 2])
+
+
 SCALARS = {
     "float(x[1])": 1.0,
     "int(x[1])": 1,
