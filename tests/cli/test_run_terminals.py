@@ -84,7 +84,7 @@ def test_terminals(program, env, columns):  # noqa: F811  # the fixture
     assert (status, out) == (0, "done\n")
     if columns in {"20", "80"}:
         assert "The run took" in shown
-        assert re.search("quot.*(µs|ms|us)", shown)  # a name, and a number next to it
+        assert re.search("quo.*(µs|ms|us|ns)", shown)  # a name, perhaps cut, and a number next to it
     assert "\x1b[2J" not in shown
     assert "\x07" not in shown
     assert "Traceback" not in shown
