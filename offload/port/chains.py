@@ -1,4 +1,4 @@
-"""Expressions that may hold arrays, such as ``buf[i % 2]``: where they stand, what they hold, how a clause spells them.
+"""Expressions that may hold arrays, such as ``buf[i % 2]``, their values in a run, and their text in a clause.
 
 A *chain* is a name, followed by attributes and subscripts whose indices have no effects. Evaluating it changes nothing,
 so the observed run does that at each statement, and a task form may do it in a clause. Each beginning of a chain is a
@@ -32,10 +32,10 @@ _PLAIN: Final = (int, float, complex, str, bytes, np.generic, type(None), np.dty
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a chain held when a statement ran.
+    """The value of a chain when a statement ran.
 
-    ``what`` is "device" or "host" for arrays, "value" for numbers, strings and the like, "changing" for a number that
-    a list, a dictionary, a host array or an object held, which may hold another one later, and "object" for the rest.
+    ``what`` is "device" or "host" for arrays, and "value" for numbers and strings. It is "changing" for a number that a
+    list, a dictionary, a host array or an object held: it may hold another one later. All the rest is an "object".
     ``is_plain``: each subscript of an array is an index from 0 or a slice within the array, so that a clause can spell
     it.
     """
@@ -169,7 +169,7 @@ class ChainReader:
     def held(
         self, variables: Mapping[str, Any], namespace: dict[str, Any], section_of: SectionOf
     ) -> tuple[Held | None, ...]:
-        """Return what each prefix holds, the bare name first; None from the first step that cannot be evaluated."""
+        """Return the value of each prefix, the bare name first; None from the first step that cannot be evaluated."""
         found: list[Held | None] = []
         try:
             value = variables[self._root] if self._root in variables else namespace[self._root]

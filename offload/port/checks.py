@@ -1,4 +1,4 @@
-"""Whether a task form does what the original did: the three checks before it is written.
+"""The three checks before a task form is written: the same bytes, the same text, and the same order.
 
 Theory of operation
 -------------------
@@ -204,7 +204,7 @@ class FormCheck:
 
 
 def _drop_covered(pending: PendingAccesses[tuple[bool, Encounter]], part: AccessPart, task: int) -> None:
-    """Drop the accesses of other tasks that a write covers: what is ordered after the write is ordered after them."""
+    """Drop the accesses of other tasks that a write covers: an order after the write is an order after them."""
 
     def is_over(other: AccessPart, value: tuple[bool, Encounter]) -> bool:
         return value[1].task != task and covers(part, other)

@@ -56,7 +56,7 @@ class Emitted:
     ----------
     text : str or None
         The form.
-    reasons : tuple of str
+    reasons : list of str
         The obstacles, each with its line; empty if there is a form.
     """
 

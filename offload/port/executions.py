@@ -1,4 +1,4 @@
-"""The executions of a block: what each of them accessed, and which expressions named it."""
+"""The executions of a block: their accesses, and the expressions that name them."""
 
 from __future__ import annotations
 

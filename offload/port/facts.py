@@ -1,4 +1,4 @@
-"""The marked run of a program, by its statements: what each of them did."""
+"""The marked run of a program, by its statements and their operations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class StatementFacts:
-    """What a statement did in the run, in all its executions."""
+    """The operations of a statement in the run, in all its executions."""
 
     operations: list[int] = field(default_factory=list)
     streams: set[int] = field(default_factory=set)  # of its work on the device and its copies

@@ -1,12 +1,12 @@
-"""The program with a mark before each statement, so that the record of its run says which statement did what.
+"""The program with a mark before each statement, so that the record of its run knows the statement of each operation.
 
 Theory of operation
 -------------------
 `marked` inserts calls of a recorder into a copy of the program's tree: one before each statement, one where a loop
 returns to its head, and one at the entry and the exit of each function. They have the lines of the statements, so
 tracebacks and the places in the log stay the same. The `MarkRecorder` keeps a stack of the calls that are in progress.
-Each mark is one row: the statement, the activation of its function, the mark of the caller, and what the chains of the
-statement hold (`offload.port.chains`). Each operation of the log is given the mark that was current when it began. So
+Each mark is one row: the statement, the activation of its function, the mark of the caller, and the values of the
+statement's chains (`offload.port.chains`). Each operation of the log is given the mark that was current when it began. So
 the analysis knows for each operation the statements that led to it, and can tell two rounds of a loop apart.
 
 Generators and coroutines are not marked, since their frames do not nest. Neither are functions whose decorator reads
@@ -42,7 +42,7 @@ class StatementMark:
     caller: int  # the mark that was current when the function was called; -1 for the module
     first: int  # the number of operations before it
     storages: int  # the number of storages before it
-    held: tuple[tuple[Held | None, ...], ...] = ()  # for each chain, what its prefixes held
+    held: tuple[tuple[Held | None, ...], ...] = ()  # for each chain, the values of its prefixes
 
 
 @dataclass(slots=True)

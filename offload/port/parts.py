@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-The tree of the program says how statements are nested. The marked run says what each of them did (`StatementFacts`):
+The tree of the program says how statements are nested. The marked run knows the operations of each statement (`StatementFacts`):
 work on streams, copies, accesses of the host. From both, each statement gets a `Role`. Neighbouring statements of one
 ``with STREAM:`` that only work on the device become a `BlockPart`, and a copy becomes a `CopyPart`. The others stay as
 they are, outside of any block.
@@ -11,8 +11,8 @@ they are, outside of any block.
 it began. The smallest chain that covers an access becomes the item for it, provided it could be evaluated each time.
 Storages that the block itself allocates need no item.
 
-*Refusals.* A statement that fits no role is an `Obstacle` with its line. Nothing is guessed: a statement that the run
-did not reach inside of a stream's block is an obstacle too.
+*Refusals.* A statement that fits no role is an `Obstacle` with its line. So is a statement in a stream's block that the
+run did not reach, because its accesses are unknown.
 """
 
 from __future__ import annotations
@@ -267,12 +267,12 @@ class FormParts:
         return all(any(one is not None for one in side) for side in held[:1])
 
     def _is_assignment_of(self, operation: StreamOperation, copies: list[StreamOperation]) -> bool:
-        """Tell whether an operation only moves what a copy has just brought, as in ``d[...] = cp.asarray(h)``."""
+        """Tell whether an operation only moves the bytes that a copy has just brought, as in ``d[...] = cp.asarray(h)``."""
         arrived = {part.space for copy in copies for part in copy.writes}
         return bool(operation.reads) and all(part.space in arrived for part in operation.reads)
 
     def held(self, node: ast.stmt, wanted: ast.expr) -> list[Held | None]:
-        """Return what an expression held at each execution of a statement; None for what is no chain."""
+        """Return the value of an expression at each execution of a statement; None for an expression that is no chain."""
         for index, chain in enumerate(chains_of(node)):
             for length in range(len(chain.steps) + 1):
                 if chain.prefix(length) is wanted:

@@ -1,4 +1,4 @@
-"""The parts of a task form as values: what each statement becomes."""
+"""The parts of a task form as values: roles of statements, blocks and copies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Role(Enum):
-    """What a statement becomes."""
+    """The place of a statement in the task form."""
 
     KEEP = "keep"
     DROP = "drop"

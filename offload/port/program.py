@@ -270,7 +270,7 @@ class ProgramText:
             self._busy.discard(key)
 
     def attribute(self, name: str) -> Kind:
-        """Return the kind of what the program stores in attributes of a name."""
+        """Return the kind of the values that the program stores in attributes of a name."""
         key = ("attribute", name)
         if key in self._busy:
             return NONE

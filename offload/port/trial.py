@@ -2,7 +2,7 @@
 
 `observe` runs the original on the stand-in, with marks (`offload.port.marks`). `rehearse` runs the task form with the
 library: its graph is recorded, the bytes of each copy to the host are noted, and the sanitizer watches. Both return
-what the program printed. A program that cannot be run again in this way has no task form.
+the text that the program printed. A program that cannot be run again in this way has no task form.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Rehearsal(TrialEnd):
     nodes: list[tuple[int, str]] = field(default_factory=list)  # the line and the directive of each task, in order
     edges: list[tuple[int, int]] = field(default_factory=list)
     arrived: list[tuple[int, bytes]] = field(default_factory=list)  # by copies to the host: line, digest of the bytes
-    values: list[bytes] = field(default_factory=list)  # digests of what other calls brought to the host
+    values: list[bytes] = field(default_factory=list)  # digests of the values that other calls brought to the host
     findings: list[tuple[str, int, int]] = field(default_factory=list)  # of the sanitizer: rule and lines
 
 
@@ -243,7 +243,7 @@ def _note_prints(result: Observation, marks: MarkRecorder) -> None:
     sys.stdout.write = write  # type: ignore[method-assign]  # `print` calls it
 
 
-# -- what a rehearsal notes ----------------------------------------------------------------------------
+# -- notes of a rehearsal ----------------------------------------------------------------------------
 
 
 def digest(array: Any) -> bytes:

@@ -69,7 +69,7 @@ _KNOWN_CUDA: Final = (
     *MAKES_SYNC, *SYNC_CONSTANTS, *_REMOVED_CALLS, *_WAITING_CALLS, *_REFUSED_CALLS,
     "cupy.cuda.stream", "cupy.cuda.device",
 )  # fmt: skip
-"""What a program may use of ``cupy.cuda``: it disappears, or is refused with a reason of its own."""
+"""The names of ``cupy.cuda`` that a program may use: they disappear, or have a reason of their own for a refusal."""
 
 _TAKES_STREAM: Final = {"get": 0, "set": 1, "asnumpy": 1}
 """Methods and functions that take a stream, with its position."""
@@ -479,7 +479,7 @@ class StreamUses:
         return None
 
     def _returned_length(self, node: ast.Call, way: tuple[int, ...], depth: int) -> str | None:
-        """Return the length of what a function of the file returns, if that is a number or a parameter."""
+        """Return the length of the result of a function of the file, if it is a number or a parameter."""
         program = self.program
         called = program.called(node)
         returned = [] if called is None else program.returned.get(called, [])

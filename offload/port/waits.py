@@ -1,4 +1,4 @@
-"""Where the host has to wait in a task form, and where the device has to be synchronised after its default stream.
+"""The waits of the host in a task form, and the synchronisations of the device after its default stream.
 
 Theory of operation
 -------------------
