@@ -6,8 +6,8 @@ Theory of operation
 returns to its head, and one at the entry and the exit of each function. They have the lines of the statements, so
 tracebacks and the places in the log stay the same. The `MarkRecorder` keeps a stack of the calls that are in progress.
 Each mark is one row: the statement, the activation of its function, the mark of the caller, and the values of the
-statement's chains (`offload.port.chains`). Each operation of the log is given the mark that was current when it began. So
-the analysis knows for each operation the statements that led to it, and can tell two rounds of a loop apart.
+statement's chains (`offload.port.chains`). Each operation of the log is given the mark that was current when it began.
+So the analysis knows for each operation the statements that led to it, and can tell two rounds of a loop apart.
 
 Generators and coroutines are not marked, since their frames do not nest. Neither are functions whose decorator reads
 their source, such as Numba's.

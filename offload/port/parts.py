@@ -2,8 +2,8 @@
 
 Theory of operation
 -------------------
-The tree of the program says how statements are nested. The marked run knows the operations of each statement (`StatementFacts`):
-work on streams, copies, accesses of the host. From both, each statement gets a `Role`. Neighbouring statements of one
+The tree of the program says how statements are nested. The marked run knows the operations of each statement
+(`StatementFacts`): work on streams, copies, accesses of the host. From both, each statement gets a `Role`. Neighbouring statements of one
 ``with STREAM:`` that only work on the device become a `BlockPart`, and a copy becomes a `CopyPart`. The others stay as
 they are, outside of any block.
 
@@ -267,12 +267,12 @@ class FormParts:
         return all(any(one is not None for one in side) for side in held[:1])
 
     def _is_assignment_of(self, operation: StreamOperation, copies: list[StreamOperation]) -> bool:
-        """Tell whether an operation only moves the bytes that a copy has just brought, as in ``d[...] = cp.asarray(h)``."""
+        """Tell whether an operation only moves bytes that a copy has just brought: ``d[...] = cp.asarray(h)``."""
         arrived = {part.space for copy in copies for part in copy.writes}
         return bool(operation.reads) and all(part.space in arrived for part in operation.reads)
 
     def held(self, node: ast.stmt, wanted: ast.expr) -> list[Held | None]:
-        """Return the value of an expression at each execution of a statement; None for an expression that is no chain."""
+        """Return the value of an expression at each execution of a statement; None if it is no chain."""
         for index, chain in enumerate(chains_of(node)):
             for length in range(len(chain.steps) + 1):
                 if chain.prefix(length) is wanted:
