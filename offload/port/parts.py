@@ -3,9 +3,9 @@
 Theory of operation
 -------------------
 The tree of the program says how statements are nested. The marked run knows the operations of each statement
-(`StatementFacts`): work on streams, copies, accesses of the host. From both, each statement gets a `Role`. Neighbouring statements of one
-``with STREAM:`` that only work on the device become a `BlockPart`, and a copy becomes a `CopyPart`. The others stay as
-they are, outside of any block.
+(`StatementFacts`): work on streams, copies, accesses of the host. From both, each statement gets a `Role`.
+Neighbouring statements of one ``with STREAM:`` that only work on the device become a `BlockPart`, and a copy becomes a
+`CopyPart`. The others stay as they are, outside of any block.
 
 *Items.* The bytes that a block reads and writes are known for each execution. The block's chains were evaluated where
 it began. The smallest chain that covers an access becomes the item for it, provided it could be evaluated each time.
