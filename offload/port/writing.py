@@ -290,6 +290,9 @@ class FormWriter:
     def _clauses(self, node: ast.stmt, indent: str) -> Iterator[tuple[Callable[[], list[FormLine]], list[FormLine]]]:
         """Yield functions that return heads (``if …:``, ``else:``, …), which may not be needed, and bodies."""
         done = 0
+        if isinstance(node, ast.Match):
+            yield from self._cases(node, indent)
+            return
         for number, body in enumerate(suites_of(node)):
             if number and self.program.is_elif(body[0]):
                 yield from self._elif(body[0], done, indent)
@@ -298,6 +301,16 @@ class FormWriter:
                 if number:
                     head = partial(self._next_head, done, body[0], indent)
                 yield head, self.suite(body, indent + _STEP, max(done, self._head_line(body[0])))
+            done = max(part.end_lineno or 0 for part in body)
+
+    def _cases(self, node: ast.Match, indent: str) -> Iterator[tuple[Callable[[], list[FormLine]], list[FormLine]]]:
+        """Yield the heads and bodies of the cases of a `match`, whose own head comes with the first one."""
+        head = FormLine(indent + self.uses.colon_head(node), node.lineno)
+        done = node.subject.end_lineno or node.lineno
+        for number, body in enumerate(suites_of(node)):
+            case = partial(self._next_head, done, body[0], indent + _STEP)
+            lines = self.suite(body, indent + 2 * _STEP, self._head_line(body[0]))
+            yield (partial(_joined, [head], case) if number == 0 else case), lines
             done = max(part.end_lineno or 0 for part in body)
 
     def _head_line(self, first: ast.stmt) -> int:
@@ -317,8 +330,6 @@ class FormWriter:
 
     def _first_head(self, node: ast.stmt, body: list[ast.stmt], indent: str) -> list[FormLine]:
         text = "try:" if isinstance(node, ast.Try) else self.uses.head(node)
-        if isinstance(node, ast.Match):
-            text = self.uses.colon_head(node)
         lines = []
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             lines += [FormLine(f"{indent}@{self.uses.text(one)}", one.lineno) for one in node.decorator_list]

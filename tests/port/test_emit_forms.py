@@ -542,3 +542,53 @@ def test_an_array_stands_for_three_of_its_parts(tmp_path):
     assert emitted.reasons == []
     assert 'with omp("target nowait depend(in: u) depend(out: v[1:10])"):  # line 14' in emitted.text
     assert "offload.device(0).synchronize()  # line 10\nout = " in emitted.text
+
+
+def test_compound_statements_around_parts_are_kept(tmp_path):
+    """`match`, `try` with all its clauses, `while` with `else` and `with` of a file keep their heads and comments."""
+    text = HEAD + (
+        "for i in range(3):\n"
+        "    # by number\n"
+        "    match i % 2:\n"
+        "        case 0:  # even\n"
+        "            d.set(h[i], stream=s)\n"
+        "        case _ if i:\n"
+        "            d.set(h[0], stream=s)\n"
+        "    try:\n"
+        "        with s, open(np.__file__) as file:\n"
+        "            d *= 2\n"
+        "    except* MemoryError as error:\n"
+        "        print(error)\n"
+        "    # otherwise\n"
+        "    else:\n"
+        "        with s:\n            d += 1\n"
+        "    finally:\n"
+        "        d.get(out=out[i], stream=s, blocking=False)\n"
+        "k = 0\n"
+        "while k < 2:\n    k += 1; s.synchronize()\nelse:\n    print(k)\n"
+        "print(out)\n"
+    )
+    emitted = emitted_of(tmp_path, text)
+    assert emitted.reasons == []
+    call = "offload.target_memcpy_rect_async"
+    assert body_of(emitted.text)[:19] == [
+        "for i in range(3):",
+        "# by number",
+        "match i % 2:",
+        "case 0:  # even",
+        f"{call}(d, h[i], depend=[offload.in_(h[i]), offload.out(d)])  # line 14",
+        "case _ if i:",
+        f"{call}(d, h[0], depend=[offload.in_(h[0]), offload.out(d)])  # line 16",
+        "try:",
+        "with open(np.__file__) as file:",
+        'with omp("target nowait depend(inout: d)"):  # line 18',
+        "d *= 2",
+        "except* MemoryError as error:",
+        "print(error)",
+        "# otherwise",
+        "else:",
+        'with omp("target nowait depend(inout: d)"):  # line 24',
+        "d += 1",
+        "finally:",
+        f"{call}(out[i], d, depend=[offload.in_(d), offload.out(out[i])])  # line 27",
+    ]
