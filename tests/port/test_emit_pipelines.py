@@ -69,7 +69,7 @@ def test_a_pipeline_gets_a_form(tmp_path, shape, seed):
     assert check(tmp_path, shape, seed) is not None
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_many_pipelines_get_a_form(tmp_path, shape):

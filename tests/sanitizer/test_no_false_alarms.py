@@ -46,8 +46,14 @@ NAMES = [
     and "__main__" in path.read_text(encoding="utf-8")
 ]
 SEEDS = range(10)
-CASES = [(name, seed) for name in NAMES for seed in SEEDS]
 QUICK = [("cholesky", 0), ("acc_halo", 1), ("ports/ring", 2)]
+CASES = [
+    pytest.param(name, seed, marks=[] if (name, seed) in QUICK else pytest.mark.slow if first else pytest.mark.soak)
+    for number, name in enumerate(NAMES)
+    for seed in SEEDS
+    for first in [seed == number % len(SEEDS)]
+]
+"""Each example under one schedule among the long tests; all ten are soaks: 40 minutes on two cores."""
 
 
 def check_silent(path, *args, seed):
@@ -63,7 +69,7 @@ def check_silent(path, *args, seed):
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(("name", "seed"), few(QUICK, CASES, are_rows=True))
+@pytest.mark.parametrize(("name", "seed"), CASES)
 def test_examples(name, seed, tmp_path):
     """An example has no finding, under ten schedules."""
     path = ROOT / "examples" / f"{name}.py"

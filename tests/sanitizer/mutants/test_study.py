@@ -59,7 +59,7 @@ def test_one_program(tmp_path):
     check_figures(judged, text)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(1600)
 def test_many_mutants(tmp_path):
     """Of more than 300 mutants of all programs it finds at least 95 % of the faulty ones, and no others."""
