@@ -98,9 +98,7 @@ def test_values_and_shadows(record, tmp_path):
         "          x.view('i8'), x.swapaxes(0, 2)[1], x.reshape(6, 4)[::2], x[:0], x[0].diagonal()):\n"
         "    v.sum()\n"
     )
-    parts = [
-        [(op.call, op.reads, op.writes) for op in record(text, on=on).operations] for on in ("sim", "cuda")
-    ]
+    parts = [[(op.call, op.reads, op.writes) for op in record(text, on=on).operations] for on in ("sim", "cuda")]
     assert parts[0] == parts[1]
 
 
