@@ -216,7 +216,7 @@ class Event:
     # -- for the engine ------------------------------------------------------------------------------
     @property
     def source(self) -> Source | str | None:
-        """What will fulfil the event, if that is known."""
+        """The source that will fulfil the event, if that is known."""
         promise = self._promise
         return None if promise is None else promise.source
 

@@ -1,4 +1,4 @@
-"""What the porter finds in a log: the report as data, and its JSON."""
+"""The findings of the porter in a log: the report as data, and its JSON."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class PortReport:
     emitted, reasons : str or None, list of str
         The file with the task form, or why there is none.
     not_seen : list of str
-        What the report cannot know, one sentence each.
+        Sentences about the limits of the report.
     """
 
     program: str

@@ -1,4 +1,4 @@
-"""What flows between the operations of a recorded run: data dependences, unwritten memory, results on the host.
+"""The data flow between the operations of a recorded run: data dependences, unwritten memory, results on the host.
 
 Each function is one pass over the log in program order; none of them asks about streams.
 """

@@ -176,7 +176,7 @@ class KernelAccesses:
 
 
 class KernelSide:
-    """What the kernels of a run share.
+    """The state that the kernels of a run share.
 
     Parameters
     ----------

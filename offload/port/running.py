@@ -28,7 +28,7 @@ Target = Literal["sim", "cuda"]
 
 
 class RecordedRun:
-    """What a run leaves.
+    """The results of a run.
 
     Attributes
     ----------

@@ -97,7 +97,7 @@ class DeviceFunction:
     function : callable
         NumPy's.
     compute : callable
-        What computes: the same function, or CuPy's.
+        The function that computes: the same one, or CuPy's.
     """
 
     def __init__(self, machine: ArrayMachine, function: Any, compute: Any) -> None:

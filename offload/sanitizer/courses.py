@@ -126,7 +126,7 @@ class ShieldedLock:
 
 
 class ThreadState(threading.local):
-    """What the calling thread does for one runtime, besides its scope."""
+    """The work of the calling thread for one runtime, besides its scope."""
 
     course: Course | None = None
     """The course of its code outside of any body."""

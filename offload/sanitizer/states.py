@@ -402,7 +402,7 @@ def runs_of(section: Section) -> Runs:
 
 
 class PackedRows:
-    """Where the bytes of a packed device buffer lie on the host: row by row, the lowest address first.
+    """The addresses on the host of the bytes of a packed device buffer: row by row, the lowest address first.
 
     Parameters
     ----------
