@@ -16,7 +16,7 @@ import pytest
 
 import offload as omp
 from offload import acc, in_, inout, mutexinoutset, out, tofrom
-from tests.conftest import checked
+from tests.conftest import checked, our_threads
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -84,7 +84,7 @@ def test_without_a_loop_a_body_runs_on_the_loop_thread_of_the_runtime(workers):
     assert all(other is loop for _, other in ran)
     workers.close()
     assert loop.is_closed()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("offload-")]
+    assert not our_threads()
 
 
 def test_with_a_loop_a_body_runs_there(workers):
@@ -926,7 +926,7 @@ def test_the_end_of_a_runtime_with_bodies_of_the_same_loop(fails):
             pass
 
     asyncio.run(main())
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("offload-")]
+    assert not our_threads()
 
 
 def test_a_runtime_ends_in_a_coroutine_when_all_is_awaited():

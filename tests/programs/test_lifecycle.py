@@ -30,6 +30,7 @@ from offload import (
     tofrom,
 )
 from offload.devices.sim.device import SimEvent
+from tests.conftest import our_threads
 from tests.profiles import few
 
 
@@ -46,10 +47,6 @@ def python(program, *, status=0, timeout_s=60, **env):
     )
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout, done.stderr
-
-
-def all_threads():
-    return [thread for thread in threading.enumerate() if thread.name.startswith("offload-")]
 
 
 # -- the end of a runtime ---------------------------------------------------------------------------
@@ -74,7 +71,7 @@ def test_exit_waits_for_tasks(num_threads):
         omp.target(nowait=True)(lambda a: (np.add(a, 1, out=a), None)[1])(a)
     assert sorted(ran) == ["inner", "inner", "outer"]
     assert (a == 1).all()
-    assert not all_threads()
+    assert not our_threads()
 
 
 def test_exit_waits_for_events():
@@ -101,7 +98,7 @@ def test_leaks_are_reported():
     with pytest.raises(LeakError, match="target_alloc"), omp.Runtime("sim", check=True) as runtime:
         omp.target_alloc(8)
     gc.collect()
-    assert not all_threads()
+    assert not our_threads()
     assert runtime.places[0].device.live_nbytes() == 0
 
 

@@ -16,6 +16,7 @@ from offload.tasks.region import Inherited, Region, TaskSet
 from offload.tasks.scope import Scope
 from offload.tasks.site import Site
 from offload.tasks.task import Task
+from tests.conftest import our_threads
 
 
 class FakeRuntime:
@@ -55,7 +56,7 @@ def runtime(request):
     runtime = FakeRuntime(*request.param)
     yield runtime
     runtime.close()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("offload-")]
+    assert not our_threads()
 
 
 def test_a_chain_runs_in_order(runtime):
