@@ -28,6 +28,7 @@ STUDIES = {
     "replays": ("gpu.replays", "what replays of whole programs take, along with CuPy by hand"),
     "cuda_calls": ("gpu.cuda_calls", "what single calls of CUDA and CuPy take"),
     "loops": ("loops.command", "what loop functions reach, along with Numba, CUDA by hand and serial C"),
+    "ported": ("gpu.ported", "what the porter's task form of a ring takes, along with the ring by hand"),
     "twins": ("loops.twins", "loops that gain nothing by a second device, on one GPU that plays two"),
     "pragma": ("pragma.command", "what NAS kernels with directive strings take, along with loop functions"),
     "sanitizer": ("sanitizer.command", "how many planted faults the sanitizer finds, by an oracle of its own"),
