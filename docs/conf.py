@@ -12,9 +12,8 @@ from build_site.files import SCHEME  # noqa: E402  (found by the line above)
 
 project, author, copyright = "offload", "The offload maintainers", "The offload maintainers"  # noqa: A001
 extensions = ["myst_parser", "sphinx_design", "sphinx_copybutton", "build_site.files"]
-for name in ("gallery", "plots"):  # parts that write pages and pictures before the build
-    if (DOCS / f"build_site/{name}.py").exists():
-        extensions.append(f"build_site.{name}")
+# The gallery and the plots write pages and pictures before Sphinx reads.
+extensions += [f"build_site.{name}" for name in ("gallery", "plots") if (DOCS / f"build_site/{name}.py").exists()]
 exclude_patterns = ["README.md", "build_site", "_static"]
 
 myst_enable_extensions = ["colon_fence"]

@@ -14,7 +14,6 @@ from __future__ import annotations
 import html
 import os
 import re
-from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,10 @@ from pygments.util import ClassNotFound
 from sphinx.util.logging import getLogger
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sphinx.application import Sphinx
+    from sphinx.builders import Builder
     from sphinx.environment import BuildEnvironment
 
 logger = getLogger(__name__)
@@ -168,9 +170,7 @@ def file_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
         if (ROOT / path).is_dir():
             listed = sorted(f"{path}/{child.name}" for child in (ROOT / path).iterdir() if is_shown(child))
             todo |= set(listed) - done
-            body = listing(
-                path, listed, lambda target, page=page_name(path): app.builder.get_relative_uri(page, target)
-            )
+            body = listing(path, listed, app.builder)
         else:
             body = highlighted(path)
         title = html.escape(path)
@@ -182,10 +182,10 @@ def is_shown(path: Path) -> bool:
     return path.is_file() and path.suffix in {".py", ".md", ".json", ".toml"}
 
 
-def listing(path: str, children: list[str], uri: Callable[[str], str]) -> str:
+def listing(path: str, children: list[str], builder: Builder) -> str:
     """Return a list of links to the files of a folder."""
     items = (
-        f'<li><a href="{uri(page_name(child))}"><code>{html.escape(child[len(path) + 1 :])}</code></a></li>\n'
+        f'<li><a href="{builder.get_relative_uri(page_name(path), page_name(child))}"><code>{html.escape(child[len(path) + 1 :])}</code></a></li>\n'
         for child in children
     )
     return f"<ul>\n{''.join(items)}</ul>"
