@@ -76,7 +76,7 @@ WITH_LIBRARIES = [
 def test_there_are_listings():
     """A pattern that finds nothing would pass."""
     names = {page.name for page in WITH_LISTINGS}
-    assert {"README.md", "tutorial.md", "from-c-and-fortran.md", "from-openacc.md", "from-cupy-streams.md"} <= names
+    assert {"README.md", "tutorial.md", "from-c-and-fortran.md", "from-openacc.md", "from-cuda-streams.md"} <= names
 
 
 def check_run(program: str, page: Path, devices: str, folder: Path) -> str:
