@@ -20,6 +20,10 @@ STUDIES = {
     "tasks": ("tasks.command", "what a task costs, along with Dask and OpenMP in C"),
     "null": ("runtime.null", "what Python executes for an operation on a device that does nothing"),
     "observed": ("runtime.observed", "what a trace, a profile and the live view cost tasks of 20 µs"),
+    "against": (
+        "runtime.against",
+        "the CPU time of another study, with another commit's package and with this tree's",
+    ),
     "rect": ("data.rect", "what strided copies reach, along with contiguous ones"),
     "present": ("data.present", "what a look-up of mapped storage costs"),
     "acc": ("acc.command", "what OpenACC's queues gain over blocking calls"),
