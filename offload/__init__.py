@@ -132,7 +132,7 @@ from offload.runtime.place import initial_device, invalid_device
 from offload.runtime.runtime import Runtime
 from offload.tasks.task import Task
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 __all__ = [
     "ClauseError",
