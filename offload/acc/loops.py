@@ -101,9 +101,10 @@ def parallel_loop(function: Callable[..., Any] | None = None, /, **clauses: Unpa
         The number of outermost, perfectly nested loops that form one iteration space.
     tile : tuple of int
         Form one iteration space of as many loops as there are numbers, and run it in blocks of these sizes.
-    reduction, private, firstprivate, lastprivate, atomic, schedule, num_threads, cache, check, bounds, fastmath,
-    reassociate
+    reduction, private, firstprivate, lastprivate, atomic, schedule, num_threads, cache
         The clauses of `offload.target_loop`.
+    check, bounds, fastmath, reassociate
+        The clauses of `offload.target_loop` that say how the loop is checked and compiled.
     devices, filter, exchange
         The clauses of `offload.target_loop`: one loop on several devices.
 

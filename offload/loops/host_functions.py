@@ -151,9 +151,10 @@ def parallel_loop(function: Callable[..., Any] | None = None, /, **clauses: Unpa
         The clauses of `target`. Nothing is mapped.
     if_ : bool
         False: one thread runs the loop.
-    collapse, reduction, private, firstprivate, lastprivate, atomic, schedule, num_threads, check, bounds, fastmath,
-    reassociate
+    collapse, reduction, private, firstprivate, lastprivate, atomic, schedule, num_threads
         The clauses of `target_loop`. The construct also takes its other clauses for loops.
+    check, bounds, fastmath, reassociate
+        The clauses of `target_loop` that say how the loop is checked and compiled.
 
     Returns
     -------
