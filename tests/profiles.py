@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -20,7 +20,8 @@ _QUICK, _FULL = 10, 50
 _BASE = 100  # the examples of a profile that would try as many as `examples` is given
 _LEAST = 5
 
-settings.register_profile("quick", deadline=None, print_blob=True, max_examples=_QUICK)  # deadlines measure the machine
+_NO_TIMES = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}  # times measure the machine
+settings.register_profile("quick", print_blob=True, max_examples=_QUICK, **_NO_TIMES)
 settings.register_profile("full", parent=settings.get_profile("quick"), max_examples=_FULL)
 settings.register_profile("soak", parent=settings.get_profile("full"), max_examples=5_000)
 

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 import offload as omp
@@ -109,7 +109,6 @@ def as_python():
         yield
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     element=elements(),
     form=st.sampled_from([*UPDATES, *UPDATES, *OTHERS]),

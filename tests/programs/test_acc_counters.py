@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import offload as omp
@@ -285,7 +285,6 @@ def explore(n_examples, **more):
         max_examples=n_examples,
         database=None,
         report_multiple_bugs=False,
-        suppress_health_check=[HealthCheck.too_slow],
         **more,
     )
     @given(PROGRAMS, st.integers(0, 2**16))

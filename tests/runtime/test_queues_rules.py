@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import offload as omp
@@ -372,7 +372,6 @@ def explore(n_examples, n_threads, seed, *, limit_s=LIMIT_S, **more):
         max_examples=n_examples,
         database=None,
         report_multiple_bugs=False,
-        suppress_health_check=[HealthCheck.too_slow],
         **more,
     )
     @given(programs())
