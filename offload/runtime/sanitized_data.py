@@ -25,8 +25,9 @@ from offload.interrupts.frames import caller
 from offload.runtime.observing import ObservedPlace
 from offload.runtime.works import FillWork
 from offload.sanitizer.elements import byte_bounds, taken
+from offload.sanitizer.mappings import DoneAt, Mapped
 from offload.sanitizer.names import is_description, plain_name, variable_at
-from offload.sanitizer.sanitizer import CopiedArray, DoneAt, Mapped, Sanitizer
+from offload.sanitizer.sanitizer import CopiedArray, Sanitizer
 from offload.sanitizer.tracked import is_tracked
 from offload.tasks import hooked
 
@@ -52,6 +53,8 @@ class SanitizedPlace:
         self.device = place.device
         self.sanitizer = sanitizer
         self.mapped: dict[Entry, Mapped] = {}
+        # The references that regions in flight have to entries.
+        self._used: dict[Entry, int] = {}
 
     def done(self, what: str, *, writes: bool) -> DoneAt:
         """Return the construct that the calling thread launches, as the author of work that it enqueues."""
@@ -70,6 +73,8 @@ class SanitizedPlace:
 
     def note(self, plan: Plan) -> None:
         """Have the events of a plan that has been committed wait for an operation on a lane."""
+        if plan.counted:
+            self._counts(plan.counted, ())
         if plan.created:
             types = {entry: item.map_type for item, entry in zip(plan.items, plan.entries, strict=False)}
             done = self.done("map", writes=True)
@@ -78,6 +83,39 @@ class SanitizedPlace:
                 _pending.add(self.device, partial(self.sanitizer.begin_mapping, mapped))
         if plan.removed:
             self._note_removed(plan)
+        if plan.counts and not self._counts((), plan.counts):
+            self._note_kept(plan)
+
+    def leave(self, plan: Plan) -> None:
+        """Note the end of a construct that has only counted."""
+        self._counts((), [(entry,) for entry in plan.counted])
+
+    def _counts(self, entered: Iterable[Entry], left: Iterable[tuple[Any, ...]]) -> bool:
+        """Count the references of the region that the calling thread launches; return whether it launches one."""
+        task = self.sanitizer.orders._local.launching  # noqa: SLF001  # nobody else asks
+        if task is None or not task.construct.is_target:
+            return False
+        used = self._used
+        for entry in entered:
+            used[entry] = used.get(entry, 0) + 1
+        for entry, *_ in left:
+            if used.get(entry, 0) > 1:
+                used[entry] -= 1
+            else:
+                used.pop(entry, None)
+        return True
+
+    def _note_kept(self, plan: Plan) -> None:
+        """Note the copies of a construct that would end a mapping, if no region in flight kept the storage.
+
+        Regions that end earlier under another schedule do not, and nothing else may be in order with the copy.
+        """
+        used = self._used
+        kept = {entry for entry, *counts in plan.counts if 0 < sum(counts) <= used.get(entry, 0)}
+        for item, entry in zip(plan.items, plan.entries, strict=False):
+            if entry in kept and item.map_type.copies_out and (mapped := self.mapped.get(entry)) is not None:
+                done = self.done("copy", writes=False)
+                _pending.add(self.device, partial(self.sanitizer.keep, mapped, _plain(item.host), done))
 
     def describe(self, entry: Entry, done: DoneAt, map_type: MapType) -> Mapped:
         """Return new storage as the sanitizer knows it."""
@@ -86,7 +124,8 @@ class SanitizedPlace:
         mapped = Mapped(storage, _plain(host), entry.section, _label_of(entry), done, map_type.word)
         # Declarations keep no array, and so not whether it was tracked.
         mapped.is_tracked = entry.origin is Origin.DECLARED or _is_tracked(host)
-        self.sanitizer.watch_memory(_plain(host))
+        for memory in (_plain(host), _storage(entry.buffer).array):
+            self.sanitizer.watch_memory(memory)
         mapped.is_seen = entry.origin is not Origin.ASSOCIATED
         self.mapped[entry] = mapped
         return mapped
@@ -115,9 +154,8 @@ class SanitizedPlace:
 
     def zero(self, entries: Iterable[Entry], lane: Lane) -> None:
         """Note that new storage is about to be filled with zeros."""
-        done = self.done("copy", writes=True)
         for entry in entries:
-            _put(lane, partial(self.sanitizer.zero, self.mapped[entry], _storage(entry.buffer).array, done))
+            _put(lane, partial(self.sanitizer.initialise, self.mapped[entry]))
 
     def fill(self, array: Any, lane: Lane) -> None:
         """Note that an array is about to be filled."""
@@ -270,10 +308,20 @@ def _note(sanitizer: Sanitizer, *sides: tuple[DoneAt, list[CopiedArray]]) -> Non
 def _sanitized_commit(plain: Any) -> Any:
     def commit(self: PresentTable, plan: Plan, buffers: Any = ()) -> None:
         plain(self, plan, buffers)
-        if (plan.created or plan.removed) and (known := _places.get(id(self))) is not None:
+        if (known := _places.get(id(self))) is not None:
             known.note(plan)
 
     return commit
+
+
+def _sanitized_leave(plain: Any) -> Any:
+    def leave(self: PresentTable, plan: Plan) -> bool:
+        is_over: bool = plain(self, plan)
+        if is_over and (known := _places.get(id(self))) is not None:
+            known.leave(plan)
+        return is_over
+
+    return leave
 
 
 def _sanitized_insert(plain: Any) -> Any:
@@ -284,7 +332,7 @@ def _sanitized_insert(plain: Any) -> Any:
             mapped = known.describe(entry, known.done("map", writes=True), MapType.TO)
             known.sanitizer.begin_mapping(mapped)
             if origin is Origin.DECLARED:  # the host's values are copied at once
-                known.sanitizer.declare(mapped)
+                known.sanitizer.initialise(mapped)
         return entry
 
     return insert
@@ -347,6 +395,7 @@ def _sanitized_mark(plain: Any) -> Any:
 
 
 hooked.register(PresentTable, "commit", _sanitized_commit, "sanitize")
+hooked.register(PresentTable, "leave", _sanitized_leave, "sanitize")
 hooked.register(PresentTable, "insert", _sanitized_insert, "sanitize")
 hooked.register(PresentTable, "discard", _sanitized_discard, "sanitize")
 hooked.register(DataEnvironment, "copy", _sanitized_copy, "sanitize")

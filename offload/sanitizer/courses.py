@@ -29,7 +29,9 @@ class Course:
     parent : Course or None
         The course that has generated the task, or launched the work on the stream.
     number : int
-        The place in the order in which the program has generated tasks and launched work.
+        The place among the tasks that the parent has generated and the work that it has launched.
+    construct : Site or None
+        The construct of a task.
     stretch : int
         The present stretch; -1 before a task has begun.
     is_released : bool
@@ -44,6 +46,7 @@ class Course:
 
     __slots__ = (
         "before",
+        "construct",
         "end",
         "family",
         "is_released",
@@ -67,6 +70,7 @@ class Course:
         self.family = self if family is None else family
         self.parent = parent
         self.number = number
+        self.construct: Any = None
         self.stretch = self.end = self.promise = self.start = -1
         self.is_released = False
         # What a task follows, until it begins.
@@ -85,9 +89,16 @@ class Course:
         return f"<Course {self.kind} {self.name}>"
 
     @property
-    def is_left_on_stream(self) -> bool:
-        """Whether this is work that a host task has put on a stream, whose end is no part of the task's."""
-        return self.kind == "stream" and self.parent is not None and self.parent.kind == "task"
+    def leaver(self) -> Course | None:
+        """The task that has left this work on a stream, whose end is no part of the task's."""
+        return self.parent if self.kind == "stream" and self.parent is not None and self.parent.kind == "task" else None
+
+    def lineage(self) -> list[Course]:
+        """Return the courses that have generated this one, from the host thread on, and this one."""
+        found = [self]
+        while (parent := found[-1].parent) is not None:
+            found.append(parent)
+        return found[::-1]
 
 
 class StreamLine:

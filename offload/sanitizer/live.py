@@ -16,6 +16,9 @@ found by bisection.
 is then found as a race with the write. If very many groups stand at a place, the oldest and the newest of each side
 stay.
 
+*Spaces.* The addresses of an access can be shifted. Storage that a device has now for some host memory is thereby
+compared with the storage that it had for that before.
+
 Only addresses are kept, no arrays: storage can be freed, and `LiveAccesses.freed` says so. Nothing here takes a lock:
 the caller lets one thread in at a time.
 """
@@ -23,17 +26,19 @@ the caller lets one thread in at a time.
 from __future__ import annotations
 
 from bisect import insort
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from offload.arrays.items import address_of
-from offload.sanitizer.elements import Scattered, byte_bounds, overlaps
+from offload.sanitizer.elements import Scattered, overlaps
+from offload.sanitizer.memory import MemoryAt, bounds_of, shared_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
     from offload.sanitizer.clocks import Order
+    from offload.sanitizer.states import Runs
 
 _FIRST_PRUNING = 64
 """Groups at a place before some of each side are dropped."""
@@ -45,19 +50,16 @@ _FIRST_SWEEP = 1024
 """Places before those without accesses are dropped; then whenever their number has doubled."""
 
 
-class _Described:
-    """Memory as NumPy wants it described, to make an array that is only asked for its layout."""
+class Conflict(NamedTuple):
+    """Earlier accesses of one side that nothing orders with an access: their number, and the last stretch of theirs.
 
-    __slots__ = ("__array_interface__",)
+    ``runs`` are the bytes that both accesses have, at the shifted addresses.
+    """
 
-    def __init__(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> None:
-        self.__array_interface__ = {
-            "data": (address, False),
-            "shape": shape,
-            "strides": strides,
-            "typestr": f"|V{itemsize}",
-            "version": 3,
-        }
+    side: Any
+    count: int
+    stretch: int
+    runs: Runs
 
 
 class _LiveGroup:
@@ -75,7 +77,7 @@ class _LiveGroup:
 class _Place:
     """A layout in memory, and the live accesses of exactly that."""
 
-    __slots__ = ("groups", "high", "key", "limit", "links", "low", "view")
+    __slots__ = ("groups", "high", "key", "limit", "links", "low", "own", "view")
 
     def __init__(self, key: Hashable, low: int, high: int, view: Any) -> None:
         self.key = key
@@ -84,8 +86,14 @@ class _Place:
         self.view = view
         self.groups: list[_LiveGroup] = []
         self.limit = _FIRST_PRUNING
-        # The other places that share a byte with it, and whether it covers all of theirs.
-        self.links: list[tuple[_Place, bool]] = []
+        self.own = _Link(self, self, covers=view is None)
+        # The other places that share a byte with it.
+        self.links: list[_Link] = []
+
+    def as_array(self) -> np.ndarray[Any, Any]:
+        if self.view is not None:
+            return np.asanyarray(self.view)
+        return np.asarray(MemoryAt(self.low, (self.high - self.low,), (1,), 1))
 
     def shares_memory(self, other: _Place) -> bool:
         """Tell whether two places, whose intervals overlap, have a byte in common."""
@@ -93,14 +101,31 @@ class _Place:
             return True
         return overlaps(self.as_array(), other.as_array()) is True
 
-    def as_array(self) -> np.ndarray[Any, Any]:
-        if isinstance(self.view, Scattered):
-            return self.view
-        return np.asarray(self.view or _Described(self.low, (self.high - self.low,), (1,), 1))
-
     def covers(self, other: _Place) -> bool:
         """Tell whether all bytes of another place are certainly among those of this one."""
         return self.view is None and self.low <= other.low and other.high <= self.high
+
+
+class _Link:
+    """A place that shares bytes with another one, whether that covers all of its bytes, and which bytes they share."""
+
+    __slots__ = ("_runs", "covers", "place", "to")
+
+    def __init__(self, place: _Place, to: _Place, *, covers: bool) -> None:
+        self.place = place
+        self.to = to
+        self.covers = covers
+        self._runs: Runs | None = None  # few pairs of places are ever in a race
+
+    @property
+    def runs(self) -> Runs:
+        if self._runs is None:
+            one, other = self.place, self.to
+            if one.view is None and other.view is None:
+                self._runs = ((max(one.low, other.low), min(one.high, other.high)),)
+            else:
+                self._runs = shared_runs(one.as_array(), other.as_array())
+        return self._runs
 
 
 class LiveAccesses:
@@ -162,40 +187,37 @@ class LiveAccesses:
         Returns
         -------
         list
-            Each side once for each place and chain of stretches; `count` says how many accesses that are.
+            Each side once for each place and chain of stretches; `conflicts` says how many accesses that are.
         """
-        return [side for side, _ in self.count(stretch, array, writes, side)]
-
-    def count(self, stretch: int, array: np.ndarray[Any, Any], writes: bool, side: Any) -> list[tuple[Any, int]]:
-        """Note an access as `note` does; return pairs of a side and the number of its unordered accesses."""
-        return [(side, n) for side, n, _ in self.conflicts(stretch, array, writes, side)]
+        return [conflict.side for conflict in self.conflicts(stretch, array, writes, side)]
 
     def conflicts(
-        self, stretch: int, array: np.ndarray[Any, Any], writes: bool, side: Any
-    ) -> list[tuple[Any, int, int]]:
-        """Note an access as `note` does; return sides, the number of their unordered accesses, and the last stretch."""
-        place = self._place_of(array)
+        self, stretch: int, array: np.ndarray[Any, Any], writes: bool, side: Any, shift: int = 0
+    ) -> list[Conflict]:
+        """Note an access as `note` does, with its addresses shifted; return its conflicts.
+
+        An access that a stretch has made before has none: each pair is counted once, whichever came first.
+        """
+        place = self._place_of(array, shift)
         if place is None:
             return []
-        found: list[tuple[Any, int, int]] = []
-        if place.groups:
-            self._compare(place, stretch, found, writes=writes, covers=True)
-        for other, covers in place.links:
-            if other.groups:
-                self._compare(other, stretch, found, writes=writes, covers=covers)
-        self._enter(place, stretch, side, writes=writes)
+        group = self._group_of(place, stretch, side, writes=writes)
+        if group is not None and stretch <= group.stretches[-1] and stretch in group.stretches:
+            return []  # mostly it is the last one
+        found = self._compare(place, stretch, writes=writes, forgets=writes and self._forgets)
+        if group is None or not group.stretches:
+            place.groups.append(_LiveGroup(self._order.chain(stretch), side, stretch, writes=writes))
+            if self._forgets and len(place.groups) >= place.limit:
+                place.groups = _thinned(place.groups)
+                place.limit = max(_FIRST_PRUNING, 2 * len(place.groups))
+        else:
+            insort(group.stretches, stretch)
         return found
 
-    def unordered(self, stretch: int, array: np.ndarray[Any, Any], writes: bool) -> list[tuple[Any, int, int]]:
+    def unordered(self, stretch: int, array: np.ndarray[Any, Any], writes: bool, shift: int = 0) -> list[Conflict]:
         """Return what `conflicts` would return for an access, without a note of it."""
-        place = self._place_of(array)
-        if place is None:
-            return []
-        found: list[tuple[Any, int, int]] = []
-        for other in (place, *[other for other, _ in place.links]):
-            if other.groups:
-                self._compare(other, stretch, found, writes=writes, covers=False)
-        return found
+        place = self._place_of(array, shift)
+        return [] if place is None else self._compare(place, stretch, writes=writes, forgets=False)
 
     def freed(self, low: int, high: int) -> None:
         """Forget the accesses to these addresses, up to ``high``, whose memory is used for something else from now on.
@@ -206,12 +228,25 @@ class LiveAccesses:
             self._drop(place)
 
     # -- comparing -----------------------------------------------------------------------------------
-    def _compare(
-        self, place: _Place, stretch: int, found: list[tuple[Any, int, int]], *, writes: bool, covers: bool
-    ) -> None:
-        """Compare a stretch's access with those at a place, and forget those that it covers."""
-        is_before = self._order.is_before
-        forgets = writes and covers and self._forgets
+    def _group_of(self, place: _Place, stretch: int, side: Any, *, writes: bool) -> _LiveGroup | None:
+        """Return the group that an access belongs to, if there is one."""
+        chain = self._order.chain(stretch)
+        for group in place.groups:
+            if group.chain == chain and group.writes == writes and group.side == side:
+                return group
+        return None
+
+    def _compare(self, place: _Place, stretch: int, *, writes: bool, forgets: bool) -> list[Conflict]:
+        """Compare a stretch's access with those that share a byte; if it ``forgets``, drop those that it covers."""
+        found: list[Conflict] = []
+        for link in (place.own, *place.links):
+            if link.place.groups:
+                self._compare_with(link, stretch, found, writes=writes, forgets=forgets and link.covers)
+        return found
+
+    def _compare_with(self, link: _Link, stretch: int, found: list[Conflict], *, writes: bool, forgets: bool) -> None:
+        """Compare a stretch's access with those at a place."""
+        is_before, place = self._order.is_before, link.place
         is_over = False
         for group in place.groups:
             if not (writes or group.writes):
@@ -232,7 +267,7 @@ class LiveAccesses:
                 if compares is not None:
                     unordered = [other for other in unordered if compares(other, stretch)]
                 if unordered:
-                    found.append((group.side, len(unordered), unordered[-1]))
+                    found.append(Conflict(group.side, len(unordered), unordered[-1], link.runs))
             if forgets and n_before:
                 del stretches[:n_before]
         if is_over:
@@ -262,69 +297,47 @@ class LiveAccesses:
                 low = middle + 1
         return low
 
-    def _enter(self, place: _Place, stretch: int, side: Any, *, writes: bool) -> None:
-        """Note a stretch in the group that it belongs to."""
-        chain = self._order.chain(stretch)
-        for group in place.groups:
-            if group.chain == chain and group.writes == writes and group.side == side:
-                stretches = group.stretches
-                if stretch > stretches[-1]:
-                    stretches.append(stretch)
-                elif stretch not in stretches:  # usually it is the last one
-                    insort(stretches, stretch)
-                return
-        place.groups.append(_LiveGroup(chain, side, stretch, writes=writes))
-        if self._forgets and len(place.groups) >= place.limit:
-            place.groups = _thinned(place.groups)
-            place.limit = max(_FIRST_PRUNING, 2 * len(place.groups))
-
     # -- places --------------------------------------------------------------------------------------
-    def _place_of(self, array: np.ndarray[Any, Any]) -> _Place | None:
-        """Return the place of an array; None if it has no bytes."""
-        address, nbytes = address_of(array), array.nbytes
+    def _place_of(self, array: np.ndarray[Any, Any], shift: int) -> _Place | None:
+        """Return the place of an array; None if it has no bytes, or if they are not known."""
+        address, nbytes = address_of(array) + shift, array.nbytes
         if not nbytes:
             return None
         if isinstance(array, Scattered):
-            return self._scattered_place(array)
+            return self._scattered_place(array, shift)
         is_whole = array.flags.forc
         key: Hashable = (address, nbytes) if is_whole else (address, array.shape, array.strides, array.itemsize)
         place = self._places.get(key)
-        return self._new_place(key, array, address, is_whole=is_whole) if place is None else place
+        if place is None:
+            low, high = bounds_of(array)
+            view = None if is_whole else MemoryAt(address, array.shape, array.strides, array.itemsize)
+            place = self._linked(_Place(key, low + shift, high + shift, view))
+        return place
 
-    def _new_place(self, key: Hashable, array: np.ndarray[Any, Any], address: int, *, is_whole: bool) -> _Place:
-        if len(self._places) >= self._limit:
-            self._sweep()
-        if is_whole:
-            place = _Place(key, address, address + array.nbytes, None)
-        else:
-            low, high = address, address + array.itemsize
-            for n, stride in zip(array.shape, array.strides, strict=True):
-                reach = (n - 1) * stride
-                low, high = (low, high + reach) if reach > 0 else (low + reach, high)
-            place = _Place(key, low, high, _Described(address, array.shape, array.strides, array.itemsize))
-        return self._linked(place)
-
-    def _scattered_place(self, array: Scattered) -> _Place | None:
+    def _scattered_place(self, array: Scattered, shift: int) -> _Place | None:
         """Return the place of scattered elements; None if it is not known which ones they are."""
         if array.addresses is None:
             return None
-        low, high = byte_bounds(array)
-        key = low, high, array.itemsize, hash(array.addresses.tobytes())
+        addresses = array.addresses + shift if shift else array.addresses
+        low, high = int(addresses[0]), int(addresses[-1]) + array.itemsize
+        key = low, high, array.itemsize, hash(addresses.tobytes())
         place = self._places.get(key)
         if place is None:
             # The first element and the last one: those between are known by their addresses.
-            ends = _Described(low, (2,), (high - low - array.itemsize,), array.itemsize)
+            ends = MemoryAt(low, (2,), (high - low - array.itemsize,), array.itemsize)
             view = np.asarray(ends).view(Scattered)
-            view.addresses = array.addresses
+            view.addresses = addresses
             place = self._linked(_Place(key, low, high, view))
         return place
 
     def _linked(self, place: _Place) -> _Place:
         """Take in a new place."""
+        if len(self._places) >= self._limit:
+            self._sweep()
         for other in self._meeting(place.low, place.high):
             if place.shares_memory(other):
-                place.links.append((other, place.covers(other)))
-                other.links.append((place, other.covers(place)))
+                place.links.append(_Link(other, place, covers=place.covers(other)))
+                other.links.append(_Link(place, other, covers=other.covers(place)))
         self._places[place.key] = place
         for cell in self._cells_of(place):
             cell.append(place)
@@ -354,8 +367,8 @@ class LiveAccesses:
     def _drop(self, place: _Place) -> None:
         """Take a place out."""
         del self._places[place.key]
-        for other, _ in place.links:
-            other.links = [link for link in other.links if link[0] is not place]
+        for link in place.links:
+            link.place.links = [back for back in link.place.links if back.place is not place]
         bits = (place.high - place.low - 1).bit_length()
         grid = self._grids[bits]
         for number in {place.low >> bits, (place.high - 1) >> bits}:

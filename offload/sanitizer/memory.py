@@ -8,7 +8,7 @@ import numpy as np
 
 from offload.arrays.items import address_of
 from offload.arrays.sections import HOST, section_of
-from offload.sanitizer.elements import Scattered
+from offload.sanitizer.elements import MOST_NBYTES, Scattered, byte_bounds, covered
 from offload.sanitizer.states import runs_of
 
 if TYPE_CHECKING:
@@ -39,6 +39,17 @@ def runs_of_array(array: np.ndarray[Any, Any]) -> Runs:
     return runs_of(section_of(HOST, address_of(array), array.shape, array.strides, array.itemsize))
 
 
+def shared_runs(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Runs:
+    """Return the bytes that two arrays have in common, which are in an overlap."""
+    bounds = byte_bounds(one), byte_bounds(other)
+    low, high = max(lo for lo, _ in bounds), min(hi for _, hi in bounds)
+    if max(high - low, one.nbytes, other.nbytes) > MOST_NBYTES:
+        return ((low, high),)
+    marks = covered(one, low, high) & covered(other, low, high)
+    cuts = np.flatnonzero(np.diff(marks, prepend=False, append=False)) + low
+    return [*zip(cuts[::2].tolist(), cuts[1::2].tolist(), strict=True)]
+
+
 def arrays_over(runs: Runs) -> list[np.ndarray[Any, Any]]:
     """Return arrays over these bytes, which are only asked for their places; none for too many pieces."""
     if not runs:
@@ -47,20 +58,23 @@ def arrays_over(runs: Runs) -> list[np.ndarray[Any, Any]]:
     if len(runs) > 1:
         step, nbytes = runs[1][0] - lo, hi - lo
         if all(run == (lo + k * step, hi + k * step) for k, run in enumerate(runs)):
-            return [_at(lo, (len(runs), nbytes), (step, 1))]
-    return [_at(lo, (hi - lo,), (1,)) for lo, hi in runs] if len(runs) <= _MOST_ARRAYS else []
+            return [layout_at(lo, (len(runs), nbytes), (step, 1))]
+    return [layout_at(lo, (hi - lo,), (1,)) for lo, hi in runs] if len(runs) <= _MOST_ARRAYS else []
 
 
 def layout_of(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return an array with the same layout, which does not keep the memory."""
-    return _at(address_of(array), array.shape, array.strides, array.itemsize)
+    return layout_at(address_of(array), array.shape, array.strides, array.itemsize)
 
 
-def _at(address: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int = 1) -> np.ndarray[Any, Any]:
-    return np.asarray(_MemoryAt(address, shape, strides, itemsize))
+def layout_at(
+    address: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int = 1
+) -> np.ndarray[Any, Any]:
+    """Return an array that is only asked for its places."""
+    return np.asarray(MemoryAt(address, shape, strides, itemsize))
 
 
-class _MemoryAt:
+class MemoryAt:
     """Memory of this process, as the protocol of NumPy describes it."""
 
     __slots__ = ("__array_interface__",)

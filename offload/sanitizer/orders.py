@@ -122,14 +122,6 @@ class Orders:
             course.looked_at = stretch, len(course.open)
         return not course.open
 
-    def is_left_on_stream(self, stretch: int) -> bool:
-        """Tell whether a stretch is work that a host task has left on a stream."""
-        return self._course_of[stretch].is_left_on_stream
-
-    def number_of(self, stretch: int) -> int:
-        """Return the place of a stretch in the order in which the program has generated the work."""
-        return self._course_of[stretch].number
-
     # -- courses and their stretches -----------------------------------------------------------------
     def _stretch(self, course: Course, *before: int) -> int:
         self._course_of.append(course)
@@ -214,6 +206,7 @@ class Orders:
         if course is None:
             parent = self._code()
             course = Course("task", str(task.name), parent.family, parent, self._next_number())
+            course.construct = task.construct
             course.start = self._release(parent)
             course.before = [*self._local.extra]
             self._local.extra = ()

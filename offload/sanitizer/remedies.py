@@ -48,21 +48,20 @@ def remedy_for_fault(fault: Fault, read: Author, made: Author, made_type: str, e
     return Remedy("map", _map(_COPY_IN.get(made_type, "to"), made), *made.clauses)
 
 
-def remedy_for_race(first: Author, second: Author, *, is_left: bool, waits: bool) -> Remedy:
+def remedy_for_race(first: Author, second: Author, *, left: Place | None, waits: bool) -> Remedy:
     """Return the fix of a race.
 
     Parameters
     ----------
     first, second : Author
         The accesses, as the program has generated them.
-    is_left : bool
-        Whether one is work that a host task has left on a stream.
+    left : tuple of str and int, or None
+        The clauses of the host task that has left one of them on a stream.
     waits : bool
         Whether the second is by code that has generated the first, so that it can wait for it.
     """
-    if is_left:
-        left = first if first.doing is Doing.STREAM else second
-        return Remedy("detach", "detach=event, and event.fulfill_on(stream) in the body", *left.clauses)
+    if left is not None:
+        return Remedy("detach", "detach=event, and event.fulfill_on(stream) in the body", *left)
     here = second.side.file, second.side.line
     if second.doing is Doing.STREAM:
         text = "stream.wait_event(event)" if first.doing is Doing.STREAM else "task.wait_on(stream)"
@@ -71,7 +70,7 @@ def remedy_for_race(first: Author, second: Author, *, is_left: bool, waits: bool
         return Remedy("wait", "stream.synchronize()", *here)
     if waits:
         return Remedy("wait", "acc.wait()" if first.is_acc else "taskwait()", *here)
-    return Remedy("depend", "", *second.call)
+    return Remedy("depend", "", *second.clauses)
 
 
 def remedy_for_leak(place: Place, *, is_mapped: bool, is_acc: bool) -> Remedy:

@@ -19,18 +19,18 @@ in a race on does not count either.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from offload.sanitizer.authors import Author, Authors, Doing, is_unwrapped_by_library, program_frame
+from offload.sanitizer.authors import Author, Authors, Doing, is_unwrapped_by_library, place_of, program_frame
 from offload.sanitizer.findings import FindingStore, ItemPart, Occurrence, Summary
 from offload.sanitizer.freed import FreedMemory
 from offload.sanitizer.live import LiveAccesses
-from offload.sanitizer.memory import arrays_over, bounds_of, layout_of, runs_of_array
+from offload.sanitizer.mappings import DoneAt, Mapped, Mappings
+from offload.sanitizer.memory import arrays_over, bounds_of, runs_of_array
 from offload.sanitizer.names import FrameNames, part_of, plain_name, variable_at
 from offload.sanitizer.remedies import remedy_for_fault, remedy_for_leak, remedy_for_race
-from offload.sanitizer.states import Fault, FindingRule, PackedRows, Spans, States, runs_of
+from offload.sanitizer.states import Fault, FindingRule, Spans, States, runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,72 +38,13 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from offload.arrays.sections import Section
+    from offload.sanitizer.authors import Place
     from offload.sanitizer.findings import Side
     from offload.sanitizer.orders import Orders
-    from offload.sanitizer.states import MappedBytes, Run, Runs
+    from offload.sanitizer.states import Runs
 
 _MOST_UNSEEN = 50
 """Places that the report lists as not seen."""
-
-
-class DoneAt(NamedTuple):
-    """A write, or the work of a construct, in a stretch."""
-
-    author: Author
-    stretch: int
-
-
-class Mapped:
-    """Corresponding storage on a device, as the sanitizer knows it.
-
-    Attributes
-    ----------
-    start, end : int
-        The addresses of the device's storage.
-    host : numpy.ndarray
-        The layout of the host memory, which the array does not keep.
-    section : Section
-        Its bytes.
-    label : str
-        The list item that has made it.
-    map_type : str
-        The map type that it has, in the construct that made it or ended it last.
-    is_seen : bool
-        Whether all accesses on the device can be seen.
-    is_tracked : bool
-        Whether the accesses of the host memory can be seen.
-    copies_left : int
-        The copies to the host that end the mapping and have not been carried out.
-    """
-
-    __slots__ = (
-        "bytes", "copies_left", "end", "ended", "host", "is_seen", "is_tracked", "label", "latest", "made", "map_type",
-        "rows", "section", "start",
-    )  # fmt: skip
-
-    bytes: MappedBytes
-
-    def __init__(self, device: Section, host: Any, section: Section, label: str, made: DoneAt, map_type: str) -> None:
-        self.start = device.address
-        self.end = device.end
-        self.host = layout_of(host)
-        self.section = section
-        self.label = label
-        self.map_type = map_type
-        self.is_seen = self.is_tracked = True
-        self.rows = PackedRows(section) if section.dims else None
-        self.copies_left = 0
-        self.made = made
-        self.ended: DoneAt | None = None
-        self.latest: object = None  # the last write on the device that host reads are compared with
-
-    def host_runs(self, runs: Runs) -> Runs:
-        """Return the host memory that corresponds to bytes of the device's storage."""
-        if self.rows is not None:
-            return self.rows.host_runs([(lo - self.start, hi - self.start) for lo, hi in runs])
-        shift = self.section.address - self.start
-        return [(lo + shift, hi + shift) for lo, hi in runs]
 
 
 class Sanitizer:
@@ -135,9 +76,7 @@ class Sanitizer:
         self._raced: Spans[bool] = Spans()
         self._names = FrameNames()
         self._not_seen: dict[str, None] = {}
-        # The present mappings by the addresses of their storage, which no two share.
-        self._starts: list[int] = []
-        self._mapped: list[Mapped] = []
+        self._mappings = Mappings()
 
     @contextmanager
     def judging(self) -> Iterator[None]:
@@ -145,7 +84,8 @@ class Sanitizer:
         with self._lock:
             try:
                 for lo, hi in self._freed.take():
-                    self._live.freed(lo, hi)
+                    for run in ((lo, hi), *self._mappings.freed(lo, hi)):
+                        self._live.freed(*run)
                     self._newer.freed(lo, hi)
                     self._states.freed(lo, hi)
                     self._names.forget((lo, hi))
@@ -188,7 +128,7 @@ class Sanitizer:
         frame = program_frame()
         with self.judging():
             run = bounds_of(storage)
-            mapped = self._find(run[0])
+            mapped = self.mapping_at(run[0])
             if mapped is not None:
                 mapped.is_seen = False
             found = variable_at(frame, run)
@@ -209,11 +149,9 @@ class Sanitizer:
     def begin_mapping(self, mapped: Mapped) -> None:
         """Note that new storage for host memory is there."""
         with self.judging():
-            for old in self._within(mapped.start, mapped.end):
-                self._remove(old, old.made, discards=True)
-            k = bisect_left(self._starts, mapped.start)
-            self._starts.insert(k, mapped.start)
-            self._mapped.insert(k, mapped)
+            for old in self._mappings.add(mapped):
+                if old.is_present:
+                    self._end(old, old.made, discards=True)
             self._live.freed(mapped.start, mapped.end)
             mapped.bytes = self._states.mapped(runs_of(mapped.section), mapped.made)
             mapped.bytes.owner = mapped
@@ -221,29 +159,25 @@ class Sanitizer:
                 side = mapped.made.author.side
                 self._leave_out(f"the host array {mapped.label}, mapped at {side.file}:{side.line}, is not tracked")
 
-    def zero(self, mapped: Mapped, array: np.ndarray[Any, Any], done: DoneAt) -> None:
-        """Note that new storage is filled with zeros."""
-        with self.judging():
-            self._compare(array, done, None, mapped)
-            self._states.zeroed(mapped.bytes)
-
-    def declare(self, mapped: Mapped) -> None:
-        """Note that new storage begins with the host's values."""
+    def initialise(self, mapped: Mapped) -> None:
+        """Note that new storage begins with zeros, or with the host's values."""
         with self.judging():
             self._states.zeroed(mapped.bytes)
 
     def end_mapping(self, mapped: Mapped, done: DoneAt, *, discards: bool = False) -> None:
         """Note that a mapping has ended; if it ``discards``, its construct has failed."""
         with self.judging():
-            if self._find(mapped.start) is mapped:
-                self._remove(mapped, done, discards=discards)
+            if mapped.is_present:
+                self._end(mapped, done, discards=discards)
 
-    def _remove(self, mapped: Mapped, done: DoneAt, *, discards: bool) -> None:
-        k = bisect_left(self._starts, mapped.start)
-        del self._starts[k], self._mapped[k]
-        mapped.ended = done
+    def keep(self, mapped: Mapped, host: np.ndarray[Any, Any], done: DoneAt) -> None:
+        """Note a copy to the host that a construct would make, if a region in flight did not keep the storage."""
+        with self.judging():
+            self._compare(mapped.device_layout(host), done, None, mapped)
+
+    def _end(self, mapped: Mapped, done: DoneAt, *, discards: bool) -> None:
+        mapped.ended, mapped.is_present = done, False
         self._states.unmapped(mapped.bytes, done, discards=discards or not mapped.is_seen)
-        self._live.freed(mapped.start, mapped.end)
         if not mapped.is_tracked:
             self._forget_host(mapped)
 
@@ -252,18 +186,10 @@ class Sanitizer:
         for lo, hi in runs_of(mapped.section):
             self._states.freed(lo, hi)
 
-    def _find(self, address: int) -> Mapped | None:
-        k = bisect_right(self._starts, address)
-        if not k:
-            return None
-        mapped = self._mapped[k - 1]
-        return mapped if address < mapped.end else None
-
-    def _within(self, lo: int, hi: int) -> list[Mapped]:
-        """Return the mappings whose storage shares a byte with these addresses; no two share one."""
-        first = max(bisect_right(self._starts, lo) - 1, 0)
-        found = self._mapped[first : bisect_left(self._starts, hi)]
-        return [mapped for mapped in found if lo < mapped.end]
+    def mapping_at(self, address: int) -> Mapped | None:
+        """Return the present mapping whose storage an address of a device is in."""
+        mapped = self._mappings.find(address)
+        return mapped if mapped is not None and mapped.is_present else None
 
     # -- copies, likewise ----------------------------------------------------------------------------
     def copy(self, dst: CopiedArray, src: CopiedArray, reads: DoneAt, writes: DoneAt) -> None:
@@ -289,7 +215,7 @@ class Sanitizer:
             if corresponds and to is None and at is not None:
                 self._copy_back(at, dst.array, host_at, writes)
                 return
-            if to is None or to.is_seen:
+            if to is None or (to.is_seen and not self._is_own(to, writes)):
                 self._compare(dst.array, writes, None, to)
             if to is None:
                 if not dst.on_device:
@@ -312,9 +238,9 @@ class Sanitizer:
                 self._forget_host(mapped)
         if mapped.copies_left:
             mapped.copies_left -= 1
-            if not mapped.copies_left and self._find(mapped.start) is mapped:
+            if not mapped.copies_left and mapped.is_present:
                 assert mapped.ended is not None
-                self._remove(mapped, mapped.ended, discards=False)
+                self._end(mapped, mapped.ended, discards=False)
 
     def access(self, array: np.ndarray[Any, Any], done: DoneAt, *, on_device: bool) -> None:
         """Judge an access that a call of the library has for the program; in `judging`."""
@@ -328,12 +254,19 @@ class Sanitizer:
         if done.author.writes:
             self._access(array, done, None, on_device=on_device)
         elif array.size:
-            self._compare(array, done, None, self._find(bounds_of(array)[0]) if on_device else None)
+            self._compare(array, done, None, self._mappings.find(bounds_of(array)[0]) if on_device else None)
 
     def fill(self, array: CopiedArray, done: DoneAt) -> None:
         """Note that the library sets all elements of a device's array."""
         with self.judging():
             self._access(array.array, done, None, on_device=True)
+
+    def _is_own(self, mapped: Mapped, done: DoneAt) -> bool:
+        """Tell whether a construct has made the mapping itself.
+
+        Its copy to the new storage comes before all other uses of that.
+        """
+        return self.orders.course_of(mapped.made.stretch) is self.orders.course_of(done.stretch)
 
     # -- judging -------------------------------------------------------------------------------------
     def _access(
@@ -348,13 +281,13 @@ class Sanitizer:
         """Judge an access by the program; one that ``is_alone`` is ordered with all others (`Orders.is_alone`)."""
         if not array.size:
             return
-        mapped = self._find(bounds_of(array)[0]) if on_device and self._starts else None
+        mapped = self._mappings.find(bounds_of(array)[0]) if on_device else None
         if mapped is not None and not mapped.is_seen:
             return
         self._freed.watch(array)
         if not is_alone:
             self._compare(array, done, frame, mapped)
-        if on_device and mapped is None:
+        if on_device and (mapped is None or not mapped.is_present):
             return
         runs = runs_of_array(array)
         if not runs:
@@ -375,15 +308,16 @@ class Sanitizer:
             else:
                 faults = self._states.read_device(mapped.bytes, runs)
         for fault in faults:
-            self._note_fault(fault, done, frame, array, mapped)
+            self._note_fault(fault, done, frame, runs, is_on_device=on_device)
 
     def _note_fault(
         self,
         fault: Fault,
         done: DoneAt,
         frame: FrameType | None,
-        array: np.ndarray[Any, Any],
-        read_from: Mapped | None,
+        accessed: Runs,
+        *,
+        is_on_device: bool,
     ) -> None:
         first: DoneAt = fault.first
         if first.stretch != done.stretch and not self.orders.order.is_before(first.stretch, done.stretch):
@@ -393,14 +327,12 @@ class Sanitizer:
         remedy = remedy_for_fault(
             fault, done.author, mapped.made.author, mapped.map_type, ended.author if ended is not None else None
         )
-        part = self._part(fault.runs, frame, mapped, bounds_of(array), is_of_device=read_from is not None)
-        self._store.add(Occurrence(fault.rule, part, first.author.side, done.author.side, remedy, tuple(fault.runs)))
+        part = self._part(fault.runs, frame, mapped if is_on_device else None)
+        self._store.add(Occurrence(fault.rule, part, first.author.side, done.author.side, remedy, tuple(accessed)))
 
     def _note_newer(self, mapped: Mapped, runs: Runs, done: DoneAt) -> None:
         """Note a write on a device for host memory that nothing orders with it; report reads that come later."""
-        made = mapped.made
-        # The mapping that a region makes for itself ends with it: nothing could update the host in between.
-        is_own = self.orders.course_of(made.stretch) is self.orders.course_of(done.stretch)
+        made, is_own = mapped.made, self._is_own(mapped, done)
         key = done.author, made.author, mapped.map_type if is_own else ""
         side = self._newer_sides.get(key)
         if side is None:
@@ -410,18 +342,18 @@ class Sanitizer:
             return
         mapped.latest = write
         for array in arrays_over(runs):
-            for other, _, stretch in self._live.unordered(done.stretch, array, writes=True):
+            for other, _, stretch, shared in self._live.unordered(done.stretch, array, writes=True):
                 if not other.writes and other.doing is not Doing.COPY:
-                    self._note_unordered(side, done.stretch, DoneAt(other, stretch), array, None)
+                    self._note_unordered(side, done.stretch, DoneAt(other, stretch), shared, None)
             self._newer.conflicts(done.stretch, array, True, side)
 
     def _look_for_newer(self, array: np.ndarray[Any, Any], done: DoneAt, frame: FrameType | None) -> None:
         """Report a read of the host that nothing orders with an earlier write on a device."""
-        for side, _, stretch in self._newer.unordered(done.stretch, array, writes=False):
-            self._note_unordered(side, stretch, done, array, frame)
+        for side, _, stretch, runs in self._newer.unordered(done.stretch, array, writes=False):
+            self._note_unordered(side, stretch, done, runs, frame)
 
     def _note_unordered(
-        self, side: NewerOnDevice, stretch: int, read: DoneAt, array: np.ndarray[Any, Any], frame: FrameType | None
+        self, side: NewerOnDevice, stretch: int, read: DoneAt, runs: Runs, frame: FrameType | None
     ) -> None:
         """Report a read of the host, if the program has generated it after the write on a device."""
         if not self.orders.compares(stretch, read.stretch):
@@ -429,11 +361,10 @@ class Sanitizer:
         first, _, waits = self._in_order(DoneAt(side.author, stretch), read)
         if first is not side.author:
             return
-        runs = runs_of_array(array)
-        part = self._part(runs, frame, None, bounds_of(array), is_of_device=False)
+        part = self._part(runs, frame, None)
         if side.copies_back:  # this run has not come to the copy, or another mapping has kept the storage
             copy, uses = self.authors.copy_of(side.made), (True, False)
-            remedy = remedy_for_race(copy, read.author, is_left=False, waits=waits)
+            remedy = remedy_for_race(copy, read.author, left=None, waits=waits)
             self._raced.set(runs, value=True)
             self._store.add(Occurrence(FindingRule.RACE, part, copy.side, read.author.side, remedy, (), uses))
             return
@@ -446,56 +377,51 @@ class Sanitizer:
         self, array: np.ndarray[Any, Any], done: DoneAt, frame: FrameType | None, mapped: Mapped | None
     ) -> None:
         """Compare an access with unordered earlier ones."""
-        author = done.author
-        for other, count, stretch in self._live.conflicts(done.stretch, array, author.writes, author):
-            if not self.orders.compares(stretch, done.stretch):
-                continue
-            runs = runs_of_array(array)
-            host_runs = mapped.host_runs(runs) if mapped is not None else runs
-            self._raced.set(host_runs, value=True)
+        author, shift = done.author, mapped.shift if mapped is not None else 0
+        for other, count, stretch, shared in self._live.conflicts(done.stretch, array, author.writes, author, shift):
+            runs = [(lo - shift, hi - shift) for lo, hi in shared]
+            if mapped is not None:
+                runs = mapped.host_runs(runs)
+            self._raced.set(runs, value=True)
             first, second, waits = self._in_order(DoneAt(other, stretch), done)
-            is_left = self.orders.is_left_on_stream(stretch) or self.orders.is_left_on_stream(done.stretch)
-            remedy = remedy_for_race(first, second, is_left=is_left, waits=waits)
-            part = self._part(host_runs, frame, mapped, bounds_of(array), is_of_device=mapped is not None)
+            remedy = remedy_for_race(first, second, left=self._leaver(stretch, done.stretch), waits=waits)
+            part = self._part(runs, frame, mapped)
             writes = first.writes, second.writes
             self._store.add(Occurrence(FindingRule.RACE, part, first.side, second.side, remedy, (), writes), count)
+
+    def _leaver(self, *stretches: int) -> Place | None:
+        """Return the clauses of the task that has left work on a stream, if one of the stretches is such work."""
+        for stretch in stretches:
+            task = self.orders.course_of(stretch).leaver
+            if task is not None:
+                return place_of(task.construct.location)
+        return None
 
     def _in_order(self, one: DoneAt, other: DoneAt) -> tuple[Author, Author, bool]:
         """Return two authors as the program has generated their work, and whether the second can wait for the first.
 
         Code that has generated a task accesses something after that, or it would be ordered with the task.
         """
-        mine, others = self.orders.course_of(one.stretch), self.orders.course_of(other.stretch)
-        if _descends(mine, others):
+        mine, others = (self.orders.course_of(each.stretch).lineage() for each in (one, other))
+        same = sum(1 for a, b in zip(mine, others, strict=False) if a is b)
+        if same == len(others):
             return one.author, other.author, True
-        if _descends(others, mine):
+        if same == len(mine):
             return other.author, one.author, True
-        is_first = (mine.number, one.stretch) < (others.number, other.stretch)
+        is_first = mine[same].number < others[same].number
         return (one.author, other.author, False) if is_first else (other.author, one.author, False)
 
-    def _part(
-        self, runs: Runs, frame: FrameType | None, mapped: Mapped | None, accessed: Run, *, is_of_device: bool
-    ) -> ItemPart:
+    def _part(self, runs: Runs, frame: FrameType | None, mapped: Mapped | None) -> ItemPart:
         """Return the name and the box of memory, by the variable that holds it, or by its list item."""
         whole = runs[0][0], runs[-1][1]
-        if is_of_device and mapped is not None:
-            name = self._names.name_at(accessed, frame) or plain_name(mapped.label)
-            return part_of(name, mapped.host, runs)
         found = self._names.variable_at(whole, frame)
         if found is not None:
             return part_of(found.name, found.array, runs)
         if mapped is None:
-            mapped = self._mapping_of(runs)
+            mapped = next((one for one in self._mappings if one.holds(whole)), None)
         if mapped is not None:
             return part_of(plain_name(mapped.label), mapped.host, runs)
         return ItemPart("an array", ((0, whole[1] - whole[0]),), whole[0])
-
-    def _mapping_of(self, runs: Runs) -> Mapped | None:
-        """Return a present mapping of host memory."""
-        for mapped in self._mapped:
-            if mapped.section.address <= runs[0][0] and runs[-1][1] <= mapped.section.end:
-                return mapped
-        return None
 
     # -- the end -------------------------------------------------------------------------------------
     def leak(self, made: Side, part: ItemPart, *, is_mapped: bool, is_acc: bool) -> None:
@@ -550,12 +476,4 @@ class CopiedArray(NamedTuple):
 
     def mapped(self, sanitizer: Sanitizer) -> Mapped | None:
         """Return the mapping that it lies in."""
-        return sanitizer._find(bounds_of(self.array)[0]) if self.on_device else None  # noqa: SLF001  # of this file
-
-
-def _descends(course: Any, other: Any) -> bool:
-    """Tell whether a course has been generated by another one, directly or not."""
-    parent = course.parent
-    while parent is not None and parent is not other:
-        parent = parent.parent
-    return parent is not None
+        return sanitizer.mapping_at(bounds_of(self.array)[0]) if self.on_device else None

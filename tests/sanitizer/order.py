@@ -33,7 +33,7 @@ class Noted:
         with self.orders.lock:
             memory = self._memory.setdefault(name, np.zeros(8))
             side = side or self.orders.course_of(stretch).name
-            for other, _, _ in self._live.conflicts(stretch, memory, writes, side):
+            for other in self._live.note(stretch, memory, writes, side):
                 self.races.add((name, *sorted((other, side))))
 
     @property

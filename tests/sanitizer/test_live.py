@@ -40,24 +40,26 @@ def _random_order(rng, order, n):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_all_pairs(seed):
-    """Without forgetting, exactly the conflicting pairs that nothing orders are found, with their number."""
+    """Without forgetting, exactly the conflicting pairs that nothing orders are found, each once, with its bytes."""
     rng, order, x = random.Random(seed), Order(), np.zeros(64, "u1")
     live = LiveAccesses(order, forgets=False)
-    done, stretches = [], list(_random_order(rng, order, 60))
+    done, stretches = {}, list(_random_order(rng, order, 60))
     if seed % 2:
         rng.shuffle(stretches)  # an access may be noted before one that it follows
     for stretch in stretches:
         for _ in range(rng.randrange(3)):
             view, writes, side = _views(rng, x), rng.random() < 0.5, rng.randrange(5)
-            expected = {}
-            for other, seen, wrote, at in dict.fromkeys(done):
-                if (writes or wrote) and seen & _bytes(view, x) and not order.is_ordered(other, stretch):
-                    expected[at] = expected.get(at, 0) + 1
-            found = {}
-            for at, n in live.count(stretch, view, writes, side):
-                found[at] = found.get(at, 0) + n
-            assert set(found) == set(expected)
-            done.append((stretch, frozenset(_bytes(view, x)), writes, side))
+            expected, access = {}, (stretch, frozenset(_bytes(view, x)), writes, side)
+            for other, seen, wrote, at in () if access in done else done:
+                if (writes or wrote) and seen & access[1] and not order.is_ordered(other, stretch):
+                    n, shared = expected.get(at, (0, frozenset()))
+                    expected[at] = n + 1, shared | (seen & access[1])
+            found, first = {}, x.__array_interface__["data"][0]
+            for at, count, _, runs in live.conflicts(stretch, view, writes, side):
+                n, shared = found.get(at, (0, frozenset()))
+                found[at] = n + count, shared.union(*(range(lo - first, hi - first) for lo, hi in runs))
+            assert found == expected
+            done[access] = None
 
 
 def _bytes(view, x):

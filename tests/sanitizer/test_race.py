@@ -48,13 +48,13 @@ def test_two_regions(check):
         @omp.target(nowait=True)
         def fill(x):
             x[...] = 3  # first
-        @omp.target(nowait=True, map=[from_("y")])
+        @omp.target(nowait=True, map=[from_("y")])  # fix
         def copy(x, y):
             y[...] = x  # second
         x, y = np.ones(8), np.zeros(8)
         with omp.target_data(map=[to(x)]):
             fill(x)
-            copy(x, y)  # fix
+            copy(x, y)
         """,
         *("race", "depend", "depend=[out(x)] on fill, depend=[in_(x)] on copy"),
         seeds=SEEDS,
@@ -65,12 +65,12 @@ def test_two_host_tasks(check):
     """Two host tasks need dependences."""
     check(
         """
-        @omp.task
+        @omp.task  # fix
         def add(x):
             x += 1  # first, second
         x = np.ones(8)
         add(x)
-        add(x)  # fix
+        add(x)
         omp.taskwait()
         """,
         *("race", "depend", "depend=[inout(x)] on both tasks"),
@@ -104,13 +104,13 @@ def test_queues(check):
         @acc.parallel(present=["x"])
         def double(x):
             x *= 2  # first
-        @acc.parallel(present=["x"])
+        @acc.parallel(present=["x"])  # fix
         def shift(x):
             x += 1  # second
         x = np.ones(8)
         with acc.data(copy=[x]):
             double.options(async_=1)(x)
-            shift.options(async_=2)(x)  # fix
+            shift.options(async_=2)(x)
             acc.wait()
         """,
         *("race", "depend", "depend=[inout(x)] on both tasks"),
