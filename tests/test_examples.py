@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,8 +19,10 @@ from offload.cli.demo.examples import load_example
 from tests.profiles import few
 from tests.strict import IS_COMPILED, STRICT
 
-FOUND = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
-OF_TORCH = Path(__file__).parents[1] / "examples" / "torch_pipeline.py"
+FOLDER = Path(__file__).parents[1] / "examples"
+BY_HAND = sorted(FOLDER.glob("*_by_hand.py"))
+FOUND = [path for path in sorted(FOLDER.glob("*.py")) if path not in BY_HAND]
+OF_TORCH = FOLDER / "torch_pipeline.py"
 EXAMPLES = [path for path in FOUND if "__main__" in path.read_text(encoding="utf-8") and path != OF_TORCH]
 """All but PyTorch's; files without a main program are a part of another one."""
 SMALL = {
@@ -35,15 +38,19 @@ SMALL = {
 OF_PARRAY = [path for path in EXAMPLES if path.stem.startswith("parray_")]
 OF_LOOPS = [path for path in EXAMPLES if path.stem in {"loops_heat", "loops_histogram", "loops_sparse"}]
 OF_OPENACC = [path for path in EXAMPLES if path.stem.startswith("acc_")]
+WITH_HAND = [path for path in EXAMPLES if path.with_name(f"{path.stem}_by_hand.py") in BY_HAND]
 ELSEWHERE = {
     "cluster_cholesky",
+    "cluster_halo",
     "cluster_pipeline",
     "cluster_planes",
     "fft3d_mpi",
+    "image_pipeline",
     "loops_devices",
     "loops_speculation",
+    "out_of_core_sort",
 }
-"""Other tests run these by default: those of clusters, of MPI, of loops on several devices, and of speculation."""
+"""Tests of clusters, MPI, loops on several devices, speculation and the gallery run these by default."""
 QUICK = [path for path in EXAMPLES if path not in [*OF_OPENACC[1:], *OF_PARRAY[1:]] and path.stem not in ELSEWHERE]
 
 
@@ -124,6 +131,50 @@ def test_example_without_torch():
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("this example needs PyTorch")
+
+
+# -- examples with a form by hand ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path", few(1, [path for path in WITH_HAND if "cluster" not in path.stem]), ids=lambda path: path.stem
+)
+def test_example_is_clean(path, tmp_path):
+    """The sanitizer finds nothing in an example; a cluster's devices it refuses."""
+    command = [sys.executable, "-m", "offload", "run", "--sanitize", "--devices", "sim:2", path]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "offload sanitizer: 0 findings" in done.stderr
+
+
+def test_examples_with_a_form_by_hand_are_short():
+    """Each has at most 80 lines, but the older one of MPI."""
+    assert len(WITH_HAND) >= 7
+    for path in WITH_HAND:
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= (80 if path.stem != "halo_mpi" else 103), path.stem
+
+
+def imports(path, name):
+    return re.search(rf"^(import|from) {name}\b", path.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("path", [path for path in BY_HAND if imports(path, "cupy")], ids=lambda path: path.stem)
+def test_by_hand_with_cupy(path, tmp_path):
+    """A program by hand ends well, checks itself, and leaves nothing behind."""
+    check_run(path, "cuda", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["cluster_halo_by_hand", "halo_mpi_by_hand"])
+def test_by_hand_with_numpy(name, tmp_path):
+    """A program by hand of Dask or MPI ends well and checks itself, without a GPU."""
+    if "mpi" in name:
+        pytest.importorskip("mpi4py")
+    command = [sys.executable, FOLDER / f"{name}.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr  # Dask may complain of a slow machine
+    assert done.stdout.endswith("the same bits\n" if "cluster" in name else "the same bits as by one\n")
 
 
 @pytest.mark.parametrize("path", OF_PARRAY, ids=lambda path: path.stem)

@@ -26,6 +26,7 @@ ARGUMENTS = {
     **SMALL,
     "cholesky": ["--size", "128", "--tile", "32"],
     "cluster_cholesky": ["--size", "64", "--tile", "32"],
+    "cluster_halo": ["--size", "32"],
     "cluster_pipeline": ["--blocks", "2", "--calm"],
     "cluster_planes": ["--planes", "2", "--edge", "8"],
     "halo_mpi": ["--size", "32", "--steps", "4"],

@@ -18,4 +18,4 @@ def test_example(path, tmp_path):
 
 def test_there_are_examples():
     """A name that finds nothing would pass."""
-    assert len(OF_CLUSTERS) == 3
+    assert len(OF_CLUSTERS) == 4
