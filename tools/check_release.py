@@ -110,10 +110,12 @@ def clean_environment(folder: Path) -> dict[str, str]:
 
 
 def tree_files() -> list[str]:
-    """Return the files of the tree that git does not ignore."""
-    command = ("git", "-c", f"safe.directory={ROOT}", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    listed = run(*command, cwd=ROOT).split("\0")
-    return sorted({name for name in listed if name and (ROOT / name).is_file()})
+    """Return the files of the tree that git does not ignore, also if the tree is a copy and no repository."""
+    with tempfile.TemporaryDirectory() as empty:
+        run("git", "init", "-q", empty, cwd=ROOT)
+        git = ("git", f"--git-dir={empty}/.git", f"--work-tree={ROOT}")
+        listed = run(*git, "ls-files", "-z", "--others", "--exclude-standard", cwd=ROOT).split("\0")
+    return sorted(name for name in listed if name and (ROOT / name).is_file())
 
 
 def copy_tree(files: Iterable[str], to: Path) -> None:
