@@ -18,7 +18,7 @@ from offload.interrupts.finalizers import catch_up, refuse_inside
 from offload.runtime.current import encounter, for_finalizers, here
 from offload.runtime.keywords import takes_clauses
 from offload.runtime.managers import block
-from offload.tasks.goals import Goal
+from offload.tasks.goals import Launches
 from offload.tasks.states import TaskState
 
 if TYPE_CHECKING:
@@ -122,16 +122,7 @@ def settle(scope: Scope, frame: Region, place: DevicePlace, array: Any, *, uses:
     pending = [task for task in before if _is_pending(task)]  # not their ends: later work follows on the stream
     if not pending:
         return
-    scope.runtime.engine.wait(scope, _Launches("the data operations before", pending))
-
-
-class _Launches(Goal):
-    """The launches of some tasks."""
-
-    __slots__ = ()
-
-    def done(self) -> bool:
-        return not any(map(_is_pending, self.tasks))
+    scope.runtime.engine.wait(scope, Launches("the data operations before", pending))
 
 
 def _is_pending(task: AnyTask) -> bool:

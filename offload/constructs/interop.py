@@ -36,7 +36,7 @@ from offload.runtime.sites import call_site
 from offload.runtime.works import Work
 from offload.tasks import hooked
 from offload.tasks.failures import see
-from offload.tasks.goals import TaskEnd
+from offload.tasks.goals import Launches
 from offload.tasks.recipe import Recipe
 from offload.tasks.states import TaskState
 from offload.tasks.task import LeaveRegion
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from offload.runtime.place import DevicePlace
     from offload.runtime.runtime import Runtime
     from offload.runtime.works import Launch
-    from offload.tasks.parker import Parker
     from offload.tasks.region import Region
     from offload.tasks.site import Site
     from offload.tasks.task import Task
@@ -211,7 +210,7 @@ class Interop:
             self._on_host(scope, frame, self._depend, site, deferred=True)
             return
         # Later tasks follow this one, and it follows all work on the stream so far.
-        generate(scope, frame, DeviceRecipe(site, place, _Passage(_mark(lane), None)), self._depend, wait=False)
+        generate(scope, frame, DeviceRecipe(site, place, _Passage(_mark(lane), is_exit=True)), self._depend, wait=False)
 
     def _follow(self, scope: Scope, frame: Region, depend: tuple[Dependence, ...], before: Point | None) -> None:
         """Generate a task that follows ``before``, and hold later work of the stream until it is done."""
@@ -228,12 +227,12 @@ class Interop:
         lane.device.adopt(lane.stream)  # refuses one that captures, before there is a task
         # A device array in a dependence may be the work of the thread's own stream.
         names_device_arrays = any(is_device_array(item) for dependence in depend for item in dependence.items)
-        passage = _Passage(before, scope.parker, takes_device_arrays=names_device_arrays)
+        passage = _Passage(before, is_exit=False, takes_device_arrays=names_device_arrays)
         task = generate(scope, frame, DeviceRecipe(site, place, passage), depend, wait=False)
         try:
-            # The stream of the block can wait once the task has a point on a stream.
-            if task.point is None:
-                _wait_until_launched(scope, task)
+            if not (task.launched or task.finished):
+                helps = scope.task is not None  # else a worker will: a user may hold a lock across the construct
+                scope.runtime.engine.wait(scope, _Entry(task.construct, (task,)), helps=helps)
             if task.point is None:
                 _raise_end(task)
             event = task.point.event
@@ -375,18 +374,14 @@ hooked.register(Interop, "_leave", _noted_leave, "sanitize")
 
 
 class _Passage(Work):
-    """An empty work that follows ``before``, and wakes ``parker`` when its place on a lane is known.
+    """An empty work that follows ``before``; with ``takes_device_arrays`` the calling thread's own stream, too."""
 
-    With ``takes_device_arrays`` it follows the calling thread's own stream, too.
-    """
+    __slots__ = ("_before", "ends_region", "takes_device_arrays")
 
-    __slots__ = ("_before", "_parker", "ends_region", "takes_device_arrays")
-
-    def __init__(self, before: Point | None, parker: Parker | None, *, takes_device_arrays: bool = False) -> None:
+    def __init__(self, before: Point | None, *, is_exit: bool, takes_device_arrays: bool = False) -> None:
         self.takes_device_arrays = takes_device_arrays
         self._before = before  # None: at the entry, nothing on the stream has to be followed
-        self._parker = parker  # of the thread that waits for the launch; None at the exit
-        self.ends_region = parker is None  # what follows the exit follows the stream, also in a cancelled taskgroup
+        self.ends_region = is_exit  # what follows the exit follows the stream, also in a cancelled taskgroup
 
     def mark(self, launch: Launch) -> None:
         launch.ends_region = self.ends_region
@@ -394,9 +389,6 @@ class _Passage(Work):
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         if self._before is not None:
             lane.wait_for([self._before])
-        if self._parker is not None:
-            launch.point = lane.mark()
-            self._parker.unpark()
 
 
 def _mark(lane: Lane) -> Point:
@@ -406,19 +398,10 @@ def _mark(lane: Lane) -> Point:
     return point
 
 
-def _wait_until_launched(scope: Scope, task: Task) -> None:
-    """Block until the task is on its stream, or is complete since it cannot get there."""
-    helps = scope.task is not None  # else a worker will: a user may hold a lock across the construct
-    scope.runtime.engine.wait(scope, _Entry(task), helps=helps)
-
-
-class _Entry(TaskEnd):
-    """The place of a task on its stream, or its end."""
+class _Entry(Launches):
+    """The launch of the task at the entry of a block: from then on the stream of the block can wait for it."""
 
     __slots__ = ()
-
-    def done(self) -> bool:
-        return self.tasks[0].point is not None or super().done()
 
     def __str__(self) -> str:
         return f"the entry of interop at {self.tasks[0].construct.location}"

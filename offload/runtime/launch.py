@@ -323,7 +323,7 @@ class DeviceTask(Task):
         self.state_ = _LAUNCHED  # before the gate may say that it is complete
         if self.is_asked:
             lane.release(point)
-            return engine.release_early(self) if self.early else None
+            return engine.release_early(self) if self.early or self.launch_calls else None
         gate = self.construct.runtime.gate
         watched = self._is_watched or bool(self.successors)
         try:
@@ -332,7 +332,7 @@ class DeviceTask(Task):
             lane.release(point)  # not before: the gate has the points of a lane from who has the lane, in order
         if self._is_watched and not watched:
             gate.watch(point)  # `watch` came before the gate knew the point
-        return engine.release_early(self) if self.early else None
+        return engine.release_early(self) if self.early or self.launch_calls else None
 
     # -- staged copies -------------------------------------------------------------------------------
     def _stage(self, copies: list[Any], *, has_run: bool) -> None:

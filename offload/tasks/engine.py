@@ -613,8 +613,10 @@ class Engine:
             self.make_ready(following)
 
     def release_early(self, task: Task) -> Task | None:
-        """Release the successors that only wait for the task's work to be on its stream."""
+        """Release the successors and threads that only wait for the task's work to be on its stream."""
         task.launched = True
+        for wake in task.launch_calls:
+            wake()
         return release(self, task.early, task) if task.early else None
 
     def pass_on(self, stand_in: Task) -> None:

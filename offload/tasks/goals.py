@@ -134,6 +134,32 @@ class TaskEnd(Goal):
         return self.tasks if self.calls and self.tasks[0].launched else ()
 
 
+class Launches(Goal):
+    """The launches of some tasks, or the ends of those that are never launched.
+
+    Whoever reaches it can have a stream wait for the tasks, or finds what they have mapped.
+    """
+
+    __slots__ = ()
+
+    def done(self) -> bool:
+        return all(task.launched or task.finished for task in self.tasks)
+
+    def call(self, wake: Callable[..., None], lock: threading.Lock) -> None:
+        with lock:
+            for task in self.tasks:
+                task.launch_calls = (*task.launch_calls, wake)
+        super().call(wake, lock)
+
+    def leave(self, wake: Callable[..., None], lock: threading.Lock) -> None:
+        super().leave(wake, lock)
+        with lock:
+            for task in self.tasks:
+                remaining = list(task.launch_calls)
+                remaining.remove(wake)
+                task.launch_calls = tuple(remaining)
+
+
 class Emptied(Goal):
     """The ends of all the tasks in a task set."""
 

@@ -140,6 +140,7 @@ class Task(Generic[Result_co]):
     fulfil its event); set only if it has an event, and only while the runtime is observed."""
     lane: Any = None  # where on its place the work of a device task goes, from its launch on
     label: str | None = None  # what ``name=`` said
+    launch_calls: Sequence[Callable[[], object]] = ()  # each wakes a thread that waits for the launch
     launched = False  # all its work is on a stream, and no more comes
     launches_inline = False
     """Whether the encountering thread may launch it: it only enqueues, and no body runs there that blocks."""
@@ -458,9 +459,9 @@ class Task(Generic[Result_co]):
 
         Notes
         -----
-        For launched device work the call does not block; it enqueues one event wait on ``stream``. For other tasks, for
-        host tasks, and for a stream of another kind of device it blocks until the task is complete, and may run other
-        tasks, as `result` does. Copies back to the host are part of the task.
+        The call blocks until the task's work is on its stream, and then enqueues one event wait on ``stream``. For host
+        tasks, and for a stream of another kind of device, it blocks until the task is complete. Meanwhile it may run
+        other tasks, as `result` does. Copies back to the host are part of the task.
 
         Examples
         --------
@@ -470,7 +471,10 @@ class Task(Generic[Result_co]):
         ...     stream = omp.current_stream()
         ...     task.wait_on(stream)  # what you now enqueue on the stream sees x
         """
-        lane = self.construct.runtime.lane_of(stream)
+        runtime = self.construct.runtime
+        lane = runtime.lane_of(stream)
+        if (self.waits_in_stream_order or self.event is not None) and not (self.launched or self.finished):
+            runtime.wait_for_launch(self)
         point = self.point if self.launched and self.failure is None else None
         if point is None or point.lane.device.kind != lane.device.kind:
             self.result()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import threading
+
 import numpy as np
 import pytest
 
 import offload as omp
 from offload import acc, in_, inout
+from offload.devices.sim.device import SimEvent
 from offload.runtime.current import here
 from tests import eager_device
 from tests.conftest import checked
@@ -21,8 +25,8 @@ def increment(a):
 
 @pytest.fixture
 def runtime():
-    """A runtime with a device that launches within the call, as CUDA does."""
-    with checked("eager", num_threads=1) as runtime:
+    """A runtime with a device that launches within the call, as CUDA does; under a seed it would not always."""
+    with checked("eager", num_threads=1, env={**os.environ, "OFFLOAD_SEED": ""}) as runtime:
         yield runtime
 
 
@@ -104,6 +108,23 @@ def test_a_failure_in_the_first_operation_of_a_queue_goes_along_it(runtime):
         acc.wait(1)
     assert [type(error) for error in caught.value.exceptions] == [omp.NotPresentError]
     assert behind.state == "not run"
+
+
+def test_routines_wait_for_launches():
+    """A routine waits until a worker has put the operations before on their stream, and not for the stream."""
+    a, go, token = np.zeros(4), threading.Event(), object()
+    with checked("sim:1", num_threads=1):
+        stream = acc.get_cuda_stream(1)
+        latch = SimEvent(stream.device)
+        stream.wait_event(latch)
+        omp.task(depend=[inout(token)])(go.wait)(60)
+        enter = acc.enter_data(copyin=[a], async_=1, depend=[in_(token)])
+        threading.Timer(0.01, go.set).start()
+        assert acc.is_present(a)
+        assert not enter.done()
+        latch.fire()
+        acc.exit_data(delete=[a], async_=1)
+        acc.wait()
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -60,6 +60,13 @@ def enqueue(stream, d, factor, term=0.0):
             d += term
 
 
+def has_run(task):
+    """Wait until the body of a task with an event has run, and return the task."""
+    while task.state in ("waiting", "running"):
+        omp.taskyield()
+    return task
+
+
 def new_stream():
     """Return a stream of the program's own on device 0."""
     return omp.device(0).new_stream()
@@ -560,6 +567,27 @@ def test_wait_on_launched_work(runtime, latch, d):
     assert host.tolist() == [20] * 4
 
 
+def test_wait_on_work_behind_a_host_task(runtime, latch, d):
+    """The call waits until a worker has launched the task, and does not wait for the device."""
+    landing, host = host_array(), host_array(2.0)
+    own, held = new_stream(), new_stream()
+    latch.hold(held)
+    with omp.interop(stream=held, depend=[inout(d)]):
+        pass
+    go = threading.Event()
+    omp.task(depend=[out(("x",))])(go.wait)(60)
+    task = omp.target_memcpy_async(d, host, depend=[in_(("x",)), out(d)])
+    threading.Timer(0.01, go.set).start()
+    task.wait_on(own)
+    assert not task.done()
+    enqueue(own, d, 10)
+    latch.release()
+    own.synchronize()
+    host, copied = values(d, landing)
+    copied.result()
+    assert host.tolist() == [20] * 4
+
+
 def test_wait_on_a_region(d):
     """A region with a body, launched or not, is done before what is enqueued next."""
     own = new_stream()
@@ -573,7 +601,7 @@ def test_wait_on_a_region(d):
 
 
 def test_wait_on_a_host_task(streams, devices):
-    """A host task is complete on return; so is one that is not launched since it follows a host task."""
+    """A host task is complete on return, and so is the host task that a region follows."""
     streams.go()
     log, own = [], new_stream()
     task = omp.task(depend=[out(("x",))])(log.append)(1)
@@ -598,9 +626,7 @@ def test_wait_on_a_detached_task(runtime, latch, d):
         enqueue(library, d, 3)
         event.fulfill_on(library)
 
-    task = body()
-    while task.state in ("waiting", "running"):
-        omp.taskyield()
+    task = has_run(body())
     task.wait_on(own)
     enqueue(own, d, 10)
     assert not task.done()
@@ -778,9 +804,8 @@ def test_a_queue_keeps_its_stream_and_is_ordered(runtime, latch, d):
         enqueue(omp.stream(0), d, 7)
         event.fulfill_on(omp.stream(0))
 
-    body()
+    has_run(body())
     host, copied = values(d, landing)
-    omp.task(lambda: None)().result()
     assert not copied.done()
     latch.release()
     copied.result()
