@@ -396,7 +396,7 @@ def test_an_assertion_counts_where_the_call_checks(runtime):
 
     x = np.arange(-3, N)
     positive(x.copy())
-    with pytest.raises(AssertionError, match=r"x is negative.*i=0"):
+    with pytest.raises(AssertionError, match=r"x is negative.*i=[012]"):
         positive.options(check=True)(x)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import offload as omp
 from offload import alloc, delete, in_, inout, out, release, section, to, tofrom
+from tests.conftest import streaming
 
 N = 64
 
@@ -324,8 +325,8 @@ def test_dependences_hold_without_transfer(streams, how):
     """With if_=False, or on the host, nothing is copied, but the dependences hold."""
     a = np.zeros(N)
     seen = []
-    omp.target_enter_data(map=[to(a)], nowait=True)
-    omp.target(nowait=True)(add)(a, 1)
+    omp.target_enter_data(map=[to(a)], depend=[out(a)], nowait=True)
+    omp.target(depend=[inout(a)], nowait=True)(add)(a, 1)
     omp.task(depend=[out(a)])(lambda: seen.append("before"))()
     task = omp.target_update(from_=[a], depend=[inout(a)], nowait=True, **how)
     omp.task(depend=[in_(a)])(lambda: seen.append(task.done()))()
@@ -345,12 +346,17 @@ def test_update_waits_for_the_last_write(sim, monkeypatch):
     monkeypatch.setattr(
         place.device, "copy", lambda dst, src, stream: started.append(stream) or plain(dst, src, stream)
     )
-    first = omp.target_enter_data(map=[to(a)], nowait=True)
-    update = omp.target_update(to=[a], nowait=True)
-    (entry,) = place.table.entries()
-    (written,) = entry.writes.values()
-    assert written.lane is update.lane
-    leaving = omp.target_exit_data(map=[omp.from_(a)], nowait=True)
+    own = place.device.new_stream()
+    with streaming(sim, holds=True):
+        first = omp.target_enter_data(map=[to(a)], nowait=True)
+        first.wait_on(own)  # on its stream, before the next one may be
+        update = omp.target_update(to=[a], nowait=True)
+        update.wait_on(own)
+        (entry,) = place.table.entries()
+        (written,) = entry.writes.values()
+        assert written.lane is update.lane
+        leaving = omp.target_exit_data(map=[omp.from_(a)], nowait=True)
+        leaving.wait_on(own)
     omp.taskwait()
     assert first.lane is not update.lane
     assert update.lane._waited[first.lane] >= 1

@@ -177,14 +177,16 @@ def test_sections(twins, string):
                 with omp("section"):
                     with omp("task"):
                         log.append(n + 1)
-            return sorted(log)
+            log.sort()
+            return log
     """
     calls = """
         def program(log, n):
             with offload.taskgroup():
                 offload.task(lambda: log.append(n))()
                 offload.task(lambda: offload.task(log.append)(n + 1) and None)()
-            return sorted(log)
+            log.sort()
+            return log
     """
     outcome = same(twins, strings, calls)
     assert outcome.value == [3, 4]

@@ -89,13 +89,16 @@ def test_taskgroup(twins):
     same(twins, strings, calls)
 
 
-@pytest.mark.parametrize("operator", ["+", "*", "min", "max"])
-def test_task_reduction(twins, operator):
+@pytest.mark.parametrize(
+    ("operator", "combine", "result"),
+    [("+", "add", 9), ("*", "multiply", 24), ("min", "minimum", 2), ("max", "maximum", 4)],
+)
+def test_task_reduction(twins, operator, combine, result):
     """`task_reduction` is the keyword, for each operator."""
     strings = f"""
         @directives
         def program(x, y):
-            member = offload.task(in_reduction={{"{operator}": [x]}})(lambda value, x: x.__setitem__(..., value))
+            member = offload.task(in_reduction={{"{operator}": [x]}})(lambda value, x: np.{combine}(x, value, out=x))
             with omp("taskgroup task_reduction({operator}: x)"):
                 member(3, x)
                 member(4, x)
@@ -103,7 +106,8 @@ def test_task_reduction(twins, operator):
     calls = strings.replace("@directives", "# calls").replace(
         f'omp("taskgroup task_reduction({operator}: x)")', f'offload.taskgroup(task_reduction={{"{operator}": [x]}})'
     )
-    same(twins, strings, calls, lambda: (np.array([2.0]), None))
+    outcome = same(twins, strings, calls, lambda: (np.array([2.0]), None))
+    assert outcome.arguments[0] == result
 
 
 def test_in_reduction_of_a_function(twins):
