@@ -8,10 +8,21 @@ from pathlib import Path
 DOCS = Path(__file__).parent
 sys.path[:0] = [str(DOCS), str(DOCS.parent)]
 
-from build_site.files import SCHEME  # noqa: E402  (found by the line above)
+from build_site import inventories  # noqa: E402  (found by the line above)
+from build_site.files import SCHEME  # noqa: E402
 
 project, author, copyright = "offload", "The offload maintainers", "The offload maintainers"  # noqa: A001
-extensions = ["myst_parser", "sphinx_design", "sphinx_copybutton", "build_site.files"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.intersphinx",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "build_site.files",
+    "build_site.reference",
+    "build_site.tables",
+]
 # The gallery and the plots write pages and pictures before Sphinx reads.
 extensions += [f"build_site.{name}" for name in ("gallery", "plots") if (DOCS / f"build_site/{name}.py").exists()]
 exclude_patterns = ["README.md", "build_site", "_static"]
@@ -19,6 +30,13 @@ exclude_patterns = ["README.md", "build_site", "_static"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 6  # as on GitHub
 myst_url_schemes = ["http", "https", "mailto", SCHEME.removesuffix(":")]
+suppress_warnings = ["misc.highlighting_failure"]  # listings with "…", which leave something out
+
+default_role = "py:obj"  # of docstrings
+intersphinx_mapping = inventories.mapping()
+napoleon_google_docstring = False
+napoleon_use_ivar = True
+python_maximum_signature_line_length = 100
 
 html_theme = "furo"
 html_title = "offload"

@@ -131,10 +131,11 @@ def test_links(page):
 
 
 def test_picture(tmp_path):
-    """README's picture is the graph of README's program; docs/pictures/first_program.py draws it."""
-    script, picture = ROOT / "docs/pictures/first_program.py", "first-program.svg"
+    """The pictures of README and of the front page are the graphs of their programs, as first_program.py draws them."""
+    script = ROOT / "docs/pictures/first_program.py"
     subprocess.run([sys.executable, *STRICT, str(script), str(tmp_path)], check=True, cwd=ROOT, timeout=100)
-    assert (tmp_path / picture).read_text("utf-8") == (script.parent / picture).read_text("utf-8")
+    for picture in ("first-program.svg", "front-page.svg"):
+        assert (tmp_path / picture).read_text("utf-8") == (script.parent / picture).read_text("utf-8")
 
 
 def test_every_error_and_warning_has_its_program():

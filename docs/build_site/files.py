@@ -184,11 +184,11 @@ def is_shown(path: Path) -> bool:
 
 def listing(path: str, children: list[str], builder: Builder) -> str:
     """Return a list of links to the files of a folder."""
-    items = (
-        f'<li><a href="{builder.get_relative_uri(page_name(path), page_name(child))}"><code>{html.escape(child[len(path) + 1 :])}</code></a></li>\n'
-        for child in children
-    )
-    return f"<ul>\n{''.join(items)}</ul>"
+    items = ""
+    for child in children:
+        uri = builder.get_relative_uri(page_name(path), page_name(child))
+        items += f'<li><a href="{uri}"><code>{html.escape(child[len(path) + 1 :])}</code></a></li>\n'
+    return f"<ul>\n{items}</ul>"
 
 
 def highlighted(path: str) -> str:

@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - a script
 """Draw cholesky.svg, the graph of examples/cholesky.py with 12 by 12 tiles: python docs/pictures/cholesky.py."""
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-# ruff: noqa: INP001 - a script
-"""Draw first-program.svg, the graph of README's first program: python docs/pictures/first_program.py."""
+"""Draw the graphs of the first programs of README.md and of the site: python docs/pictures/first_program.py."""
 
 from __future__ import annotations
 
@@ -9,26 +8,27 @@ from pathlib import Path
 import offload as omp
 
 HERE = Path(__file__).parent
-README = HERE.parents[1] / "README.md"
-LAST = "omp.taskwait()\n"  # the program checks its results after it, and a graph that is only recorded has none
+PAGES = {"first-program.svg": HERE.parents[1] / "README.md", "front-page.svg": HERE.parent / "index.md"}
+LAST = "omp.taskwait()\n"  # a program may check its results after it, and a graph that is only recorded has none
 
 
-def first_program() -> str:
-    """Return README's first program up to its taskwait."""
-    _, _, rest = README.read_text(encoding="utf-8").partition("<!-- ci: program -->\n```python\n")
+def first_program(page: Path) -> str:
+    """Return the first program of a page up to its taskwait."""
+    _, _, rest = page.read_text(encoding="utf-8").partition("```python\n")
     program, found, _ = rest.partition(LAST)
-    if not found:
-        sys.exit("README.md: the program after <!-- ci: program --> has no omp.taskwait()")
+    if not found or "```" in program:
+        sys.exit(f"{page.name}: the first program has no omp.taskwait()")
     return program + found
 
 
 def main() -> None:
-    """Record the program on a simulated device, and write its graph to the folder given, or next to this file."""
+    """Record the programs on a simulated device, and write their graphs to the folder given, or next to this file."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE
-    program = compile(first_program(), "first program", "exec")
-    with omp.Runtime("sim", check=True), omp.record(execute=False) as graph:
-        exec(program, {"__name__": "__main__"})  # noqa: S102 - the project's own text
-    graph.visualize(folder / "first-program.svg")
+    for picture, page in PAGES.items():
+        program = compile(first_program(page), "first program", "exec")
+        with omp.Runtime("sim", check=True), omp.record(execute=False) as graph:
+            exec(program, {"__name__": "__main__"})  # noqa: S102 - the project's own text
+        graph.visualize(folder / picture)
 
 
 if __name__ == "__main__":
