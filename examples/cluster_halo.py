@@ -73,7 +73,7 @@ def main():
         v[1:-1, 1:-1] = (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]) / 4
         u, v = v, u
     assert (plate == u).all()
-    print(f"{options.size} x {options.size} points, {options.steps} steps on {n_devices} workers: the same bits")
+    print(f"{options.size} x {options.size} points, {options.steps} steps on {n_devices} devices: the same bits")
 
 
 if __name__ == "__main__":

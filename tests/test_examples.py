@@ -174,7 +174,7 @@ def test_by_hand_with_numpy(name, tmp_path):
     command = [sys.executable, FOLDER / f"{name}.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr  # Dask may complain of a slow machine
-    assert done.stdout.endswith("the same bits\n" if "cluster" in name else "the same bits as by one\n")
+    assert done.stdout.endswith(": the same bits\n" if "cluster" in name else "the same bits as by one\n")
 
 
 @pytest.mark.parametrize("path", OF_PARRAY, ids=lambda path: path.stem)

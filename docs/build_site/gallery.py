@@ -39,7 +39,8 @@ EXAMPLES = ROOT / "examples"
 GALLERY = ROOT / "docs" / "gallery"
 GENERATED = GALLERY / "generated"
 
-DEVICES = "sim:2"
+DEVICES, DEVICES_OF_WORKER = "sim:2", "sim:1"
+"""The devices of an example, and of each worker if it starts a cluster."""
 N_RANKS = 2
 """Processes of an example of MPI."""
 AT_A_TIME = 2
@@ -66,7 +67,7 @@ ARGUMENTS = {
     "nas_cg": ["tiny"],
     "nas_ep": ["12"],
     "nas_mg": ["tiny"],
-    "out_of_core_sort": ["400000", "4"],
+    "out_of_core_sort": ["400000", "3"],
     "pragma_cholesky": ["--size", "128", "--tile", "32"],
 }
 """Arguments that make an example quick, and its graph small enough to read."""
@@ -95,11 +96,16 @@ class Example:
         return next((path for path in found if path.exists()), None)
 
     @property
+    def devices(self) -> str:
+        """What the option ``--devices`` is given."""
+        return DEVICES_OF_WORKER if self.name.startswith("cluster_") else DEVICES
+
+    @property
     def command(self) -> str:
         """The command that runs the example, as a reader types it."""
         ranks = f"mpiexec -n {N_RANKS} " if self.uses_mpi else ""
         words = " ".join([shown(self.path), *ARGUMENTS.get(self.name, [])])
-        return f"{ranks}offload run --devices {DEVICES} --profile {words}"
+        return f"{ranks}offload run --devices {self.devices} --profile {words}"
 
     @property
     def uses_mpi(self) -> bool:
@@ -204,7 +210,7 @@ def run(example: Example) -> Run:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         launcher = [str(mpiexec()), "-n", str(N_RANKS)] if example.uses_mpi else []
-        options = ["--devices", DEVICES, "--profile", "--graph", "graph-%p.svg", "--trace", "trace-%p.json"]
+        options = ["--devices", example.devices, "--profile", "--graph", "graph-%p.svg", "--trace", "trace-%p.json"]
         words = [sys.executable, "-m", "offload", "run", *options, str(example.path), *ARGUMENTS.get(example.name, [])]
         done = subprocess.run(  # noqa: S603  # our own programs
             [*launcher, *words],

@@ -6,7 +6,9 @@ is for light pages, the other for dark pages. `describe` says in words what it s
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
@@ -24,6 +26,8 @@ LEGEND_PX = 26
 LETTER_PX = 6.6
 """The width of a letter of 11 pixels."""
 TICKS = 6
+MOST_ROWS = 12
+"""The rows of a device or of the host that a picture shows. A page has no room for more."""
 
 FONT = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 
@@ -85,9 +89,14 @@ def read_rows(events: Sequence[Mapping[str, Any]]) -> list[Row]:
     first, last = min(bar.start_us for bar in work), max(bar.end_us for bar in work)
     return [
         Row(names["process_name", pid, pid], names["thread_name", pid, tid] + (f" ({lane})" if lane > 1 else ""), bars)
-        for pid, tid in sorted(found, key=lambda place: (place[0], names["thread_name", *place]))
+        for pid, tid in sorted(found, key=lambda place: (place[0], _natural(names["thread_name", *place])))
         for lane, bars in enumerate(_lanes(_within(found[pid, tid], first, last)), 1)
     ]
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Return a key by which ``stream 10`` comes after ``stream 9``."""
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
 def _within(bars: Iterable[Bar], first: float, last: float) -> list[Bar]:
@@ -130,22 +139,22 @@ def to_svg(rows: Sequence[Row], *, is_dark: bool) -> str:
     paper, ink, line = ("#0f172a", "#f1f5f9", "#334155") if is_dark else ("#ffffff", "#111827", "#e2e8f0")
     length_us = _length_us(rows)
     scale = (WIDTH_PX - LABEL_PX - 14) / (length_us or 1)
-    body, y, process = [], AXIS_PX, ""
-    for row in rows:
-        if row.process != process:
-            process = row.process
-            body.append(f'<text x="6" y="{y + 16}" font-weight="600" fill="{ink}">{escape(process)}</text>')
-            y += HEADING_PX
-        body.append(f'<text x="14" y="{y + 15}" fill="{ink}">{escape(_cut(row.name, LABEL_PX - 18))}</text>')
-        bars = _visible(row.bars, scale)
-        for bar, after in zip(bars, [*bars[1:], None], strict=True):
-            free_us = min(bar.end_us, after.start_us if after else bar.end_us) - bar.start_us
-            body += _bar(bar, y, scale, free_us * scale, is_dark=is_dark)
-        y += ROW_PX
+    body, y = [], AXIS_PX
+    for process, group in groupby(rows, lambda row: row.process):
+        members = list(group)
+        body.append(f'<text x="6" y="{y + 16}" font-weight="600" fill="{ink}">{escape(process)}</text>')
+        y += HEADING_PX
+        for row in members[:MOST_ROWS]:
+            body.append(f'<text x="14" y="{y + 15}" fill="{ink}">{escape(_cut(row.name, LABEL_PX - 18))}</text>')
+            body += _bars(row.bars, y, scale, is_dark=is_dark)
+            y += ROW_PX
+        if len(members) > MOST_ROWS:
+            body.append(f'<text x="14" y="{y + 15}" fill="{ink}">and {len(members) - MOST_ROWS} more rows</text>')
+            y += ROW_PX
     grid = []
     for tick_us in _ticks(length_us):
         x = LABEL_PX + tick_us * scale
-        anchor = "start" if tick_us == 0 else "middle"
+        anchor = "start" if tick_us == 0 else "middle" if x < WIDTH_PX - LABEL_PX / 4 else "end"
         grid += [
             f'<path d="M{x:.1f},{AXIS_PX - 4}V{y}" stroke="{line}"/>',
             f'<text x="{x:.1f}" y="16" text-anchor="{anchor}" fill="{ink}">{duration(tick_us)}</text>',
@@ -177,6 +186,14 @@ def _visible(bars: Iterable[Bar], scale: float) -> list[Bar]:
     for bar in bars:
         if not found or round(2 * scale * bar.end_us) > round(2 * scale * found[-1].start_us):
             found.append(bar)
+    return found
+
+
+def _bars(bars: Iterable[Bar], top: float, scale: float, *, is_dark: bool) -> list[str]:
+    shown, found = _visible(bars, scale), []
+    for bar, after in zip(shown, [*shown[1:], None], strict=True):
+        free_us = min(bar.end_us, after.start_us if after else bar.end_us) - bar.start_us
+        found += _bar(bar, top, scale, free_us * scale, is_dark=is_dark)
     return found
 
 
