@@ -235,10 +235,11 @@ class _Merged:
 
     def finding(self) -> Finding:
         rule, _, first, second, remedy, *_ = self.first
-        names = ", ".join(dict.fromkeys(part.name for part in self.parts))
+        parts = sorted(self.parts)  # this run may have come to another one first
+        names = ", ".join(dict.fromkeys(part.name for part in parts))
         text = remedy.text if remedy.kind != "depend" else self._depend_text()
         fix = Fix(remedy.kind, text.replace("{}", names), remedy.file, remedy.line)
-        elements = ", ".join(part.elements for part in self.parts)
+        elements = ", ".join(part.elements for part in parts)
         return Finding(rule.value, names, elements, first, second, fix, self.count)
 
     def _depend_text(self) -> str:

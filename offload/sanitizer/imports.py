@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import builtins
 import sys
-import sysconfig
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from offload.interrupts.frames import is_own
 from offload.sanitizer import numpy as _face
 from offload.sanitizer.faces import face_of
+from offload.sanitizer.names import is_installed
 
 if TYPE_CHECKING:
     import os
@@ -59,13 +59,6 @@ def tracked_imports(folder: str | os.PathLike[str]) -> Iterator[None]:
         builtins.__import__ = plain
 
 
-_INSTALLED = tuple(
-    Path(path).resolve() for name, path in sysconfig.get_paths().items() if name in {"stdlib", "platstdlib"}
-)
-
-
 def _is_under(root: Path, file: str) -> bool:
     """Tell whether a file lies under the program's folder, and is not installed there."""
-    path = Path(file).resolve()
-    is_installed = not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
-    return path.is_relative_to(root) and not is_installed and not any(map(path.is_relative_to, _INSTALLED))
+    return Path(file).resolve().is_relative_to(root) and not is_installed(file)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import linecache
 import re
 import sys
+import sysconfig
+import threading
+from functools import lru_cache
 from inspect import CO_OPTIMIZED
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,37 +47,35 @@ class FrameNames:
     """The variables that have been found for memory: to look for one takes longer than to judge an access."""
 
     def __init__(self) -> None:
-        self._known: dict[Run, Variable | None] = {}
+        self._known: dict[tuple[Run, object, int], Variable | None] = {}
 
     def variable_at(self, run: Run, frame: FrameType | None) -> Variable | None:
         """Return the variable that holds all of a run, in a frame or else in any frame of the program."""
-        if run not in self._known:
+        key = (run, None, 0) if frame is None else (run, frame.f_code, frame.f_lineno)
+        if key not in self._known:
             if len(self._known) >= _MOST_NAMES:
                 self._known.clear()
             found = variable_at(frame, run) or variable_anywhere(run)
             # The array itself is not kept.
-            self._known[run] = None if found is None else Variable(found.name, layout_of(found.array))
-        return self._known[run]
-
-    def name_at(self, run: Run, frame: FrameType | None) -> str:
-        """Return the name of that variable; an empty one if there is none."""
-        found = self.variable_at(run, frame)
-        return "" if found is None else found.name
+            self._known[key] = None if found is None else Variable(found.name, layout_of(found.array))
+        return self._known[key]
 
     def forget(self, run: Run) -> None:
         """Forget the names of memory that has been freed."""
-        for known in [known for known in self._known if known[0] < run[1] and run[0] < known[1]]:
+        for known in [known for known in self._known if known[0][0] < run[1] and run[0] < known[0][1]]:
             del self._known[known]
 
 
-def variable_at(frame: FrameType | None, run: Run) -> Variable | None:
+def variable_at(frame: FrameType | None, run: Run, *, is_at_access: bool = True) -> Variable | None:
     """Return the variable of a frame whose array holds all of a run; None if there is none.
 
-    A name in the line that the frame is at comes first, then local names, then arrays that hold little else.
+    If the frame ``is_at_access``, a name in its line comes first. Then come local names, then arrays that hold little
+    else.
     """
     if frame is None:
         return None
-    words = set(_NAME.findall(linecache.getline(frame.f_code.co_filename, frame.f_lineno)))
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno) if is_at_access else ""
+    words = set(_NAME.findall(line))
     best, best_rank = None, None
     for is_local, names in ((True, _locals_of(frame)), (False, frame.f_globals)):
         for name, array in _arrays_of(names):
@@ -106,14 +108,36 @@ _OWN_REFERENCES = 3
 
 
 def variable_anywhere(run: Run) -> Variable | None:
-    """Return the variable that holds all of a run in the frames of the program's threads; None if there is none."""
-    for frame in [*sys._current_frames().values()]:  # noqa: SLF001  # what `faulthandler` shows
-        at: FrameType | None = frame
+    """Return the variable that holds all of a run in the frames of the program's threads; None if there is none.
+
+    The outermost frames come first: the frames of bodies that are there depend on the schedule.
+    """
+    frames = sys._current_frames()  # noqa: SLF001  # what `faulthandler` shows
+    main = threading.main_thread().ident
+    for ident in sorted(frames, key=lambda ident: ident != main):
+        at: FrameType | None = frames[ident]
+        stack = []
         while at is not None:
-            if not is_between(at) and (found := variable_at(at, run)) is not None:
-                return found
+            if not (is_between(at) or is_installed(at.f_code.co_filename)):
+                stack.append(at)
             at = at.f_back
+        for frame in reversed(stack):
+            if (found := variable_at(frame, run, is_at_access=False)) is not None:
+                return found
     return None
+
+
+_INSTALLED = tuple(
+    Path(path).resolve() for name, path in sysconfig.get_paths().items() if name in {"stdlib", "platstdlib"}
+)
+
+
+@lru_cache(maxsize=4096)
+def is_installed(file: str) -> bool:
+    """Tell whether a file belongs to Python, or to an installed package, and so not to the program."""
+    path = Path(file).resolve()
+    in_package = not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
+    return in_package or any(map(path.is_relative_to, _INSTALLED))
 
 
 def _arrays_of(names: Any) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:

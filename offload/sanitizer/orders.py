@@ -421,11 +421,11 @@ class Orders:
             return self._give(code, stream)
         line = self._lines.get(stream)
         if line is None:
-            line = self._lines[stream] = StreamLine(repr(stream))
+            line = self._lines[stream] = StreamLine(f"a stream of {stream.device.name}")
         return line
 
     def _give(self, code: Course, stream: Any) -> StreamLine:
-        line = self._lines[stream] = StreamLine(repr(stream))
+        line = self._lines[stream] = StreamLine(f"the stream of {code.name}")
         if code.lines is None:
             code.lines = {}
         code.lines[stream] = line

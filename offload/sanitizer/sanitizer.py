@@ -230,7 +230,8 @@ class Sanitizer:
     def _copy_back(self, mapped: Mapped, host: np.ndarray[Any, Any], runs: Runs, done: DoneAt) -> None:
         """Note a copy to the host memory that a mapping is of; it writes only what the device has changed."""
         if mapped.is_seen:
-            changed = self._states.changed(mapped.bytes, runs)
+            # A write that nothing orders with the copy comes later under another schedule, and is in a race with it.
+            changed = self._states.changed(mapped.bytes, runs, lambda by: self._is_earlier(by, done))
             for array in [host] if [*changed] == [*runs] else arrays_over(changed):
                 self._compare(array, done, None, None)
             self._states.copied_out(mapped.bytes, runs, done)
@@ -260,6 +261,10 @@ class Sanitizer:
         """Note that the library sets all elements of a device's array."""
         with self.judging():
             self._access(array.array, done, None, on_device=True)
+
+    def _is_earlier(self, one: DoneAt, other: DoneAt) -> bool:
+        """Tell whether the program has asked for one before the other."""
+        return one.stretch == other.stretch or self.orders.order.is_before(one.stretch, other.stretch)
 
     def _is_own(self, mapped: Mapped, done: DoneAt) -> bool:
         """Tell whether a construct has made the mapping itself.
@@ -320,14 +325,14 @@ class Sanitizer:
         is_on_device: bool,
     ) -> None:
         first: DoneAt = fault.first
-        if first.stretch != done.stretch and not self.orders.order.is_before(first.stretch, done.stretch):
+        if not self._is_earlier(first, done):
             return  # the run might have had them the other way round
         mapped: Mapped = fault.mapping.owner
         ended: DoneAt | None = fault.ended
         remedy = remedy_for_fault(
             fault, done.author, mapped.made.author, mapped.map_type, ended.author if ended is not None else None
         )
-        part = self._part(fault.runs, frame, mapped if is_on_device else None)
+        part = self._part(fault.runs, frame, mapped if is_on_device else None, names_reader=True)
         self._store.add(Occurrence(fault.rule, part, first.author.side, done.author.side, remedy, tuple(accessed)))
 
     def _note_newer(self, mapped: Mapped, runs: Runs, done: DoneAt) -> None:
@@ -411,10 +416,18 @@ class Sanitizer:
         is_first = mine[same].number < others[same].number
         return (one.author, other.author, False) if is_first else (other.author, one.author, False)
 
-    def _part(self, runs: Runs, frame: FrameType | None, mapped: Mapped | None) -> ItemPart:
-        """Return the name and the box of memory, by the variable that holds it, or by its list item."""
+    def _part(
+        self, runs: Runs, frame: FrameType | None, mapped: Mapped | None, *, names_reader: bool = False
+    ) -> ItemPart:
+        """Return the name and the box of memory, by the variable that holds it, or by its list item.
+
+        ``frame`` is at the access that comes later in this run. Only if that is always the read, its names are the
+        first choice.
+        """
         whole = runs[0][0], runs[-1][1]
-        found = self._names.variable_at(whole, frame)
+        found = None if names_reader else self._names.variable_at(whole, None)
+        if found is None:
+            found = self._names.variable_at(whole, frame)
         if found is not None:
             return part_of(found.name, found.array, runs)
         if mapped is None:

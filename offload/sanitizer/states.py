@@ -271,12 +271,15 @@ class States:
             else:
                 self._host.set(piece, None)
 
-    def changed(self, mapping: MappedBytes, runs: Runs) -> Runs:
-        """Return the bytes that a copy to the host would change: those that differ on the device."""
+    def changed(self, mapping: MappedBytes, runs: Runs, counts: Callable[[Any], bool] = lambda _: True) -> Runs:
+        """Return the bytes that a copy to the host would change: those that differ on the device.
+
+        ``counts`` says of the write that has made them different whether it is to be considered.
+        """
         return _joined(
             (lo, hi)
             for lo, hi, condition in mapping.conditions.pieces(runs)
-            if condition.newer in (Newer.DEVICE, Newer.HOST)
+            if condition.newer in (Newer.DEVICE, Newer.HOST) and counts(condition.by)
         )
 
     def copied_out(self, mapping: MappedBytes, runs: Runs, by: Any) -> None:

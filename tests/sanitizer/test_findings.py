@@ -67,7 +67,7 @@ def test_several_arrays_of_one_finding():
     store.add(occurrence(name="x", address=2))
     store.add(occurrence(name="float64[4]", address=1))
     ((finding,), *_) = settled(store)
-    assert (finding.item, finding.elements, finding.fix.text) == ("y, x", "[0:4], [0:4]", "wait(y, x)")
+    assert (finding.item, finding.elements, finding.fix.text) == ("x, y", "[0:4], [0:4]", "wait(x, y)")
 
 
 def test_the_same_finding_in_any_order():
