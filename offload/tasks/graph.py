@@ -133,7 +133,8 @@ class Node:
     def duration_s(self) -> float | None:
         """How long it took, in seconds, until its event was fulfilled and its stream got there; None before."""
         start_s, end_s = self.start_s, self.end_s
-        return None if start_s is None or end_s is None else end_s - start_s
+        # A stream may end short work before the thread that launched it notes the start.
+        return None if start_s is None or end_s is None else max(0.0, end_s - start_s)
 
 
 class Edge(NamedTuple):
