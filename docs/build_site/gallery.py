@@ -276,9 +276,11 @@ def page(example: Example, body: str) -> str:
     tabs += [(path, path.name) for path in parts(example)]
     if example.by_hand:
         tabs.append((example.by_hand, "By hand"))
-        own, other = (code_lines(path.read_text("utf-8")) for path in (example.path, example.by_hand))
+        by_hand = example.by_hand.read_text("utf-8")
+        also = "" if "__main__" in by_hand else ", with the comparison of both"
         lines += [
-            f"The program has {own} lines of code. The same job by hand, in `{shown(example.by_hand)}`, has {other}.",
+            f"The program has {code_lines(text)} lines of code{also}.",
+            f"The same job by hand, in `{shown(example.by_hand)}`, has {code_lines(by_hand)}.",
             "Blank lines, comments and docstrings do not count.",
             "",
         ]
