@@ -22,6 +22,14 @@ def test_halo(n_ranks):
 
 
 @pytest.mark.slow
+@on_ranks(1, 3)
+def test_halo_by_hand(n_ranks):
+    """The program by hand gives the same bits, too."""
+    status, printed = run(n_ranks, "-W", "error", str(ROOT / "examples" / "halo_mpi_by_hand.py"), "--size", "40")
+    assert (status, printed) == (0, f"40 x 40 points, 20 steps on {n_ranks} ranks: the same bits as by one\n")
+
+
+@pytest.mark.slow
 def test_halo_with_more_ranks_than_rows():
     """It is refused by all ranks, and ends."""
     status, printed = run(4, str(ROOT / "examples" / "halo_mpi.py"), "--size", "8")
