@@ -71,6 +71,12 @@ def _end(path: str | None, program: Sequence[str]) -> None:
     from offload.sanitizer.findings import merged
 
     summary = merged(sanitized.summaries)
+    if not sanitized.summaries:  # else each runtime has shown its own
+        summary = summary._replace(not_seen=("the whole program, which opened no runtime",))
+        with suppress(OSError, ValueError):  # nobody reads it
+            from offload.sanitizer.report import show
+
+            show(summary, sys.stderr)
     if path is not None:
         try:
             write_whole(path, [json.dumps(summary.as_json(program), indent=1), "\n"])

@@ -135,10 +135,13 @@ def test_several_runtimes(program, tmp_path):
 
 
 def test_no_runtime(program, tmp_path):
-    """A program that opens no runtime has an empty report."""
+    """A program that opens no runtime has no findings, and the summary line says that nothing was seen."""
     found = run(tmp_path, "--sanitize", "--report", "r.json", program("print(3)"))
-    assert (found.returncode, found.stdout, found.stderr) == (0, "3\n", "")
+    assert (found.returncode, found.stdout) == (0, "3\n")
+    unseen = "the whole program, which opened no runtime"
+    assert found.stderr == f"offload sanitizer: 0 findings in 0 accesses of this run; not seen: {unseen}\n"
     assert (report(tmp_path)["findings"], report(tmp_path)["accesses"]) == ([], 0)
+    assert report(tmp_path)["not_seen"] == [unseen]
 
 
 def test_modules_of_the_program(program, tmp_path):
