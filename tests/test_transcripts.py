@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import NamedTuple
 import pytest
 
 from offload.sanitizer.states import FindingRule
+from tests import forked
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(py|python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -26,6 +28,9 @@ SANITIZER = ROOT / "docs/find-the-missing-clause.md"
 PORTER = ROOT / "docs/from-cuda-streams.md"
 LEFT_OUT = "…"
 SHELL = 'offload() { "$PYTHON" -m offload "$@"; }; python() { "$PYTHON" "$@"; }\n'
+SIGNS = re.compile(r"[$&;|<>*?()]")
+"""Signs that only a shell understands."""
+
 COMMANDS = {"offload", "python", "cat", "diff"}
 
 
@@ -66,6 +71,9 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
         "COLUMNS": "110",
         "NO_COLOR": "1",
     }
+    if not SIGNS.search(command) and command.startswith(("offload ", "python ")):
+        name, *words = shlex.split(command)
+        return forked.python(*(["-m", "offload"] if name == "offload" else []), *words, cwd=folder, env=environment)
     return subprocess.run(
         ["bash", "-c", SHELL + command],
         cwd=folder,

@@ -8,9 +8,11 @@ chain as well: ``buf`` and ``buf[i % 2]`` are prefixes of ``buf[i % 2][:n]``.
 from __future__ import annotations
 
 import ast
+from collections import ChainMap
+from contextlib import suppress
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -30,8 +32,7 @@ _BASIC: Final = (int, np.integer, slice, type(Ellipsis), type(None))
 _PLAIN: Final = (int, float, complex, str, bytes, np.generic, type(None), np.dtype, slice)
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(NamedTuple):
     """The value of a chain when a statement ran.
 
     ``what`` is "device" or "host" for arrays, and "value" for numbers and strings. It is "changing" for a number that a
@@ -45,7 +46,6 @@ class Held:
     shape: tuple[int, ...] = ()
     dtype: str = ""
     is_plain: bool = True
-    is_changing: bool = False  # the chain passes through an object that may hold something else later
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -155,15 +155,13 @@ def names_in(node: ast.AST) -> set[str]:
 class ChainReader:
     """Evaluates a chain in a frame of the program, prefix by prefix."""
 
-    __slots__ = ("_indices", "_names", "_root", "_slices")
+    __slots__ = ("_root", "_steps")
 
     def __init__(self, chain: Chain) -> None:
         self._root = chain.root
-        self._names = [step.attr if isinstance(step, ast.Attribute) else None for step in chain.steps]
-        # Which parts of the indices are written as slices.
-        self._slices = [() if isinstance(step, ast.Attribute) else _written_slices(step.slice) for step in chain.steps]
-        self._indices: list[CodeType | None] = [
-            None if isinstance(step, ast.Attribute) else _code(step.slice) for step in chain.steps
+        self._steps = [
+            (step.attr, None, ()) if isinstance(step, ast.Attribute) else (None, _code(step.slice), _slices(step.slice))
+            for step in chain.steps
         ]
 
     def held(
@@ -171,43 +169,36 @@ class ChainReader:
     ) -> tuple[Held | None, ...]:
         """Return the value of each prefix, the bare name first; None from the first step that cannot be evaluated."""
         found: list[Held | None] = []
-        try:
+        plain, changing = True, False
+        with suppress(Exception):  # the program will raise it itself, or not get here
             value = variables[self._root] if self._root in variables else namespace[self._root]
-        except KeyError:
-            value, failed = None, True
-        else:
-            failed = False
-            found.append(described(value, section_of))
-        plain = True
-        changing = False
-        for name, index, written in zip(self._names, self._indices, self._slices, strict=True):
-            if failed or not _is_open(value):
-                break
-            try:
-                is_array = section_of(value) is not None
+            found.append(one := described(value, section_of))
+            for name, index, slices in self._steps:
+                if not _is_open(value):
+                    break
+                is_array = one.section is not None
                 changing = changing or _may_change(value, is_array=is_array)
                 if name is not None:
                     value = _attribute(value, name, is_array=is_array)
                 else:
-                    key = eval(index, namespace, {**variables, **_KEY})  # type: ignore[arg-type]  # noqa: S307  # the program's own index
-                    part = _element(value, key, is_array=is_array)
-                    plain = plain and _is_plain(value, key, written)
-                    value = part
-            except Exception:  # noqa: BLE001  # the program will raise it itself, or not get here
-                failed = True
-                break
-            found.append(described(value, section_of, is_plain=plain, is_changing=changing))
-        return (*found, *[None] * (len(self._names) + 1 - len(found)))
+                    # The program's own index. A slice is no expression by itself, so `_KEY` gives it.
+                    known = ChainMap(_KEY, variables) if True in slices else variables  # type: ignore[arg-type]  # read
+                    key = eval(index, namespace, known)  # type: ignore[arg-type]  # noqa: S307
+                    plain = plain and _is_plain(value, key, slices)
+                    value = _element(value, key, is_array=is_array)
+                found.append(one := described(value, section_of, is_plain=plain, is_changing=changing))
+        return (*found, *[None] * (len(self._steps) + 1 - len(found)))
 
 
-def _written_slices(node: ast.expr) -> tuple[bool, ...]:
+def _slices(node: ast.expr) -> tuple[bool, ...]:
+    """Return which parts of an index are written as slices."""
     parts = node.elts if isinstance(node, ast.Tuple) else [node]
     return tuple(isinstance(part, ast.Slice) for part in parts)
 
 
 def _code(node: ast.expr) -> CodeType:
     wrapped = node
-    if isinstance(node, (ast.Slice, ast.Tuple)):  # a slice is no expression by itself
+    if True in _slices(node):
         wrapped = ast.Subscript(ast.Name("__offload_key__", ast.Load()), node, ast.Load())
     return compile(ast.fix_missing_locations(ast.Expression(wrapped)), "<index>", "eval")
 
@@ -225,13 +216,13 @@ _KEY: Final = {"__offload_key__": _Key()}
 def described(value: Any, section_of: SectionOf, *, is_plain: bool = True, is_changing: bool = False) -> Held:
     """Return a description of a value of the program."""
     if isinstance(value, np.ndarray):
-        return Held("host", section_of(value), value.shape, value.dtype.str, is_plain, is_changing)
+        return Held("host", section_of(value), value.shape, value.dtype.str, is_plain)
     if isinstance(value, _PLAIN) or (isinstance(value, tuple) and all(isinstance(part, _PLAIN) for part in value)):
-        return Held("changing" if is_changing else "value", is_plain=is_plain, is_changing=is_changing)
+        return Held("changing" if is_changing else "value", is_plain=is_plain)
     section = section_of(value)
     if section is not None:
-        return Held("device", section, tuple(value.shape), np.dtype(value.dtype).str, is_plain, is_changing)
-    return Held("object", is_plain=is_plain, is_changing=is_changing)
+        return Held("device", section, tuple(value.shape), np.dtype(value.dtype).str, is_plain)
+    return Held("object", is_plain=is_plain)
 
 
 def _is_open(value: Any) -> bool:

@@ -12,7 +12,6 @@ import ast
 from typing import TYPE_CHECKING
 
 from offload.port.chains import is_pure
-from offload.port.marks import chains_of
 from offload.port.statements import bound_names, passes_stored, short_text
 from offload.port.uses import Obstacle
 
@@ -70,7 +69,7 @@ class EarlyValues:
 
     def _chains_held(self, node: ast.stmt) -> Iterator[tuple[Chain, tuple[Held | None, ...]]]:
         time = self.recorded.times[node][0]
-        yield from zip(chains_of(node), self.recorded.marks[time].held, strict=False)
+        yield from zip(self.recorded.chains_of(node), self.recorded.marks[time].held, strict=False)
 
     def _bind_chain(self, part: ast.stmt, chain: Chain, held: tuple[Held | None, ...], bound: set[str]) -> None:
         is_free = bound.isdisjoint(chain.names)
@@ -132,7 +131,7 @@ class EarlyValues:
         for part in self.block.executions.parts:
             for time in self.recorded.inner_of(part):
                 inner = self.recorded.statement_at(time)
-                for chain, held in zip(chains_of(inner), self.recorded.marks[time].held, strict=False):
+                for chain, held in zip(self.recorded.chains_of(inner), self.recorded.marks[time].held, strict=False):
                     if self._is_late(inner, chain, held):
                         text = f"`{ast.unparse(chain.node)}` changes, and a block of {short_text(part)} reads it later"
                         self.uses.refuse(chain.node, f"{text}; pass its value as an argument")

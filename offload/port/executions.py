@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from offload.arrays.sections import Section, covers
 from offload.port.chains import is_pure, names_in
-from offload.port.marks import chains_of
 from offload.port.statements import bound_names, normal_text, passes_stored
 
 if TYPE_CHECKING:
@@ -119,7 +118,9 @@ class BlockExecutions:
         recorded = self.recorded
         if begin is None:
             return
-        for chain, held in zip(chains_of(recorded.statement_at(time)), recorded.marks[time].held, strict=False):
+        for chain, held in zip(
+            recorded.chains_of(recorded.statement_at(time)), recorded.marks[time].held, strict=False
+        ):
             for length, one in enumerate(held):
                 if one is None or one.what != "device" or one.section is None:
                     continue

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from offload.port.log import HOST, NULL
+from offload.port.marks import chains_of
 from offload.port.program import SYNC
 from offload.port.statements import copy_shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from offload.port.chains import Chain
     from offload.port.log import PortLog, StreamOperation
     from offload.port.marks import MarkedRun
     from offload.port.program import ProgramText
@@ -57,6 +59,7 @@ class Recorded:
         self.raw_owners = run.owners
         self.converted = self._converted(run.owners)
         self.owners = [self.climbed(owner) for owner in run.owners]
+        self._chains: dict[ast.stmt, list[Chain]] = {}
         self._inner: dict[ast.stmt, dict[int, int]] = {}
         self._spans: dict[int, tuple[int, int]] = {}
         self.facts: dict[ast.stmt, StatementFacts] = {}
@@ -80,6 +83,13 @@ class Recorded:
     def statement_at(self, time: int) -> ast.stmt:
         """Return the statement of a mark."""
         return self.statements[self.marks[time].statement]
+
+    def chains_of(self, statement: ast.stmt) -> list[Chain]:
+        """Return the chains of a statement, whose values its marks have."""
+        found = self._chains.get(statement)
+        if found is None:
+            found = self._chains[statement] = chains_of(statement)
+        return found
 
     def _note(self, statement: ast.stmt, operation: StreamOperation) -> None:
         facts = self.facts.setdefault(statement, StatementFacts())

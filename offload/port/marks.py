@@ -18,7 +18,7 @@ from __future__ import annotations
 import ast
 import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from offload.port.chains import Chain, ChainReader, Held, chains_in
 from offload.port.program import FUNCTIONS
@@ -33,8 +33,7 @@ _READS_SOURCE: Final = ("jit", "njit", "fuse", "rawkernel", "vectorize", "guvect
 _NO_CHAINS: Final = (*FUNCTIONS, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.Pass)
 
 
-@dataclass(slots=True)
-class StatementMark:
+class StatementMark(NamedTuple):
     """A statement that the program came to."""
 
     statement: int  # its number in `numbered`
@@ -192,14 +191,12 @@ class MarkRecorder:
         self._section_of = section_of
         self._operations = log.operations
         self._storages = log.storages
-        self._readers = [
-            None if isinstance(node, _NO_CHAINS) else [ChainReader(chain) for chain in chains_in(node)]
-            for node in statements
-        ]
+        self._readers = [[ChainReader(chain) for chain in chains_of(node)] for node in statements]
         self._stack: list[tuple[int, int]] = [(0, -1)]  # activations, and the marks that were current at their calls
         self._current = -1
         self._saved: list[int] = []
         self._n_activations = 0
+        self._known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
     @property
     def current(self) -> int:
@@ -215,7 +212,8 @@ class MarkRecorder:
         if readers:
             frame = sys._getframe(1)  # noqa: SLF001  # the program's
             variables, namespace = frame.f_locals, frame.f_globals
-            held = tuple(reader.held(variables, namespace, self._section_of) for reader in readers)
+            held = tuple([reader.held(variables, namespace, self._section_of) for reader in readers])
+            held = self._known.setdefault(held, held)  # a loop comes to the same arrays again
         self._current = len(self.run.marks)
         self.run.marks.append(
             StatementMark(number, activation, caller, len(self._operations), len(self._storages), held)

@@ -24,7 +24,7 @@ from offload.port.chains import clause_text, names_in
 from offload.port.early import EarlyValues, NotABlockError
 from offload.port.executions import BlockExecutions, with_whole_arrays
 from offload.port.log import NULL
-from offload.port.marks import chains_of, is_markable
+from offload.port.marks import is_markable
 from offload.port.pieces import BlockPart, CopyPart, Role
 from offload.port.program import FUNCTIONS
 from offload.port.statements import (
@@ -273,7 +273,7 @@ class FormParts:
 
     def held(self, node: ast.stmt, wanted: ast.expr) -> list[Held | None]:
         """Return the value of an expression at each execution of a statement; None if it is no chain."""
-        for index, chain in enumerate(chains_of(node)):
+        for index, chain in enumerate(self.recorded.chains_of(node)):
             for length in range(len(chain.steps) + 1):
                 if chain.prefix(length) is wanted:
                     return [self.recorded.marks[time].held[index][length] for time in self.recorded.times[node]]

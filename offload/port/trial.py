@@ -96,18 +96,10 @@ def _fresh(name: str, payload: dict[str, Any], on: str) -> Any:
     root = str(Path(__file__).resolve().parents[2])
     with tempfile.TemporaryDirectory(prefix="offload-port-") as folder:
         given, made = Path(folder, "given"), Path(folder, "made")
-        given.write_bytes(pickle.dumps((name, payload, sys.flags.safe_path)))
+        given.write_bytes(pickle.dumps((name, payload)))
         code = f"import sys; sys.path.append({root!r}); from offload.port.trial import serve; serve(*sys.argv[1:])"
-        command = [sys.executable, "-c", code, str(given), str(made)]
         try:
-            done = subprocess.run(  # noqa: S603  # this interpreter, and the user's own program
-                command,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                env=_environment(on, name),
-                timeout=_SECONDS,
-                check=False,
-            )
+            done = _python("-c", code, str(given), str(made), env=_environment(on, name))
         except subprocess.TimeoutExpired:
             return f"it did not end within {_SECONDS:.0f} s"
         if not made.exists():
@@ -116,6 +108,12 @@ def _fresh(name: str, payload: dict[str, Any], on: str) -> Any:
         result: TrialEnd = pickle.loads(made.read_bytes())  # noqa: S301  # what `serve` wrote
         result.printed = done.stdout
         return result
+
+
+def _python(*words: str, env: dict[str, str]) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(  # noqa: S603  # this interpreter, and the user's own program
+        [sys.executable, *words], stdin=subprocess.DEVNULL, capture_output=True, env=env, timeout=_SECONDS, check=False
+    )
 
 
 def _environment(on: str, name: str) -> dict[str, str]:
@@ -136,7 +134,7 @@ def _environment(on: str, name: str) -> dict[str, str]:
 
 def serve(given: str, made: str) -> None:
     """Carry out a request, and write its result."""
-    name, payload, _ = pickle.loads(Path(given).read_bytes())  # noqa: S301  # what `_fresh` wrote
+    name, payload = pickle.loads(Path(given).read_bytes())  # noqa: S301  # what `_fresh` wrote
     functions: dict[str, Callable[..., TrialEnd]] = {"observed": _observed, "rehearsed": _rehearsed}
     result = functions[name](**payload)
     sys.stdout.flush()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.strict import STRICT
+from tests import forked
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OFFLOAD_DEVICES": "sim:1"}
@@ -34,9 +34,9 @@ UNWRITTEN = "import cupy as cp\nx = cp.empty(8)\nprint('sum', x.sum().get() is n
 
 def port(folder, *words, **kwargs):
     """Run ``offload port``; return what came of it."""
-    given = {"env": ENVIRONMENT, "cwd": folder, "capture_output": True, "text": True, "timeout": 100}
-    command = [sys.executable, *STRICT, "-m", "offload", "port", *map(str, words)]
-    return subprocess.run(command, check=False, **{**given, **kwargs})
+    return forked.python(
+        "-m", "offload", "port", *words, **{"env": ENVIRONMENT, "cwd": folder, "strict": True, **kwargs}
+    )
 
 
 @pytest.fixture
@@ -309,8 +309,9 @@ def test_a_program_that_uses_offload(program, tmp_path):
 def test_output_that_nobody_reads(program, tmp_path):
     """A closed pipe does not make the command fail."""
     command = f"{sys.executable} -m offload port {program(CLEAN)} | head -c 5"
+    environment = {name: text for name, text in ENVIRONMENT.items() if name != "PYTHONUNBUFFERED"}
     found = subprocess.run(
-        command, shell=True, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, timeout=60, check=False
+        command, shell=True, cwd=tmp_path, env=environment, capture_output=True, timeout=60, check=False
     )
     assert found.stdout == b"sum 8"
     assert b"Traceback" not in found.stderr

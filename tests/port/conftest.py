@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
+from offload.port import trial
 from offload.port.analysis import analyse
 from offload.port.running import recorded
+from tests import forked
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _forks():
+    """Run originals and task forms in forks; the tests of the command start Python, as it does."""
+
+    def python(*words, env):
+        done = forked.python(*words, env=env)
+        return subprocess.CompletedProcess(words, done.returncode, done.stdout.encode(), done.stderr.encode())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trial, "_python", python)
+        yield
 
 
 @pytest.fixture

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from offload.port.emit import emit
+from tests import forked
 
-ROOT = Path(__file__).parents[2]
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HEAD = """\
 import cupy as cp
@@ -37,10 +37,7 @@ def run_text(folder: Path, text: str, name: str = "form.py") -> str:
     """Run a task form as a program of its own; return what it prints."""
     path = folder / name
     path.write_text(text, encoding="utf-8")
-    environment = {**os.environ, "OFFLOAD_DEVICES": "sim", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, path], capture_output=True, text=True, env=environment, cwd=folder, check=False
-    )
+    done = forked.python(path, env={**os.environ, "OFFLOAD_DEVICES": "sim"}, cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
