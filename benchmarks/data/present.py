@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "4 at 100,000."
     )
     parser.add_argument("--repeat", metavar="N", type=int, default=7, help="runs of each, in turn (default: 7)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, with every sample")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,12 +59,12 @@ def run(args: argparse.Namespace) -> int:
         write(json.dumps(figures) + "\n")
     else:
         console().print(_table(figures))
-    slow = [n for n, limit_us in _LIMITS_US.items() if max(t["median_us"] for t in tables[str(n)].values()) > limit_us]
+    slow = [n for n, limit_us in _LIMITS_US.items() if max(map(median, tables[str(n)].values())) > limit_us]
     return 1 if slow else 0
 
 
-def _measure(n_entries: int, repeat: int) -> dict[str, dict[str, float]]:
-    """Time the look-ups in a table of so many entries; microseconds each."""
+def _measure(n_entries: int, repeat: int) -> dict[str, list[float]]:
+    """Time the look-ups in a table with this number of entries; return the microseconds of one, turn by turn."""
     # Every other item is mapped, so that what is absent lies among what is present.
     memory = np.zeros((2 * n_entries, _ITEM_BYTES), np.uint8)
     table = PresentTable()
@@ -83,10 +83,7 @@ def _measure(n_entries: int, repeat: int) -> dict[str, dict[str, float]]:
             took_us = _time_us(table.find, sections)
             if turn >= 0:
                 times_us[name].append(took_us)
-    return {
-        name: {"median_us": median(times), "min_us": min(times), "max_us": max(times)}
-        for name, times in times_us.items()
-    }
+    return times_us
 
 
 def _time_us(find: Callable[[Section], object], sections: list[Section]) -> float:
@@ -104,7 +101,7 @@ def _table(figures: dict[str, Any]) -> Table:
         shown.add_column(name, justify="right")
     shown.add_column("at most", justify="right")
     for entries, found in figures["entries"].items():
-        cells = (f"{one['median_us']:.2f} ({one['min_us']:.2f} to {one['max_us']:.2f})" for one in found.values())
+        cells = (f"{median(times):.2f} ({min(times):.2f} to {max(times):.2f})" for times in found.values())
         limit_us = _LIMITS_US.get(int(entries))
         shown.add_row(f"{int(entries):,}", *cells, "" if limit_us is None else f"{limit_us:g}")
     return shown

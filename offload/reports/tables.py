@@ -119,7 +119,7 @@ def profile_tables(profile: Any) -> Group:
 
 def bundle_of(shown: Any) -> dict[str, str]:
     """Return an object that Rich prints as HTML and plain text, for a notebook."""
-    console = Console(file=StringIO(), record=True, width=110, force_terminal=False)
+    console = Console(file=StringIO(), record=True, width=110, force_terminal=False, force_jupyter=False)
     console.print(shown)
     html = console.export_html(inline_styles=True, clear=False, code_format="<pre>{code}</pre>")
     return {"text/html": html, "text/plain": console.export_text()}

@@ -567,7 +567,7 @@ def _ranges(numbers: list[int]) -> str:
 def plain_text(shown: object, width: int = 120) -> str:
     """Return what Rich prints, without colours."""
     file = io.StringIO()
-    Console(file=file, width=width, color_system=None, force_terminal=False).print(shown, end="")
+    Console(file=file, width=width, color_system=None, force_terminal=False, force_jupyter=False).print(shown, end="")
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
 
 

@@ -38,9 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (
         "Check that this machine performs as expected. Each part takes a few seconds. tasks: the cost of a host task, "
-        "compared with Dask. link: the bandwidth of copies between the host and device 0. launch: the time of single "
-        "constructs on device 0. overlap: the gain from running copies and kernels at the same time. pragma: the "
-        "cost of directive strings. Each table lists the values to expect."
+        "compared with threads and Dask. link: the bandwidth of copies between the host and device 0. launch: the time "
+        "of single constructs on device 0. overlap: the gain from running copies and kernels at the same time. pragma: "
+        "the cost of directive strings. Each table lists the values to expect."
     )
     parser.epilog = (
         "More benchmarks compare every part of the library with hand-written code. They are not installed; find them "
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     found = {name: PARTS[name](args, _QUICK[name] if args.quick else {}) for name in wanted}
     if args.json:
         parts = {name: [one._asdict() for one in findings] for name, findings in found.items()}
-        write(json.dumps({"machine": _machine(), "repeat": repeat, "parts": parts}) + "\n")
+        write(json.dumps({"machine": _machine(), "parts": parts}) + "\n")
         return 0
     shows = console()
     shows.print(", ".join(f"{name} {value}" for name, value in _machine().items()) + ".")

@@ -1,8 +1,9 @@
-"""``offload bench tasks``: the cost of a null task with dependences, here and under Dask."""
+"""``offload bench tasks``: the cost of a null task with dependences, along with a pool of threads and Dask."""
 
 from __future__ import annotations
 
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +20,13 @@ if TYPE_CHECKING:
 
 # As many as make a turn of some 20 ms.
 _N_TASKS = 5_000
-_DASK_SHARE = 10  # Dask, about ten times as slow, gets a tenth of the tasks
+_PEERS_SHARE = 10  # the peers, about ten times as slow, get a tenth of the tasks
 
-# Of Dask's; ours are one worker, and the caller, who helps while it waits.
+# Of the peers; ours are one worker, and the caller, who helps while it waits.
 _N_THREADS = 2
 
-EAGER, REPLAYED, DASK = "generated", "replayed by taskgraph", f"Dask's threaded scheduler, {_N_THREADS} threads"
+EAGER, REPLAYED = "generated", "replayed by taskgraph"
+POOL, DASK = f"ThreadPoolExecutor, {_N_THREADS} threads", f"Dask's threaded scheduler, {_N_THREADS} threads"
 
 
 @omp.task
@@ -39,11 +41,12 @@ def measure(repeat: int, n_tasks: int = _N_TASKS) -> list[Measured]:
         # A task updates one cell: each its own, or all the same.
         cells = [np.zeros(8) for _ in range(n_cells)]
         clauses = [[inout(cells[number % n_cells])] for number in range(n_tasks)]
-        # µs a task do not depend on the number: shorter runs of the slower peer are fair.
-        fewer = max(1, n_tasks // _DASK_SHARE)
+        # µs a task do not depend on the number: shorter runs of the slower peers are fair.
+        fewer = max(1, n_tasks // _PEERS_SHARE)
         calls: dict[str, Callable[[], float]] = {
             EAGER: partial(_eager_us, clauses),
             REPLAYED: partial(_replay_us, clauses),
+            POOL: partial(_pool_us, fewer, is_chain=n_cells == 1),
             DASK: partial(_dask_us, fewer, is_chain=n_cells == 1),
         }
         for name, samples in in_turn(calls, repeat).items():
@@ -87,6 +90,24 @@ def _replay_us(clauses: Sequence[list[Any]]) -> float:
 
 def _nothing(*_: object) -> None:
     """Do nothing, after the tasks whose results are the arguments."""
+
+
+def _after(future: Future[None] | None) -> None:
+    """Do nothing, after the task that the future stands for."""
+    if future is not None:
+        future.result()
+
+
+def _pool_us(n_tasks: int, *, is_chain: bool) -> float:
+    """Submit as many tasks to a pool of threads and wait for all; return the microseconds a task."""
+    with ThreadPoolExecutor(_N_THREADS) as pool:
+        began_s = time.perf_counter()
+        futures: list[Future[None]] = []
+        for _ in range(n_tasks):
+            futures.append(pool.submit(_after, futures[-1] if is_chain and futures else None))
+        for future in futures:
+            future.result()
+        return (time.perf_counter() - began_s) * 1e6 / n_tasks
 
 
 def _dask_us(n_tasks: int, *, is_chain: bool) -> float:
