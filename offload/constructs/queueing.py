@@ -107,8 +107,9 @@ class QueueEntry(Ordering):
 def _noted_enter(plain: Any) -> Any:
     """Return `QueueEntry.enter` for sanitized runtimes: a queue has an order of its own, and so has each array.
 
-    An operation that maps or unmaps an array follows all operations that need the array, also those that have been
-    launched, which nobody has to wait for otherwise.
+    A data construct, which maps or unmaps an array, follows all operations of its region that need the array, also
+    those that have been launched, which nobody has to wait for otherwise. They follow it likewise. A compute region
+    does not order others, although it may map an array for itself.
     """
 
     def enter(self: QueueEntry, scope: Scope, region: Region, recipe: Recipe, task: Task) -> None:

@@ -1,7 +1,8 @@
 """OpenACC's constructs and routines of the oracle.
 
-Operations of one queue are a chain. A data construct, which maps or unmaps an array, is after all earlier operations of
-its thread that need the array, and before all later ones (the interface, section 14).
+Operations of one queue are a chain. A data construct, which maps or unmaps an array, is after all earlier operations
+that need the array, and before all later ones, of the same code (the interface, section 14). The operations of two
+tasks have no program order among themselves.
 """
 
 from __future__ import annotations
@@ -101,12 +102,12 @@ class OpenACC:
         needs = [a.bytes for a in arrays if a.size]
         for other in self.operations:
             shares = any(a.common(b) is not None for a in needs for b in other[2])
-            if shares and (maps or other[3]) and (other[0], other[4]) == (actor.root, device):
+            if shares and (maps or other[3]) and (other[0], other[4]) == (actor, device):
                 before.append(other[1])
         for node in before:
             recorder.edge(node, task.node)
         task.run(work)
-        self.operations.append((actor.root, task.end, needs, maps, device))
+        self.operations.append((actor, task.end, needs, maps, device))
         if is_sync:
             actor.join(task.end)
             return task.value

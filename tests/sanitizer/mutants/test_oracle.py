@@ -98,6 +98,17 @@ FAULTS = {
         """,
         ("race", {"depend", "wait"}, 8, 9),
     ),
+    "the end of a mapping in another task": (
+        """
+        x = np.zeros(3)
+        acc.enter_data(copyin=[x])
+        fill = acc.parallel(present=["x"])(lambda x: x.fill(1))
+        omp.task(lambda: fill(x))()
+        omp.task(lambda: acc.exit_data(copyout=[x]))()
+        omp.taskwait()
+        """,
+        ("race", {"depend", "wait"}, 8, 10),
+    ),
     "no from": (
         """
         x = np.zeros(3)
