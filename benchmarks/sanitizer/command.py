@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from queue import SimpleQueue
 
+from benchmarks.sanitizer import cost
 from benchmarks.sanitizer.catalogue import programs
 from benchmarks.sanitizer.judging import CLASSES, NOT_SEEN, judged
 from benchmarks.sanitizer.mutations import mutants, unchanged
@@ -29,12 +30,20 @@ def add_arguments(parser):
     parser.add_argument("--json", metavar="FILE", help="write everything that was found to a file")
     parser.add_argument("--show", metavar="MUTANT", help="print the text of one mutant, such as saxpy-3, and end")
     parser.add_argument("--verbose", action="store_true", help="list every mutant")
+    parser.add_argument("--cost", action="store_true", help="measure what the sanitizer costs, and nothing else")
+    parser.add_argument("--operations", type=int, default=100_000, help="with --cost (default: %(default)s)")
+    parser.add_argument("--cost-of", metavar="NAME", help="print the seconds and bytes of one program of --cost")
     parser.add_argument("--serve", action="store_true", help="carry out jobs of standard input (for the study itself)")
 
 
 def run(args):
     if args.serve:
         return serve()
+    if args.cost_of:
+        print(*cost.measured(args.cost_of, args.operations))
+        return 0
+    if args.cost:
+        return cost.run(args.operations)
     chosen = programs()
     if args.show:
         name, _, number = args.show.rpartition("-")
