@@ -171,24 +171,6 @@ RACES_UNDER_SOME_SCHEDULES = {
 }
 NOT_SANITIZED = {
     "a device of its own kind cannot be observed": {"test_devices.py::test_devices_of_two_kinds"},
-    "before Python 3.13, looking for the names of arrays keeps the variables of a frame alive": {
-        "test_persistent.py::test_association_is_reported",
-    },
-    "the last bits of its sum depend on the schedule": {"pragma/test_taskloop.py::test_declared_operators"},
-}
-NOT_SEEDED = {
-    "it looks at an order that a seed changes, also without the sanitizer": {
-        "pragma/test_parallel.py::test_sections",
-        "pragma/test_waits.py::test_task_reduction",
-        "test_final.py::test_priority",
-        "test_final.py::test_priority_of_regions_on_a_device",
-        "test_target_loop.py::test_an_assertion_counts_where_the_call_checks",
-        "test_update.py::test_dependences_hold_without_transfer",
-        "test_update.py::test_update_waits_for_the_last_write",
-    },
-    "it holds a stream by a latch, which holds all streams of a seeded device": {
-        "test_interop.py::test_wait_on_launched_work",
-    },
 }
 
 
@@ -201,10 +183,9 @@ def why_findings(place):
     return found
 
 
-def why_not_sanitized(place, *, is_seeded):
-    """Return why a test cannot run under the sanitizer, or under a seed; None if it can."""
-    reasons = NOT_SANITIZED | NOT_SEEDED if is_seeded else NOT_SANITIZED
-    return next((reason for reason, places in reasons.items() if place in places), None)
+def why_not_sanitized(place):
+    """Return why a test cannot run under the sanitizer; None if it can."""
+    return next((reason for reason, places in NOT_SANITIZED.items() if place in places), None)
 
 
 def always_has_findings(mark, place):
