@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import offload as omp
 from tests.sanitizer.runs import marked
 
 SEEDS = (None, *range(6))
@@ -113,20 +114,27 @@ def test_mapping_that_is_kept_on_purpose(findings):
     )
 
 
-def test_device_array_of_a_mapping_that_has_ended(same):
-    """A region with the device array of mapped data races with the end of the mapping, also if it comes later."""
-    (found,), text = same(
-        """
-        @omp.target(nowait=True, is_device_ptr=["d"])
-        def double(d):
-            d *= 2  # first
-        x = np.ones(8)
-        with omp.target_data(map=[tofrom(x)], use_device_ptr=[x], nogroup=True) as (d,):  # second
-            double(d)
-        omp.taskwait()
-        """
-    )
-    assert (found.rule, lines(found)) == ("race", (marked(text, "first"), marked(text, "second")))
+def test_device_array_of_a_mapping_that_has_ended(findings, tmp_path):
+    """A region with the device array of mapped data races with the end of the mapping, or is refused if that is over."""
+    for seed in SEEDS:
+        try:
+            (found,) = findings(
+                """
+                @omp.target(nowait=True, is_device_ptr=["d"])
+                def double(d):
+                    d *= 2  # first
+                x = np.ones(8)
+                with omp.target_data(map=[tofrom(x)], use_device_ptr=[x], nogroup=True) as (d,):  # second
+                    double(d)
+                omp.taskwait()
+                """,
+                seed=seed,
+            )
+        except ExceptionGroup as group:
+            assert [type(error) for error in group.exceptions] == [omp.RegionClosedError]
+            continue
+        text = (tmp_path / "program.py").read_text()
+        assert (found.rule, lines(found)) == ("race", (marked(text, "first"), marked(text, "second")))
 
 
 def test_storage_that_is_used_again(same):

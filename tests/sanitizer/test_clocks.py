@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offload.sanitizer.clocks import Order
+from tests.profiles import examples, few
 
 
 class Closure:
@@ -67,7 +68,7 @@ def _run(steps):
 
 
 @given(steps)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 def test_closure(steps):
     """One stretch is before another exactly if a path leads from it there."""
     order, closure = _run(steps)
@@ -77,7 +78,7 @@ def test_closure(steps):
             assert order.is_before(one, other) == closure.is_before(one, other), (one, other)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", few(6, range(30)))
 def test_large_closure(seed):
     """The same holds for some hundred stretches with many long chains, and while edges come late."""
     rng = random.Random(seed)
@@ -191,7 +192,7 @@ def _logger(order):
     return asked + [(one, host, True) for one, _, _ in asked[::3]] + [(log, one, False) for one, _, _ in asked[::3]]
 
 
-@pytest.mark.parametrize("make", [_wide, _wavefront, _pingpong, _logger])
+@pytest.mark.parametrize("make", few(2, [_pingpong, _wavefront, _wide, _logger]))
 def test_cost(make):
     """Some 50,000 stretches and as many questions take a few seconds at most."""
     start_s = time.process_time()

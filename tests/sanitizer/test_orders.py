@@ -15,10 +15,11 @@ from offload.pragma import directives
 from offload.pragma import omp as pragma
 from offload.runtime import sanitizing
 from offload.sanitizer.clocks import Order
+from tests.profiles import few
 from tests.sanitizer.order import sanitized
 
 
-@pytest.fixture(params=[None, 1, 2], ids=["free", "seed 1", "seed 2"])
+@pytest.fixture(params=few(2, [None, 1, 2]), ids=["free", "seed 1", "seed 2"])
 def run(request):
     with sanitized(seed=request.param) as noted:
         yield noted

@@ -7,6 +7,7 @@ import pytest
 
 import offload as omp
 from offload import acc
+from tests.profiles import few
 from tests.sanitizer.order import sanitized
 
 TYPES = {"in": omp.in_, "out": omp.out, "inout": omp.inout, "set": omp.inoutset, "mutex": omp.mutexinoutset}
@@ -186,7 +187,7 @@ def _check(order, stretches, expected, program):
                 assert order.is_before(first, second) == ((one, other) in expected), (one, other, program)
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", few(20, range(150)))
 def test_exactly_the_order_that_is_asked_for(seed):
     """Two accesses are in order exactly if the program has asked for it, whatever the schedule was."""
     rng = random.Random(seed)
@@ -203,7 +204,7 @@ def test_exactly_the_order_that_is_asked_for(seed):
 
 
 @pytest.mark.parametrize("kind", ["taskgraph", "computed"])
-@pytest.mark.parametrize("seed", range(70))
+@pytest.mark.parametrize("seed", few(10, range(70)))
 def test_graphs_that_run_again(seed, kind):
     """A taskgraph that runs again, and a graph that is computed again, have the order of the program."""
     rng = random.Random(seed)
@@ -383,7 +384,7 @@ class Streams:
         self.queues[other] = self.model.point(*before)
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", few(20, range(120)))
 def test_streams_and_queues(seed):
     """Work on streams and queues is in order exactly as calls and events say."""
     rng = random.Random(seed)

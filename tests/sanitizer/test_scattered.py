@@ -10,6 +10,7 @@ import pytest
 from offload.sanitizer.clocks import Order
 from offload.sanitizer.elements import Scattered, taken, unknown_part
 from offload.sanitizer.live import LiveAccesses
+from tests.profiles import few
 
 
 def conflict(one, other):
@@ -23,7 +24,7 @@ def conflict(one, other):
     return any(live.note(rest, part, True, "host") for part in other)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", few(10, range(30)))
 def test_parts_conflict_if_they_have_an_element_in_common(seed):
     """Random sets of elements conflict exactly if they meet."""
     rng, x = random.Random(seed), np.zeros(400)

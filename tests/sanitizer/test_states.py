@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from offload.arrays.sections import HOST, section_of
 from offload.sanitizer.states import FindingRule, MappedBytes, PackedRows, Spans, States, runs_of
+from tests.profiles import examples
 
 END = 24
 ACCESSES = ("device_write", "device_read", "host_write", "host_read")
@@ -111,7 +112,7 @@ def faults_of(faults: Any) -> dict[int, set[tuple[Any, ...]]]:
     return found
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400))
 @given(st.lists(events, max_size=30))
 def test_states_are_those_of_single_bytes(program):
     """Each access has the faults that the rules say for each of its bytes, on several devices and after mappings."""
@@ -173,7 +174,7 @@ def on_device(states, model, kind, one, inside, by):
         assert found == {byte: faults for byte in inside if (faults := model.read_device(one, byte))}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(st.lists(st.tuples(some_bytes, st.integers(0, 3)), max_size=20), some_bytes)
 def test_spans_keep_the_last_value_in_as_few_intervals_as_possible(changes, asked):
     """Intervals give each address the value that it was given last, and neighbours have different values."""
