@@ -160,9 +160,6 @@ RACES = {
     "a copy names the array that it writes in no dependence": {
         "test_taskgroup.py::test_nothing_is_synchronous_without_workers",
     },
-    "an update depends on other items than the copy that makes its array present": {
-        "test_tasks.py::test_target_depend_dag",
-    },
 }
 RACES_UNDER_SOME_SCHEDULES = {
     "a region may come before the deferred entry of its data, or find the data": {

@@ -292,7 +292,7 @@ def test_target_depend_dag(streams):
         row += from_left
 
     for number, row in enumerate(rows):
-        clauses = {"device": where[number], "nowait": True, "depend": [out(("row", number))]}
+        clauses = {"device": where[number], "nowait": True, "depend": [out(("row", number), ("input", number))]}
         tasks.append(omp.target_enter_data(map=[to(row), to(inputs[number])], **clauses))
     for _ in range(steps):
         for number, row in enumerate(rows):
