@@ -115,6 +115,8 @@ def machine(command: Command, gpus: list[str], loads: tuple[float, float]) -> st
     parts.append(f"{cores} cores, load {min(loads):.1f} to {max(loads):.1f}")
     if max(loads) > cores:
         parts[-1] += " (busy with other programs)"
+    if os.nice(0) > 0:
+        parts.append("at low priority")
     parts.append(f"Python {platform.python_version()}")
     installed = packages_distributions()  # CuPy's wheels are named after the version of CUDA
     parts += [f"{name} {version(installed[name][0])}" for name in ("numpy", *command.peers)]

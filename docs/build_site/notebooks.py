@@ -7,6 +7,7 @@ with the outputs, and the pictures in them, into ``docs/notebooks/generated/``. 
 from __future__ import annotations
 
 import html
+import logging
 import os
 import re
 from pathlib import Path
@@ -86,6 +87,7 @@ def fenced(language: str, text: str) -> str:
 
 def write_pages(app: Sphinx) -> None:
     """Execute the notebooks and write their pages."""
+    logging.getLogger("traitlets").setLevel(logging.WARNING)  # nbclient reports each kernel that it starts
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):
         text, pictures = page_of(executed(path), path.stem)
         for file, svg in pictures.items():
