@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,9 +22,9 @@ from tests.benchmarks.test_gpu import small  # noqa: F401 - stand-ins for CuPy, 
 ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "docs/figures"
 RECORDED = dict(plots.recorded_figures(FIGURES))
-QUICK = ["host-tasks", "seeing-a-run"]
+QUICK = ["seeing-a-run"]
 ON_GPUS = [name for name, command in figures.COMMANDS.items() if command.gpus]
-SLOW = [name for name in figures.COMMANDS if name not in [*QUICK, *ON_GPUS]]
+SLOW = [name for name in figures.COMMANDS if name not in [*QUICK, *ON_GPUS, "host-tasks"]]
 
 
 def names_of(panels):
@@ -155,6 +157,31 @@ def test_the_colours_can_be_read(mode):
     for colour in (colours.text, colours.quiet, colours.ours):
         low, high = sorted((luminance(colour), luminance(colours.page)))
         assert (high + 0.05) / (low + 0.05) >= 4.5
+
+
+def test_one_command_measures(monkeypatch, tmp_path):
+    """The program writes the results of a bench with machine, date and command, in the committed file's columns."""
+    command = replace(figures.COMMANDS["host-tasks"], words=("bench", "tasks", "--quick", "--repeat", "1"))
+    monkeypatch.setitem(figures.COMMANDS, "host-tasks", command)
+    monkeypatch.setattr(sys, "argv", ["figures.py", "host-tasks", "--into", str(tmp_path)])
+    assert figures.main() == 0
+    ((name, found),) = plots.recorded_figures(tmp_path)
+    assert found.keys() == RECORDED[name].keys()
+    assert found["command"] == "offload bench tasks --quick --repeat 1"
+    assert found["machine"].startswith(f"{len(os.sched_getaffinity(0))} cores, load ")
+    panels, committed = (plots.SHOWN[name].read(one["results"]) for one in (found, RECORDED[name]))
+    assert names_of(panels) == names_of(committed)
+
+
+def test_a_command_that_fails_is_told(monkeypatch, capsys, tmp_path):
+    """A bench that fails writes nothing; the program goes on, and ends with status 1 and the error of the bench."""
+    command = replace(figures.COMMANDS["host-tasks"], words=("bench", "nonsense"))
+    monkeypatch.setitem(figures.COMMANDS, "host-tasks", command)
+    monkeypatch.setattr(sys, "argv", ["figures.py", "host-tasks", "--into", str(tmp_path)])
+    assert figures.main() == 1
+    assert "host-tasks: FAILED: " in (told := capsys.readouterr().out)
+    assert "there is no such part" in told
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_figure_that_cannot_be_measured_is_left_out(monkeypatch, capsys, tmp_path):
