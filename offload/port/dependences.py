@@ -12,6 +12,7 @@ from math import gcd
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from offload.port.extents import PickedPart, covers, shares, space_of
+from offload.port.spans import SpanGrid
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
@@ -34,6 +35,7 @@ class DependenceGroup(NamedTuple):
 class _Live:
     """Executions of one line that accessed the same bytes, as far as no later write has replaced these."""
 
+    line: Hashable
     part: AccessPart
     operations: list[int] = field(default_factory=list)
 
@@ -41,48 +43,37 @@ class _Live:
 class _LiveParts:
     """The accesses of one storage whose bytes have not been written since, by line and bytes."""
 
-    __slots__ = ("_cells", "_known")
+    __slots__ = ("_grid", "_known")
 
     def __init__(self) -> None:
         self._known: dict[tuple[Hashable, AccessPart], _Live] = {}
-        # By the logarithm of a span, then by the number of the cell of that size.
-        self._cells: dict[int, dict[int, dict[_Live, Hashable]]] = {}
+        self._grid: SpanGrid[_Live] = SpanGrid()
 
     def add(self, line: Hashable, part: AccessPart, operations: list[int]) -> None:
         found = self._known.get((line, part))
         if found is None:
-            found = self._known[line, part] = _Live(part)
-            for cell in self._cells_of(part, make=True):
-                cell[found] = line
+            found = self._known[line, part] = _Live(line, part)
+            for cell in self._grid.cells_of(part):
+                cell[found] = None
         found.operations += operations
 
-    def near(self, part: AccessPart) -> list[tuple[Hashable, _Live]]:
+    def near(self, part: AccessPart) -> list[_Live]:
         """Return the accesses that share a byte with a part, the earliest first."""
-        found: dict[_Live, Hashable] = {}
-        for level, cells in self._cells.items():
-            first, last = part.address >> level, (part.end - 1) >> level
-            numbers = [n for n in cells if first <= n <= last] if last - first >= len(cells) else range(first, last + 1)
-            for number in numbers:
-                found.update(cells.get(number, {}))
-        live = [(line, one) for one, line in found.items() if shares(one.part, part)]
-        return sorted(live, key=lambda item: item[1].operations[0])
+        found: dict[_Live, None] = {}
+        for cell in self._grid.near(part):
+            found.update(cell)
+        return sorted((one for one in found if shares(one.part, part)), key=lambda one: one.operations[0])
 
-    def replace(self, line: Hashable, live: _Live, by: AccessPart) -> None:
+    def replace(self, live: _Live, by: AccessPart) -> None:
         """Take the bytes of a write out of an access: whole, or what an interval cuts out of an interval."""
         rest = _without(live.part, by)
         if rest is None:
             return
-        del self._known[line, live.part]
-        for cell in self._cells_of(live.part):
+        del self._known[live.line, live.part]
+        for cell in self._grid.cells_of(live.part):
             del cell[live]
         for part in rest:
-            self.add(line, part, live.operations)
-
-    def _cells_of(self, part: AccessPart, *, make: bool = False) -> Iterator[dict[_Live, Hashable]]:
-        level = (part.end - part.address - 1).bit_length()
-        cells = self._cells.setdefault(level, {}) if make else self._cells[level]
-        for number in range(part.address >> level, (part.end - 1 >> level) + 1):
-            yield cells.setdefault(number, {}) if make else cells[number]
+            self.add(live.line, part, live.operations)
 
 
 def _without(part: AccessPart, by: AccessPart) -> list[AccessPart] | None:
@@ -104,7 +95,7 @@ def dependences(log: PortLog) -> Iterator[DependenceGroup]:
     reads: dict[Hashable, _LiveParts] = {}
     writes: dict[Hashable, _LiveParts] = {}
 
-    def related(books: dict[Hashable, _LiveParts], part: AccessPart) -> list[tuple[Hashable, _Live]]:
+    def related(books: dict[Hashable, _LiveParts], part: AccessPart) -> list[_Live]:
         book = books.get(part.space)
         return [] if book is None or not part.run_nbytes else book.near(part)
 
@@ -119,12 +110,12 @@ def dependences(log: PortLog) -> Iterator[DependenceGroup]:
             *(("output", writes, part) for part in written),
         ]
         for kind, books, part in found:
-            for _, live in related(books, part):
+            for live in related(books, part):
                 yield DependenceGroup(list(live.operations), number, kind)
         for part in written:
             for books in (reads, writes):
-                for key, live in related(books, part):
-                    books[part.space].replace(key, live, part)
+                for live in related(books, part):
+                    books[part.space].replace(live, part)
         for books, parts in ((reads, read), (writes, written)):
             for part in parts:
                 if part.space not in books:

@@ -359,7 +359,7 @@ class FormParts:
             for part, mode in (*((part, "in") for part in reads), *((part, "out") for part in writes)):
                 text = executions.covering(offers, number, part)
                 if text is None:
-                    raise _uncovered(executions.operation_of(number, part))
+                    raise _uncovered(executions.operation_of(number, part), "reads" if mode == "in" else "writes")
                 chosen.setdefault(text, set()).add(mode)
         chosen = with_whole_arrays(chosen, offers)
         for text in offers:
@@ -457,7 +457,6 @@ class FormParts:
         return False
 
 
-def _uncovered(operation: StreamOperation) -> NotABlockError:
-    word = "writes" if operation.writes else "reads"
+def _uncovered(operation: StreamOperation, word: str) -> NotABlockError:
     text = f"`{operation.call}` {word} an array that no expression of the stream's block names; pass it by a name"
     return NotABlockError(operation.place.line, text)

@@ -1,13 +1,10 @@
-"""Accesses of storages that are looked up by the bytes that they may share.
-
-Accesses of one storage stand in lists by the size of their span, a power of two. Each list is sorted by the first
-byte, so the accesses that may meet a span lie in one range of each list.
-"""
+"""Accesses that wait for something, looked up by the bytes that they may share with another one."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from offload.port.spans import SpanGrid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -15,6 +12,16 @@ if TYPE_CHECKING:
     from offload.port.extents import AccessPart
 
 Value = TypeVar("Value")
+
+
+class _PendingAccess(Generic[Value]):
+    """An access and its value."""
+
+    __slots__ = ("part", "value")
+
+    def __init__(self, part: AccessPart, value: Value) -> None:
+        self.part = part
+        self.value = value
 
 
 class PendingAccesses(Generic[Value]):
@@ -28,39 +35,37 @@ class PendingAccesses(Generic[Value]):
     >>> for row in range(3):
     ...     pending.add(Section(0, 80 * row, (), 80), f"row {row}")
     >>> [value for part, value in pending.near(Section(0, 100, (), 70))]
-    ['row 1']
+    ['row 1', 'row 2']
     """
 
-    __slots__ = ("_lists", "_number")
+    __slots__ = ("_grids",)
 
     def __init__(self) -> None:
-        self._lists: dict[object, dict[int, list[tuple[int, int, AccessPart, Value]]]] = {}
-        self._number = 0  # makes entries of one place comparable
+        self._grids: dict[object, SpanGrid[_PendingAccess[Value]]] = {}
 
     def add(self, part: AccessPart, value: Value) -> None:
         """Add an access."""
-        self._number += 1
-        sizes = self._lists.setdefault(part.space, {})
-        entries = sizes.setdefault((part.end - part.address).bit_length(), [])
-        insort(entries, (part.address, self._number, part, value))
+        access = _PendingAccess(part, value)
+        for cell in self._grids.setdefault(part.space, SpanGrid()).cells_of(part):
+            cell[access] = None
 
     def near(self, part: AccessPart) -> Iterator[tuple[AccessPart, Value]]:
         """Yield the accesses whose spans meet a part's, with their values."""
-        for entries, first, stop in self._ranges(part):
-            for _, _, other, value in entries[first:stop]:
-                if other.end > part.address:
-                    yield other, value
+        for access in self._near(part):
+            yield access.part, access.value
 
     def drop(self, part: AccessPart, is_over: Callable[[AccessPart, Value], bool]) -> None:
         """Drop the accesses whose spans meet a part's, and for which a function returns true."""
-        for entries, first, stop in self._ranges(part):
-            kept = [entry for entry in entries[first:stop] if not is_over(entry[2], entry[3])]
-            if len(kept) < stop - first:
-                entries[first:stop] = kept
+        for access in self._near(part):
+            if is_over(access.part, access.value):
+                for cell in self._grids[part.space].cells_of(access.part):
+                    del cell[access]
 
-    def _ranges(self, part: AccessPart) -> Iterator[tuple[list[tuple[int, int, AccessPart, Value]], int, int]]:
-        for bits, entries in self._lists.get(part.space, {}).items():
-            first = bisect_left(entries, (part.address - (1 << bits) + 1,))
-            stop = bisect_left(entries, (part.end,))
-            if first < stop:
-                yield entries, first, stop
+    def _near(self, part: AccessPart) -> dict[_PendingAccess[Value], None]:
+        grid = self._grids.get(part.space)
+        return {
+            access: None
+            for cell in (grid.near(part) if grid is not None else ())
+            for access in cell
+            if access.part.address < part.end and part.address < access.part.end
+        }

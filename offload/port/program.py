@@ -371,8 +371,8 @@ class ProgramText:
             kinds = [
                 self.kind(arg) for call in self.calls.get(function, ()) for arg in self.passed(call, function, name)
             ]
-            kinds += [self.kind(default_of(function, name))] if kinds else []
-            return join(kinds) if kinds else OTHER
+            default = default_of(function, name)
+            return join([*kinds, self.kind(default)]) if kinds or default is not None else OTHER
         finally:
             self._busy.discard(key)
 

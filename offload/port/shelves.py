@@ -3,9 +3,8 @@
 *Groups.* Executions of one line on one chain with the same reads and writes are a group, which keeps their positions in
 ascending order. Whether two groups conflict is decided once.
 
-*Shelves.* For each storage and chain, a `Shelf` holds the groups that read or write there, in a grid for each size: a
-span of up to 2^k bytes lies in one or two cells of that size. Each cell is sorted by the last access of its groups, or
-by the first.
+*Shelves.* For each storage and chain, a `Shelf` holds the groups that read or write there in a `SpanGrid`. Each cell is
+sorted by the last access of its groups, or by the first.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from offload.port.extents import shares, space_of
+from offload.port.spans import SpanGrid
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
@@ -46,27 +46,23 @@ class AccessGroup:
 class Shelf:
     """Groups that access one storage on one chain, found by the bytes that they touch."""
 
-    __slots__ = ("_levels", "first", "last")
+    __slots__ = ("_grid", "first", "last")
 
     def __init__(self, first: int) -> None:
         self.first = self.last = first  # the positions of the first and the last access
-        # By the logarithm of a span, then by the number of the cell: groups, as keys.
-        self._levels: dict[int, dict[int, dict[AccessGroup, None]]] = {}
+        self._grid: SpanGrid[AccessGroup] = SpanGrid()
 
     def put(self, part: AccessPart, group: AccessGroup, *, to_end: bool) -> None:
         """Add a group, or note that it has accessed again; ``to_end`` sorts by the last access, else by the first."""
         self.last = group.positions[-1]
-        level = (part.end - part.address - 1).bit_length()
-        cells = self._levels.setdefault(level, {})
-        for number in range(part.address >> level, (part.end - 1 >> level) + 1):
-            cell = cells.setdefault(number, {})
+        for cell in self._grid.cells_of(part):
             if to_end:
                 cell.pop(group, None)
             cell[group] = None
 
     def since(self, part: AccessPart, position: int) -> Iterator[AccessGroup]:
         """Yield the groups near a part whose last access comes after a position."""
-        for cell in self._cells(part):
+        for cell in self._grid.near(part):
             for group in reversed(cell):
                 if group.positions[-1] <= position:
                     break
@@ -74,19 +70,11 @@ class Shelf:
 
     def until(self, part: AccessPart, positions: Sequence[int]) -> Iterator[AccessGroup]:
         """Yield the groups near a part whose first access comes no later than the position of their chain."""
-        for cell in self._cells(part):
+        for cell in self._grid.near(part):
             for group in cell:
                 if group.positions[0] > positions[group.chain]:
                     break
                 yield group
-
-    def _cells(self, part: AccessPart) -> Iterator[dict[AccessGroup, None]]:
-        for level, cells in self._levels.items():
-            first, last = part.address >> level, (part.end - 1) >> level
-            if last - first >= len(cells):
-                yield from (cell for number, cell in cells.items() if first <= number <= last)
-            else:
-                yield from (cells[number] for number in range(first, last + 1) if number in cells)
 
 
 class AccessIndex:

@@ -278,7 +278,7 @@ class StreamUses:
             if bound[0].parameter is not None and name != "self":
                 kind = self.program.variable(scope, name)
                 if has_sync(kind) and kind != SYNC:
-                    self.refuse(node, f"`{node.name}` is called with streams for `{name}`, and also with other values")
+                    self.refuse(node, f"`{name}` of `{node.name}` holds streams, and also other values")
 
     # -- texts -------------------------------------------------------------------------------------
     def text(self, node: ast.AST) -> str:

@@ -11,7 +11,8 @@ stands before the host's statement. A ``synchronize`` that is never chosen order
 
 *The default stream.* In a task form, work outside of all tasks goes to the device's default stream. It is allowed
 before the streams' work begins and after it has ended, seen from the innermost call that contains both. Tasks do not
-wait for that stream. So one ``synchronize()`` of the device follows the last such statement before a task.
+wait for that stream. So one ``synchronize()`` of the device follows the last such statement before a task. An
+allocation alone is no work, and needs none.
 
 *Values.* A statement that copies to the host and uses the value at once stays, after a wait. A loop whose condition
 depends on such a value is refused, unless the program synchronises before.
@@ -241,7 +242,7 @@ class WaitPlan:
     # -- the default stream ------------------------------------------------------------------------
     def _check_default_stream(self) -> None:
         """Refuse work on the default stream among the streams' work; synchronise the device after earlier work."""
-        dirty = self._allocation()
+        dirty: int | None = None
         for encounter in self.encounters:
             if encounter.task >= 0 and dirty is not None:
                 self._synchronise(dirty, encounter.task)
@@ -256,17 +257,6 @@ class WaitPlan:
                     "put it into a `with stream:`",
                 )
             dirty = owner if dirty is None else max(dirty, owner)
-
-    def _allocation(self) -> int | None:
-        """Return the mark of the last statement before the first task that allocated an array on the device."""
-        marks, storages = self.recorded.marks, self.recorded.log.storages
-        if not self.tasks:
-            return None
-        for time in range(self.tasks[0] - 1, -1, -1):
-            made = storages[marks[time].storages : marks[time + 1].storages]
-            if any(storage.kind == "device" for storage in made):
-                return time
-        return None
 
     def _is_default_work(self, encounter: Encounter) -> bool:
         operation = encounter.operation

@@ -170,7 +170,6 @@ def main():
     result = np.empty((4, 8))
     x = cp.empty(8)
     stage = Stage(8)
-    offload.device(0).synchronize()  # line 34
     for row, target in zip(source, result):
         upload(x, row)
         y = stage.run(x)
@@ -227,7 +226,6 @@ data[...] = 0  # line 4
 data += 2
 stage = [offload.empty_pinned(8) for _ in range(2)]
 d = [cp.empty(8) for _ in range(2)]
-offload.device(0).synchronize()  # line 7
 if __name__ == "__main__":
 
     @directives

@@ -80,6 +80,14 @@ def test_parameters_have_the_kinds_of_the_arguments():
     assert kinds == {"s": SYNC, "n": OTHER, "e": SYNC}
 
 
+@pytest.mark.parametrize("call", ["", "f()", "f(Stream())"])
+def test_a_default_counts_as_an_argument(call):
+    """A parameter that is None by default and holds a stream then is `SYNC`, whether calls pass a stream or not."""
+    read = program(f"def f(s=None):\n    s = s or Stream()\n{call}\n")
+    (function,) = (node for node in read.inner if isinstance(node, ast.FunctionDef))
+    assert read.variable(read.inner[function], "s") == SYNC
+
+
 def test_attributes_and_fields_have_kinds():
     """Attributes of objects are known by their names, also those that a dataclass fills."""
     read = program(

@@ -155,6 +155,11 @@ REFUSED = {
         [12],
         "no expression of the stream's block names",
     ),
+    "arrays that the block reads from a list": (
+        "box = [cp.zeros(4), cp.ones(4)]\nwith s:\n    d[...] = cp.stack(box)[0]\nd.get(out=out[0], stream=s)\n",
+        [12],
+        "`stack` reads an array that no expression of the stream's block names",
+    ),
     "a number that changes, read by a function": (
         (
             "class Box:\n    k = 0\n\n    def scale(self):\n        d[...] *= self.k\n\nbox = Box()\n"
