@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from build_site.timeline import describe, read_rows, to_svg
+from build_site.timeline import Row, describe, read_rows, to_svg
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -120,11 +120,11 @@ class Run:
     output: str  # stdout
     profile: str  # as text
     graph: str  # SVG
-    trace: list[dict[str, Any]]  # the events
+    rows: list[Row]  # of the time line
 
 
 class ExampleError(Exception):
-    """An example has failed."""
+    """An example has failed, or has left no output, graph, trace or profile."""
 
 
 # ---------------------------------------------------------------- the examples
@@ -222,12 +222,12 @@ def run(example: Example) -> Run:
             check=False,
         )
         graphs, traces = sorted(folder.glob("graph-*.svg")), sorted(folder.glob("trace-*.json"))
-        if done.returncode or not graphs or not traces:
+        profiles = re.split(r"^(?=The run took)", done.stderr, flags=re.MULTILINE)[1:]
+        # On ranks, the first files and the first profile are shown.
+        rows = read_rows(json.loads(traces[0].read_text("utf-8"))["traceEvents"]) if traces else []
+        if done.returncode or not done.stdout or not graphs or not profiles or not rows:
             raise ExampleError(f"{example.command} ends with status {done.returncode}\n{done.stdout}{done.stderr}")
-        # On ranks, these are the files and the profile of the rank that the launcher has started first.
-        profile = re.split(r"^(?=The run took)", done.stderr, flags=re.MULTILINE)[1]
-        trace = json.loads(traces[0].read_text("utf-8"))
-        return Run(done.stdout, profile, graphs[0].read_text("utf-8"), trace["traceEvents"])
+        return Run(done.stdout, profiles[0], graphs[0].read_text("utf-8"), rows)
 
 
 def write_pages(examples: Iterable[Example]) -> None:
@@ -246,11 +246,10 @@ def write_page(example: Example) -> None:
         write(GENERATED / f"{example.name}.md", page(example, text))
         return
     left = run(example)
-    rows = read_rows(left.trace)
     for look, is_dark in (("light", False), ("dark", True)):
         write(GENERATED / f"{example.name}-graph-{look}.svg", recoloured(left.graph, is_dark=is_dark))
-        write(GENERATED / f"{example.name}-trace-{look}.svg", to_svg(rows, is_dark=is_dark))
-    write(GENERATED / f"{example.name}.md", page(example, results(example, left, describe(rows))))
+        write(GENERATED / f"{example.name}-trace-{look}.svg", to_svg(left.rows, is_dark=is_dark))
+    write(GENERATED / f"{example.name}.md", page(example, results(example, left)))
 
 
 def recoloured(graph: str, *, is_dark: bool) -> str:
@@ -306,7 +305,7 @@ def source(path: Path) -> list[str]:
     ]
 
 
-def results(example: Example, left: Run, line: str) -> str:
+def results(example: Example, left: Run) -> str:
     """Return the part of a page that a run gives."""
     where = f" They show one of {N_RANKS} ranks." if example.uses_mpi else ""
     title = re.search(r"<title[^>]*>(.*?)</title>", left.graph, re.DOTALL)
@@ -326,7 +325,7 @@ def results(example: Example, left: Run, line: str) -> str:
             *picture(example, "graph", (title[1] if title else "Task graph").replace("\n", " ")),
             "## Time line",
             "",
-            *picture(example, "trace", line),
+            *picture(example, "trace", describe(left.rows)),
             "## Profile and critical path",
             "",
             "[Where the time went](../../see-your-program.md#where-the-time-went) explains the tables.",
