@@ -21,7 +21,6 @@ NOT_SEEN = {
     "acc_regions": "an old value of the host is copied to the device again, and a copy is no read",
     "associated": "memory of target_associate_ptr is not observed",
     "detached_future": "a thread of a pool writes, and the code of threads is compared with their own tasks only",
-    "device_arrays": "a mapping has ended when work on its storage begins, and what used it before is forgotten",
     "devices_data": "the schedule decides whether the deferred construct finds the data, and nothing conflicts",
     "enter_exit": "the schedule decides whether the deferred construct finds the data, and nothing conflicts",
     "mapper": "the schedule decides whether the data that is entered later is there already, and nothing conflicts",

@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from offload.arrays.items import address_of
+
 Storage: TypeAlias = np.ndarray[Any, Any]
 
 MOST_RUNS = 16
@@ -55,7 +57,7 @@ def taken(array: Storage, index: Any) -> list[Storage]:
         return [array[items if any(item is Ellipsis for item in items) else (*items, ...)]]
     if len(items) == 1 and not isinstance(items[0], tuple) and _is_fields(items[0]):
         return [array[name] for name in items[0]]
-    addresses = _address_of(array)
+    addresses = address_of(array)
     for axis, n in enumerate(array.shape):
         # The coordinates along one dimension, as a view of a vector that has them all: indexing picks them.
         line = np.arange(n, dtype=np.int64).reshape([-1 if at == axis else 1 for at in range(array.ndim)])
@@ -108,20 +110,28 @@ def overlaps(one: Storage, other: Storage) -> bool | None:
             return np.shares_memory(one, other, max_work=EFFORT)  # type: ignore[arg-type]  # the stub lacks numbers
         except np.exceptions.TooHardError:
             pass
-    low = max(byte_bounds(one)[0], byte_bounds(other)[0])
-    high = min(byte_bounds(one)[1], byte_bounds(other)[1])
+    marks = shared_marks(one, other)
+    return None if marks is None else bool(marks[1].any())
+
+
+def shared_marks(one: Storage, other: Storage) -> tuple[int, Storage] | None:
+    """Return a bool for each byte from an address on: whether both arrays have it; None if they are too large."""
+    bounds = byte_bounds(one), byte_bounds(other)
+    low, high = max(lo for lo, _ in bounds), min(hi for _, hi in bounds)
     if low >= high:
-        return False
+        return low, np.zeros(0, bool)
     if max(high - low, one.nbytes, other.nbytes) > MOST_NBYTES:  # a view can have a byte many times
         return None
-    return bool((covered(one, low, high) & covered(other, low, high)).any())
+    return low, covered(one, low, high) & covered(other, low, high)
 
 
 def byte_bounds(array: Storage) -> tuple[int, int]:
     """Return the address of an array's first byte, and the address after its last byte."""
     if isinstance(array, Scattered) and array.addresses is not None:
         return int(array.addresses[0]), int(array.addresses[-1]) + array.itemsize
-    low = high = _address_of(array)
+    low = high = address_of(array)
+    if array.flags.forc:
+        return low, low + array.nbytes
     for n, stride in zip(array.shape, array.strides, strict=True):
         if stride < 0:
             low += (n - 1) * stride
@@ -141,32 +151,42 @@ def covered(array: Storage, low: int, high: int) -> Storage:
             marks[at + byte] = True
     else:
         shape, strides = (*array.shape, array.itemsize), (*array.strides, 1)
-        np.ndarray(shape, bool, marks, _address_of(array) - begin, strides)[...] = True
+        np.ndarray(shape, bool, marks, address_of(array) - begin, strides)[...] = True
     return marks[low - begin : high - begin]
 
 
 def _row(array: Storage, address: int, n: int, step: int) -> Storage:
     """Return a view of ``n`` elements in the memory of ``array``, from an address on."""
-    return np.asarray(_Span(array, address, n, step))
+    return np.asarray(MemoryAt(address, (n,), (step,), array.itemsize, array))
 
 
-class _Span:
-    """Elements in the memory of an array, as the protocol of NumPy describes them."""
+class MemoryAt:
+    """Memory of this process, as the protocol of NumPy describes it: its bytes count, and not their values.
 
-    def __init__(self, array: Storage, address: int, n: int, step: int) -> None:
-        kind = f"|V{array.itemsize}"  # which bytes they are counts, and their values do not
+    Attributes
+    ----------
+    owner : numpy.ndarray or None
+        The array that is kept, so that the memory stays.
+    """
+
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(
+        self,
+        address: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        itemsize: int,
+        owner: Storage | None = None,
+    ) -> None:
         self.__array_interface__ = {
             "version": 3,
-            "shape": (n,),
-            "strides": (step,),
-            "typestr": kind,
-            "data": (address, not array.flags.writeable),
+            "shape": shape,
+            "strides": strides,
+            "typestr": f"|V{itemsize}",
+            "data": (address, False),
         }
-        self.owner = array
-
-
-def _address_of(array: Storage) -> int:
-    return int(array.__array_interface__["data"][0])
+        self.owner = owner
 
 
 def _is_basic(item: Any) -> bool:

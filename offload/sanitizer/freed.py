@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import Any
 from weakref import ref
 
@@ -18,31 +19,28 @@ class FreedMemory:
     """
 
     def __init__(self) -> None:
-        self._owners: dict[int, ref[Any]] = {}
+        self._known: dict[int, _Memory] = {}
         self._freed: deque[tuple[int, int]] = deque()
 
     def watch(self, array: np.ndarray[Any, Any]) -> None:
         """Have it noted when the memory of an array is freed."""
-        owner: Any = array
-        while (base := owner.base) is not None:
-            inner = base if isinstance(base, np.ndarray) else getattr(base, "owner", None)
-            if not isinstance(inner, np.ndarray):
-                return  # memory of another library
-            owner = inner
-        key = id(owner)
-        known = self._owners.get(key)
-        if known is not None and known() is owner:
-            return
-        lo, hi = byte_bounds(owner)
+        lo, hi = byte_bounds(array)
         if lo == hi:
             return
+        keeper = _keeper(array)
+        key = id(keeper)
+        known = self._known.get(key)
+        if known is None or known.keeper() is not keeper:
 
-        def gone(reference: ref[Any]) -> None:
-            self._freed.append((lo, hi))
-            if self._owners.get(key) is reference:
-                del self._owners[key]
+            def gone(reference: ref[Any]) -> None:
+                self._freed.append((memory.lo, memory.hi))
+                if self._known.get(key) is memory:
+                    del self._known[key]
 
-        self._owners[key] = ref(owner, gone)
+            memory = known = self._known[key] = _Memory(ref(keeper, gone), lo, hi)
+            if isinstance(keeper, np.ndarray):
+                lo, hi = byte_bounds(keeper)
+        known.lo, known.hi = min(known.lo, lo), max(known.hi, hi)
 
     def take(self) -> list[tuple[int, int]]:
         """Return the memory that has been freed since the last call, in order."""
@@ -50,3 +48,30 @@ class FreedMemory:
         while self._freed:
             freed.append(self._freed.popleft())
         return freed
+
+
+@dataclass(slots=True)
+class _Memory:
+    """The bytes that go when an object does: those that arrays had of it when they were watched."""
+
+    keeper: ref[Any]
+    lo: int
+    hi: int
+
+
+def _keeper(array: np.ndarray[Any, Any]) -> Any:
+    """Return the innermost object that keeps the memory of an array and takes weak references.
+
+    That is the owner of the memory, or the innermost array where the owner takes none (``bytes``). Another array may
+    keep such memory for longer. Its accesses are then forgotten too early, as a race that did not occur would be worse.
+    """
+    keeper: Any = array
+    inner: Any = array
+    while inner is not None:
+        if type(inner).__weakrefoffset__:
+            keeper = inner
+        if isinstance(inner, memoryview):
+            inner = inner.obj
+        else:
+            inner = inner.base if isinstance(inner, np.ndarray) else getattr(inner, "owner", None)
+    return keeper

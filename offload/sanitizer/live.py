@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from offload.arrays.items import address_of
-from offload.sanitizer.elements import Scattered, overlaps
-from offload.sanitizer.memory import MemoryAt, bounds_of, shared_runs
+from offload.sanitizer.elements import MemoryAt, Scattered, byte_bounds, overlaps
+from offload.sanitizer.memory import shared_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -309,7 +309,7 @@ class LiveAccesses:
         key: Hashable = (address, nbytes) if is_whole else (address, array.shape, array.strides, array.itemsize)
         place = self._places.get(key)
         if place is None:
-            low, high = bounds_of(array)
+            low, high = byte_bounds(array)
             view = None if is_whole else MemoryAt(address, array.shape, array.strides, array.itemsize)
             place = self._linked(_Place(key, low + shift, high + shift, view))
         return place

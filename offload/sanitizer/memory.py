@@ -8,23 +8,14 @@ import numpy as np
 
 from offload.arrays.items import address_of
 from offload.arrays.sections import HOST, section_of
-from offload.sanitizer.elements import MOST_NBYTES, Scattered, byte_bounds, covered
+from offload.sanitizer.elements import MemoryAt, Scattered, byte_bounds, shared_marks
 from offload.sanitizer.states import runs_of
 
 if TYPE_CHECKING:
-    from offload.sanitizer.states import Run, Runs
+    from offload.sanitizer.states import Runs
 
 _MOST_ARRAYS = 256
 """The arrays that stand for bytes with gaps of different sizes; bytes in more pieces are not compared with others."""
-
-
-def bounds_of(array: np.ndarray[Any, Any]) -> Run:
-    """Return the address of an array's first byte, and the address after its last one."""
-    lo = address_of(array)
-    if array.flags.forc:
-        return lo, lo + array.nbytes
-    section = section_of(HOST, lo, array.shape, array.strides, array.itemsize)
-    return section.address, section.end
 
 
 def runs_of_array(array: np.ndarray[Any, Any]) -> Runs:
@@ -40,12 +31,12 @@ def runs_of_array(array: np.ndarray[Any, Any]) -> Runs:
 
 
 def shared_runs(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Runs:
-    """Return the bytes that two arrays have in common, which are in an overlap."""
-    bounds = byte_bounds(one), byte_bounds(other)
-    low, high = max(lo for lo, _ in bounds), min(hi for _, hi in bounds)
-    if max(high - low, one.nbytes, other.nbytes) > MOST_NBYTES:
-        return ((low, high),)
-    marks = covered(one, low, high) & covered(other, low, high)
+    """Return the bytes that two arrays have in common; of very large ones the bytes that both may have."""
+    found = shared_marks(one, other)
+    if found is None:
+        (one_low, one_high), (low, high) = byte_bounds(one), byte_bounds(other)
+        return ((max(one_low, low), min(one_high, high)),)
+    low, marks = found
     cuts = np.flatnonzero(np.diff(marks, prepend=False, append=False)) + low
     return [*zip(cuts[::2].tolist(), cuts[1::2].tolist(), strict=True)]
 
@@ -72,18 +63,3 @@ def layout_at(
 ) -> np.ndarray[Any, Any]:
     """Return an array that is only asked for its places."""
     return np.asarray(MemoryAt(address, shape, strides, itemsize))
-
-
-class MemoryAt:
-    """Memory of this process, as the protocol of NumPy describes it."""
-
-    __slots__ = ("__array_interface__",)
-
-    def __init__(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> None:
-        self.__array_interface__ = {
-            "version": 3,
-            "shape": shape,
-            "strides": strides,
-            "typestr": f"|V{itemsize}",
-            "data": (address, False),
-        }

@@ -23,11 +23,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from offload.sanitizer.authors import Author, Authors, Doing, is_unwrapped_by_library, place_of, program_frame
+from offload.sanitizer.elements import byte_bounds
 from offload.sanitizer.findings import FindingStore, ItemPart, Occurrence, Summary
 from offload.sanitizer.freed import FreedMemory
 from offload.sanitizer.live import LiveAccesses
 from offload.sanitizer.mappings import DoneAt, Mapped, Mappings
-from offload.sanitizer.memory import arrays_over, bounds_of, runs_of_array
+from offload.sanitizer.memory import arrays_over, runs_of_array
 from offload.sanitizer.names import FrameNames, part_of, plain_name, variable_at
 from offload.sanitizer.remedies import remedy_for_fault, remedy_for_leak, remedy_for_race
 from offload.sanitizer.states import Fault, FindingRule, Spans, States, runs_of
@@ -102,7 +103,7 @@ class Sanitizer:
             stretch = self.orders.here()
             self.accesses += 1
             is_alone = device is None and self.orders.is_alone(stretch)
-            if is_alone and all(self._states.is_quiet(*bounds_of(array)) for array in (*reads, *writes)):
+            if is_alone and all(self._states.is_quiet(*byte_bounds(array)) for array in (*reads, *writes)):
                 return
             frame, scope = program_frame(), self._scope()
             course = self.orders.course_of(stretch)
@@ -116,7 +117,7 @@ class Sanitizer:
     def ignores(self, array: np.ndarray[Any, Any]) -> bool:
         """Count an access to some elements of a host array, if it can be in no finding (`Sink`)."""
         with self._lock:
-            if not (self.orders.is_alone(self.orders.here()) and self._states.is_quiet(*bounds_of(array))):
+            if not (self.orders.is_alone(self.orders.here()) and self._states.is_quiet(*byte_bounds(array))):
                 return False
             self.accesses += 1
             return True
@@ -127,7 +128,7 @@ class Sanitizer:
             return
         frame = program_frame()
         with self.judging():
-            run = bounds_of(storage)
+            run = byte_bounds(storage)
             mapped = self.mapping_at(run[0])
             if mapped is not None:
                 mapped.is_seen = False
@@ -255,7 +256,7 @@ class Sanitizer:
         if done.author.writes:
             self._access(array, done, None, on_device=on_device)
         elif array.size:
-            self._compare(array, done, None, self._mappings.find(bounds_of(array)[0]) if on_device else None)
+            self._compare(array, done, None, self._mappings.find(byte_bounds(array)[0]) if on_device else None)
 
     def fill(self, array: CopiedArray, done: DoneAt) -> None:
         """Note that the library sets all elements of a device's array."""
@@ -286,7 +287,7 @@ class Sanitizer:
         """Judge an access by the program; one that ``is_alone`` is ordered with all others (`Orders.is_alone`)."""
         if not array.size:
             return
-        mapped = self._mappings.find(bounds_of(array)[0]) if on_device else None
+        mapped = self._mappings.find(byte_bounds(array)[0]) if on_device else None
         if mapped is not None and not mapped.is_seen:
             return
         self._freed.watch(array)
@@ -489,4 +490,4 @@ class CopiedArray(NamedTuple):
 
     def mapped(self, sanitizer: Sanitizer) -> Mapped | None:
         """Return the mapping that it lies in."""
-        return sanitizer.mapping_at(bounds_of(self.array)[0]) if self.on_device else None
+        return sanitizer.mapping_at(byte_bounds(self.array)[0]) if self.on_device else None

@@ -115,7 +115,7 @@ def test_mapping_that_is_kept_on_purpose(findings):
 
 
 def test_device_array_of_a_mapping_that_has_ended(findings, tmp_path):
-    """A region with the device array of mapped data races with the end of the mapping, or is refused if that is over."""
+    """A region with the device array of mapped data races with the end of the mapping, if it is not refused."""
     for seed in SEEDS:
         try:
             (found,) = findings(
@@ -131,7 +131,8 @@ def test_device_array_of_a_mapping_that_has_ended(findings, tmp_path):
                 seed=seed,
             )
         except ExceptionGroup as group:
-            assert [type(error) for error in group.exceptions] == [omp.RegionClosedError]
+            if group.split(omp.RegionClosedError)[1] is not None:
+                raise
             continue
         text = (tmp_path / "program.py").read_text()
         assert (found.rule, lines(found)) == ("race", (marked(text, "first"), marked(text, "second")))
