@@ -32,7 +32,7 @@ class FreedMemory:
         known = self._known.get(key)
         if known is None or known.keeper() is not keeper:
 
-            def gone(reference: ref[Any]) -> None:
+            def gone(_: ref[Any]) -> None:
                 self._freed.append((memory.lo, memory.hi))
                 if self._known.get(key) is memory:
                     del self._known[key]

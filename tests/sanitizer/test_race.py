@@ -234,3 +234,42 @@ def test_memory_that_is_used_again(clean, size):
         omp.taskwait()
         """
     )
+
+
+def test_memory_of_bytes_that_is_used_again(clean):
+    """Memory of `bytes`, which cannot be watched, is other memory once its array is gone."""
+    clean(
+        """
+        @omp.target(nowait=True, depend=[inout("x")])
+        def on_device(x):
+            y = x.astype("f4")
+            y[1:-1] += 1
+            x[...] = y
+        @omp.task
+        def on_host():
+            a = np.zeros(65_536, "u1")
+            a[...] = np.frombuffer(bytes(4 * 65_536), "u1")[:65_536]
+        x = np.zeros(65_536)
+        for _ in range(8):
+            on_device(x)
+            on_host()
+        omp.taskwait()
+        """
+    )
+
+
+def test_memory_of_an_owner_that_stays(check):
+    """Arrays that are gone over memory that stays do not hide a race there."""
+    check(
+        """
+        import mmap
+        memory = mmap.mmap(-1, 4096)
+        @omp.task
+        def fill():
+            np.frombuffer(memory, "u1")[:] = 1  # first
+        fill()
+        print(np.frombuffer(memory, "u1")[0])  # second, fix
+        omp.taskwait()
+        """,
+        *("race", "wait", "taskwait()"),
+    )
