@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from offload.cli.output import any_text, console, drop_unwritable, flush
-from offload.cli.run import GivenProgram, check_graph, run
+from offload.cli.run import INTERRUPTED, check_graph, check_values, file_program, run, split
 from offload.errors import OffloadError, UnsupportedError
 from offload.interrupts.frames import is_own
 from offload.reports.files import check_writable, write_whole
@@ -20,10 +20,10 @@ from offload.reports.files import check_writable, write_whole
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from offload.cli.run import GivenProgram
     from offload.port.analysis import PortReport
     from offload.port.running import RecordedRun
 
-INTERRUPTED = 130
 _TAKE_VALUES = frozenset({"--on", "--report", "--graph", "--emit", "--access"})
 
 
@@ -59,14 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(argv: Sequence[str], parser: argparse.ArgumentParser) -> int:
     """Run ``offload port`` with these arguments, those after the word ``port``, and return the exit status."""
-    own, rest = _split(argv)
+    own, rest = split(argv, _TAKE_VALUES)
     args = parser.parse_args(own)
-    for name, value in vars(args).items():
-        if value == "" or (isinstance(value, list) and "" in value):
-            parser.error(f"argument --{name}: it is empty; give a value, or leave the option out")
+    check_values(args, parser)
     if not rest:
         parser.error("name a program: a file of Python")
-    program = _program(rest, parser)
+    program = file_program(rest, parser)
     try:
         _check_files(args, program)
         options = _access_options(args.access)
@@ -75,34 +73,6 @@ def main(argv: Sequence[str], parser: argparse.ArgumentParser) -> int:
         parser.error(str(error))
     except KeyboardInterrupt:  # after the end of the program, whose own interrupts `run` answers
         return INTERRUPTED
-
-
-def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split the arguments into the options of the command, and the program with everything that follows."""
-    at = 0
-    while at < len(argv):
-        word = argv[at]
-        if word == "--":
-            return [*argv[:at]], [*argv[at + 1 :]]
-        if not word.startswith("-") or word == "-":
-            break
-        at += 2 if word in _TAKE_VALUES and at + 1 < len(argv) and argv[at + 1] != "--" else 1
-    return [*argv[:at]], [*argv[at:]]
-
-
-def _program(words: Sequence[str], parser: argparse.ArgumentParser) -> GivenProgram:
-    """Return the program that is named, which exists; end with status 2 otherwise."""
-    name = words[0]
-    try:
-        if os.path.isdir(name):  # noqa: PTH112  # a string of the command line
-            parser.error(f"{name!r} is a folder; name a file of Python")
-        with open(name, "rb"):  # noqa: PTH123
-            pass
-    except FileNotFoundError:
-        parser.error(f"{name!r} does not exist; name a file of Python")
-    except (OSError, ValueError) as error:
-        parser.error(f"{name!r} cannot be read: {error}")
-    return GivenProgram("file", name, [*words[1:]])
 
 
 def _check_files(args: argparse.Namespace, program: GivenProgram) -> None:

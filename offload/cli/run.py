@@ -23,14 +23,15 @@ from offload.runtime.settings import read_settings
 from offload.tasks.graph import Graph
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from offload.cli.fences import FenceLog
     from offload.events.log import TaskLog
 
-_INTERRUPTED = 130
+INTERRUPTED = 130
 _ARCHIVE = b"PK\x03\x04"  # the beginning of a zip file
 _TAKE_VALUES = frozenset({"--devices", "--trace", "--graph", "--hang", "--report"})
+_BEGIN_PROGRAM = frozenset({"-m", "-c"})
 _OWN_FILES = frozenset({__file__, __file__.replace("run.py", "command.py")})
 _TRACKING = os.path.join(os.path.dirname(os.path.dirname(__file__)), "sanitizer", "")  # noqa: PTH118, PTH120
 """The folder of the code that stands between a program and NumPy while it is sanitized."""
@@ -76,11 +77,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(argv: Sequence[str], parser: argparse.ArgumentParser) -> int:
     """Run ``offload run`` with these arguments, those after the word ``run``, and return the exit status."""
-    own, rest = _split(argv)
+    own, rest = split(argv, _TAKE_VALUES, _BEGIN_PROGRAM)
     args = parser.parse_args(own)
-    for name, value in vars(args).items():
-        if value == "":
-            parser.error(f"argument --{name}: it is empty; give a value, or leave the option out")
+    check_values(args, parser)
     if not rest:
         taken = f" ({own[-1]!r} is the value of {own[-2]})" if len(own) > 1 and own[-2] in _TAKE_VALUES else ""
         parser.error(f"name a program: a file of Python, -m MODULE or -c CODE{taken}")
@@ -96,38 +95,61 @@ def main(argv: Sequence[str], parser: argparse.ArgumentParser) -> int:
         return run(program)
 
 
-def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split the arguments into the options of the command, and the program with everything that follows."""
+def split(
+    argv: Sequence[str], take_values: Container[str], begin_program: Container[str] = ()
+) -> tuple[list[str], list[str]]:
+    """Split the arguments into the options of the command, and the program with everything that follows.
+
+    Parameters
+    ----------
+    argv : sequence of str
+        The arguments.
+    take_values, begin_program : container of str
+        The options with a value, and those that name a program.
+    """
     at = 0
     while at < len(argv):
         word = argv[at]
         if word == "--":
             return [*argv[:at]], [*argv[at + 1 :]]
-        if word in {"-m", "-c"} or not word.startswith("-") or word == "-":
+        if word in begin_program or not word.startswith("-") or word == "-":
             break
-        at += 2 if word in _TAKE_VALUES and at + 1 < len(argv) and argv[at + 1] != "--" else 1
+        at += 2 if word in take_values and at + 1 < len(argv) and argv[at + 1] != "--" else 1
     return [*argv[:at]], [*argv[at:]]
+
+
+def check_values(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """End with status 2 if an option has an empty value."""
+    for name, value in vars(args).items():
+        if value == "" or (isinstance(value, list) and "" in value):
+            parser.error(f"argument --{name}: it is empty; give a value, or leave the option out")
+
+
+def file_program(words: Sequence[str], parser: argparse.ArgumentParser, otherwise: str = "") -> GivenProgram:
+    """Return the program in a file; end with status 2 if there is none, and say what to do ``otherwise``."""
+    name = words[0]
+    path = Path(name)
+    try:
+        if path.is_dir():
+            parser.error(f"{name!r} is a folder; name a file of Python{otherwise}")
+        if not path.exists():
+            parser.error(f"{name!r} does not exist; name a file of Python")
+        with path.open("rb") as file:
+            if file.read(4) == _ARCHIVE or path.suffix == ".pyc":
+                parser.error(f"{name!r} has no source code; name a file of Python source{otherwise}")
+    except (OSError, ValueError) as error:
+        parser.error(f"{name!r} cannot be read: {error}")
+    return GivenProgram("file", name, [*words[1:]])
 
 
 def _program(words: list[str], parser: argparse.ArgumentParser) -> GivenProgram:
     """Return the program that is named, which exists; end with status 2 otherwise."""
     first, rest = words[0], words[1:]
-    if first in {"-m", "-c"}:
-        if not rest:
-            parser.error(f"argument {first}: it needs a value")
-        return GivenProgram(first, rest[0], rest[1:])
-    path = Path(first)
-    try:
-        if path.is_dir():
-            parser.error(f"{first!r} is a folder; name a file of Python, or use -m MODULE")
-        if not path.exists():
-            parser.error(f"{first!r} does not exist; name a file of Python")
-        with path.open("rb") as file:
-            if file.read(4) == _ARCHIVE or path.suffix == ".pyc":
-                parser.error(f"{first!r} has no source code; name a file of Python source, or use -m MODULE")
-    except (OSError, ValueError) as error:
-        parser.error(f"{first!r} cannot be read: {error}")
-    return GivenProgram("file", first, rest)
+    if first not in _BEGIN_PROGRAM:
+        return file_program(words, parser, ", or use -m MODULE")
+    if not rest:
+        parser.error(f"argument {first}: it needs a value")
+    return GivenProgram(first, rest[0], rest[1:])
 
 
 def _prepare(args: argparse.Namespace) -> None:
@@ -207,7 +229,7 @@ def run(program: GivenProgram) -> int:
             _show(error)
         except SystemExit as stop:  # of the program's `sys.excepthook`
             return _status_of(stop.code)
-        return _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+        return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
     return 0
 
 

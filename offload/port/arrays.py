@@ -14,12 +14,12 @@ import operator
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from offload.arrays.proxies import ArrayProxy
 from offload.port.extents import part_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from offload.port.extents import AccessPart
 
@@ -107,7 +107,7 @@ def _method(name: str) -> Callable[..., Any]:
     return method
 
 
-class PortArray(NDArrayOperatorsMixin):
+class PortArray(ArrayProxy):
     """An array on the device; ``cupy.ndarray`` is a subclass, which knows what carries out the operations.
 
     Parameters
@@ -118,13 +118,11 @@ class PortArray(NDArrayOperatorsMixin):
         Refused.
     """
 
-    __slots__ = ("__weakref__", "array_data", "array_shadow", "memory")
-    __array_priority__ = 100.0
+    __slots__ = ("array_data", "memory")
     __hash__ = None  # type: ignore[assignment]  # as CuPy's and NumPy's
 
     calls: ClassVar[ArrayCalls]
     array_data: Any
-    array_shadow: Storage
     memory: PortMemory
 
     def __init__(
@@ -133,14 +131,19 @@ class PortArray(NDArrayOperatorsMixin):
         if memptr is not None or strides is not None:
             raise self.calls.unsupported("ndarray(memptr=…, strides=…)")
         made = self.calls.new(shape, dtype, order)
-        self.array_data, self.array_shadow, self.memory = made.array_data, made.array_shadow, made.memory
+        self.array_data, self._storage, self.memory = made.array_data, made.array_shadow, made.memory
 
     @classmethod
     def over(cls, data: Any, shadow: Storage, memory: PortMemory) -> PortArray:
         """Return the proxy of an array."""
         array = object.__new__(cls)
-        array.array_data, array.array_shadow, array.memory = data, shadow, memory
+        array.array_data, array._storage, array.memory = data, shadow, memory
         return array
+
+    @property
+    def array_shadow(self) -> Storage:
+        """The array whose addresses tell the bytes of an access."""
+        return self._storage
 
     @property
     def storage_number(self) -> int:
@@ -150,7 +153,7 @@ class PortArray(NDArrayOperatorsMixin):
     @property
     def whole_part(self) -> AccessPart:
         """The bytes of the array."""
-        return part_of(self.array_shadow, self.memory.number, self.memory.origin)
+        return part_of(self._storage, self.memory.number, self.memory.origin)
 
     # -- what can be said without a look at the elements -----------------------------------------
     @property
@@ -161,7 +164,7 @@ class PortArray(NDArrayOperatorsMixin):
     @property
     def data(self) -> MemoryPointer:
         """The address of the first element."""
-        return MemoryPointer(self.array_shadow.__array_interface__["data"][0])
+        return MemoryPointer(self._storage.__array_interface__["data"][0])
 
     @property
     def base(self) -> Any:
@@ -171,49 +174,14 @@ class PortArray(NDArrayOperatorsMixin):
     @property
     def shape(self) -> tuple[int, ...]:
         """Elements along each dimension."""
-        return self.array_shadow.shape  # type: ignore[no-any-return]
+        return self._storage.shape  # type: ignore[no-any-return]
 
     @shape.setter
     def shape(self, shape: Any) -> None:
         reshaped = self.reshape(shape)
         if reshaped.memory is not self.memory:
             raise AttributeError("incompatible shape")
-        self.array_data, self.array_shadow = reshaped.array_data, reshaped.array_shadow
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the elements."""
-        return self.array_shadow.dtype  # type: ignore[no-any-return]
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        """Bytes from one element to the next, along each dimension."""
-        return self.array_shadow.strides
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return self.array_shadow.ndim
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return self.array_shadow.size
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one element."""
-        return self.array_shadow.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all elements."""
-        return self.array_shadow.nbytes
-
-    @property
-    def flags(self) -> Any:
-        """Layout of the array: ``c_contiguous``, ``f_contiguous``, …."""
-        return self.array_shadow.flags
+        self.array_data, self._storage = reshaped.array_data, reshaped.array_shadow
 
     # -- protocols of NumPy ----------------------------------------------------------------------
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -312,6 +280,8 @@ class PortArray(NDArrayOperatorsMixin):
 
     @imag.setter
     def imag(self, value: Any) -> None:
+        if self.dtype.kind != "c":
+            raise TypeError("cupy.ndarray does not have imaginary part to set")
         self.imag[...] = value
 
     def view(self, dtype: Any = None) -> PortArray:
@@ -324,25 +294,8 @@ class PortArray(NDArrayOperatorsMixin):
     def __setitem__(self, index: Any, value: Any) -> None:
         self.calls.set_item(self, index, value)
 
-    def __len__(self) -> int:
-        return len(self.array_shadow)
-
-    def __iter__(self) -> Iterator[PortArray]:
-        if not self.ndim:
-            raise TypeError("iteration over a 0-d array")
-        return (self[i] for i in range(len(self)))
-
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())
-
-    def __copy__(self) -> PortArray:
-        return self.copy()  # type: ignore[no-any-return]
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> PortArray:
-        return self.copy()  # type: ignore[no-any-return]
-
-    def __imatmul__(self, other: Any) -> Any:
-        return self.calls.call(np.matmul, (self, other), {"out": self})
 
     # -- ndarray's methods -----------------------------------------------------------------------
     all, any, argmax, argmin = map(_method, ("all", "any", "argmax", "argmin"))

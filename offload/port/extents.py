@@ -15,6 +15,7 @@ import numpy as np
 from offload.arrays import sections
 from offload.arrays.sections import Section, section_of
 from offload.sanitizer import elements
+from offload.sanitizer.memory import layout_at
 
 _BASE = 1 << 40
 """Where addresses of storages begin when NumPy compares them: it takes no negative ones."""
@@ -84,30 +85,15 @@ def covers(outer: AccessPart, inner: AccessPart) -> bool:
     return sections.covers(outer, Section(*inner[:4]))
 
 
-class _BareLayout:
-    """Memory as NumPy wants it described, to make an array that is only asked for its layout."""
-
-    __slots__ = ("__array_interface__",)
-
-    def __init__(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> None:
-        self.__array_interface__ = {
-            "data": (address, False),
-            "shape": shape,
-            "strides": strides,
-            "typestr": f"|V{itemsize}",
-            "version": 3,
-        }
-
-
 def _as_array(part: AccessPart) -> np.ndarray[Any, Any]:
     """Return an array with these addresses, whose elements must not be read."""
     shape = (*(count for count, _ in part.dims), 1)
     strides = (*(stride for _, stride in part.dims), part.run_nbytes)
     if type(part) is not PickedPart:
-        return np.asarray(_BareLayout(_BASE + part.address, shape, strides, part.run_nbytes))
+        return layout_at(_BASE + part.address, shape, strides, part.run_nbytes)
     assert part.offsets is not None
     count = -(-part.run_nbytes // part.itemsize)
-    described = _BareLayout(_BASE + part.address, (count,), (part.itemsize,), part.itemsize)
-    array = np.asarray(described).view(elements.Scattered)
+    bounds = layout_at(_BASE + part.address, (count,), (part.itemsize,), part.itemsize)
+    array = bounds.view(elements.Scattered)
     array.addresses = np.frombuffer(part.offsets, np.int64) + _BASE
     return array

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end the test run, although the command that tests call in process makes a status of them."""
+"""Files of programs. Ctrl-C and SIGTERM end the test run, although a command in process makes a status of them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,19 @@ import signal
 import threading
 
 import pytest
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Return a function that writes a program; its path."""
+
+    def write(text, name="program.py"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
 
 
 @pytest.fixture(autouse=True)

@@ -39,19 +39,6 @@ def port(folder, *words, **kwargs):
     )
 
 
-@pytest.fixture
-def program(tmp_path):
-    """Return a function that writes a program; its path."""
-
-    def write(text, name="program.py"):
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return write
-
-
 def read(path):
     """Return a report."""
     return json.loads(Path(path).read_text(encoding="utf-8"))

@@ -43,19 +43,6 @@ def run(folder, *words, **kwargs):
     return python(folder, *STRICT, "-m", "offload", "run", *words, **kwargs)
 
 
-@pytest.fixture
-def program(tmp_path):
-    """Return a function that writes a program; its path."""
-
-    def write(text, name="program.py"):
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return write
-
-
 # -- as under python --------------------------------------------------------------------------------
 SHOWS = """
 import inspect, os, sys

@@ -102,12 +102,13 @@ STATEMENTS = {
     "x = x.view('u8')": [0, 1, 2, 3],
     "import copy; x = copy.deepcopy(x)": [0, 1, 2, 3],
     "cp.random.shuffle(x); x.sort()": [0, 1, 2, 3],
+    "y = x.reshape(2, 2); y @= cp.ones((2, 2), int)": [0, 1, 2, 3],  # as in CuPy, y is a new array then
 }
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_statements(statement, names_of):
-    """A statement changes the array as NumPy's would."""
+    """A statement changes the array as CuPy would."""
     found = names_of(f"import numpy as np, cupy as cp\nx = cp.arange(4)\n{statement}\nv = x.get()\n")
     np.testing.assert_array_equal(np.asarray(found["v"]), STATEMENTS[statement])
 
@@ -261,6 +262,7 @@ ERRORS = {
     "x[5]": IndexError,
     "hash(x)": TypeError,
     "iter(x[0])": TypeError,
+    "setattr(x, 'imag', 1)": TypeError,
     "cp.cuda.get_elapsed_time(cp.cuda.Event(), cp.cuda.Event())": RuntimeError,
 }
 

@@ -19,14 +19,14 @@ import operator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from offload.arrays import given
+from offload.arrays.proxies import ArrayProxy
 from offload.devices.sim.poison import poison
 from offload.devices.sim.protocols import StorageUse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from offload.arrays.sections import Section
     from offload.devices.sim.memory import SimBlock
@@ -80,7 +80,7 @@ def _view_method(name: str) -> Callable[..., Any]:
     return method
 
 
-class SimArray(NDArrayOperatorsMixin):
+class SimArray(ArrayProxy):
     """An array in the memory of a simulated device.
 
     Parameters
@@ -93,59 +93,17 @@ class SimArray(NDArrayOperatorsMixin):
         The allocation that ``storage`` lies in.
     """
 
-    __slots__ = ("__weakref__", "_block", "_device", "_storage")
-    __array_priority__ = 100.0
+    __slots__ = ("_block", "_device")
 
     def __init__(self, storage: Storage, device: ArraysDevice, block: SimBlock) -> None:
         self._storage = storage
         self._device = device
         self._block = block  # shared by all views of one allocation
 
-    # -- what can be said without a look at the elements -----------------------------------------
     @property
     def device(self) -> ArraysDevice:
         """The device whose memory this is in."""
         return self._device
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Elements along each dimension."""
-        return self._storage.shape  # type: ignore[no-any-return]
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the elements."""
-        return self._storage.dtype  # type: ignore[no-any-return]
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        """Bytes from one element to the next, along each dimension."""
-        return self._storage.strides
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return self._storage.ndim
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return self._storage.size
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one element."""
-        return self._storage.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all elements."""
-        return self._storage.nbytes
-
-    @property
-    def flags(self) -> Any:
-        """Layout of the array: ``c_contiguous``, ``f_contiguous``, …."""
-        return self._storage.flags
 
     # -- NumPy's protocols -----------------------------------------------------------------------
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -267,9 +225,6 @@ class SimArray(NDArrayOperatorsMixin):
             return format(str(self), format_spec)
         return format(self._settled(), format_spec)
 
-    def __imatmul__(self, other: Any) -> Any:
-        return NotImplemented  # as CuPy's: ``d @= m`` makes a new array
-
     # -- parts -----------------------------------------------------------------------------------
     @property
     def T(self) -> SimArray:  # noqa: N802  # NumPy's name
@@ -328,21 +283,7 @@ class SimArray(NDArrayOperatorsMixin):
             items = index if type(index) is tuple else (index,)
             (self[items] if _is_basic(items) else self)._note_write()  # a slice may have no elements
 
-    def __len__(self) -> int:
-        return len(self._storage)
-
-    def __iter__(self) -> Iterator[SimArray]:
-        if not self.ndim:
-            raise TypeError("iteration over a 0-d device array")
-        return (self[i] for i in range(len(self)))
-
     # -- copies ----------------------------------------------------------------------------------
-    def __copy__(self) -> SimArray:
-        return self.copy()  # type: ignore[no-any-return]
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> SimArray:
-        return self.copy()  # type: ignore[no-any-return]
-
     def __reduce__(self) -> Any:
         raise TypeError("a device array cannot be pickled: it belongs to a device of this process; pickle its .get()")
 
