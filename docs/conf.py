@@ -19,12 +19,15 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
     "sphinx_design",
+    "build_site.accessible",
+    "build_site.anchors",
     "build_site.files",
     "build_site.reference",
     "build_site.tables",
 ]
-# The gallery and the plots write pages and pictures before Sphinx reads.
-extensions += [f"build_site.{name}" for name in ("gallery", "plots") if (DOCS / f"build_site/{name}.py").exists()]
+# The gallery, the notebooks and the plots write pages and pictures before Sphinx reads.
+WRITERS = ("gallery", "notebooks", "plots")
+extensions += [f"build_site.{name}" for name in WRITERS if (DOCS / f"build_site/{name}.py").exists()]
 exclude_patterns = ["README.md", "build_site", "_static"]
 
 myst_enable_extensions = ["colon_fence"]
@@ -41,3 +44,4 @@ python_maximum_signature_line_length = 100
 html_theme = "furo"
 html_title = "offload"
 html_static_path = ["_static"]
+html_css_files = ["site.css"]
