@@ -114,7 +114,7 @@ def _port(args: argparse.Namespace, program: GivenProgram, options: Sequence[Any
     report = analyse(past.log, path, args.on)
     report.argv = [program.name, *program.args]
     if args.emit is not None:
-        _emit(args, program, path, status, past, report)
+        _emit(args, program, options, status, past, report)
     if args.report is not None:
         write_whole(args.report, [json.dumps(report.as_dict(), indent=1), "\n"])
     _show(args, past, report)
@@ -149,21 +149,24 @@ def _program_frames() -> Iterator[None]:
 
 
 def _emit(
-    args: argparse.Namespace, program: GivenProgram, path: str, status: int, past: RecordedRun, report: PortReport
+    args: argparse.Namespace,
+    program: GivenProgram,
+    options: Sequence[Any],
+    status: int,
+    past: RecordedRun,
+    report: PortReport,
 ) -> None:
     """Write the task form, or say why there is none."""
     from offload.port.emit import emit, obstacles_in
-    from offload.port.kernels import AccessOption
 
     if status:
-        report.reasons += [f"the program ended with status {status}", *obstacles_in(path)]
+        report.reasons += [f"the program ended with status {status}", *obstacles_in(report.program)]
         return
     if report.races:
         sides = ", ".join(f"{race.first.line} and {race.second.line}" for race in report.races[:5])
         report.reasons.append(f"the program has races, which have to be corrected first: lines {sides}")
         return
-    access = [AccessOption(*stated) for stated in past.accesses.stated.items()]
-    emitted = emit(path, program.args, past.log, args.on, access=access, into=args.emit)
+    emitted = emit(report.program, program.args, past.log, args.on, access=options, into=args.emit)
     report.reasons += emitted.reasons
     if emitted.text is not None:
         write_whole(args.emit, [emitted.text])

@@ -102,7 +102,7 @@ def emit(
     except (SyntaxError, UnicodeDecodeError) as error:
         return Emitted(None, [f"{at_line(getattr(error, 'lineno', 0) or 0)}{error}"])
     names = module_names(program)
-    uses = StreamUses(program, names)  # type: ignore[arg-type]  # it is only asked for items
+    uses = StreamUses(program, names)
     known = {obstacle.line for obstacle in uses.obstacles}
     of_log = [] if log is None else _of_log(log, path)
     obstacles = [*uses.obstacles, *(obstacle for obstacle in of_log if obstacle.line not in known)]
@@ -193,7 +193,7 @@ def obstacles_in(program_path: str) -> list[str]:
         program = ProgramText(path, program_text(path))
     except (OSError, SyntaxError, UnicodeDecodeError):
         return []
-    uses = StreamUses(program, module_names(program))  # type: ignore[arg-type]  # it is only asked for items
+    uses = StreamUses(program, module_names(program))
     return _reasons(uses.obstacles)
 
 

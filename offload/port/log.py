@@ -104,11 +104,6 @@ class StreamOperation:
     uses_random: bool = False  # it draws random numbers
     thread: str = "MainThread"  # of the host
 
-    @property
-    def counts_reads(self) -> bool:
-        """Whether all reads are certain."""
-        return not self.assumed
-
 
 @dataclass(slots=True)
 class PortLog:

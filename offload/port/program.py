@@ -22,13 +22,16 @@ import ast
 import io
 import tokenize
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     Kind: TypeAlias = "str | TupleOf | SeqOf"
+
+Found = TypeVar("Found")
 
 OTHER: Final = "other"
 NONE: Final = "none"  # None, and containers without elements: compatible with every kind
@@ -211,19 +214,8 @@ class ProgramText:
         value = bound[0].value
         if len(bound) > 1 or bound[0].way or bound[0].puts or not isinstance(value, (ast.Attribute, ast.Name)):
             return None
-        key = ("dotted", value)
-        if key in self._busy:
-            return None
-        self._busy.add(key)
-        try:
-            found = self.dotted(value)
-        finally:
-            self._busy.discard(key)
+        found = self._once(("dotted", value), partial(self.dotted, value), None)
         return found if found is not None and found.startswith(("cupy", "numpy")) else None
-
-    def is_cupy(self, node: ast.AST | None, *names: str) -> bool:
-        """Tell whether an expression names one of these objects of CuPy."""
-        return self.dotted(node) in names
 
     def changes(self, scope: ProgramScope, name: str) -> bool:
         """Tell whether a variable is bound more than once, or in a loop."""
@@ -243,40 +235,26 @@ class ProgramText:
         known = self._kinds.get(node)
         if known is not None:
             return known
-        if node in self._busy:
-            return NONE
-        self._busy.add(node)
-        try:
-            found = self._kind(node)
-        finally:
-            self._busy.discard(node)
+        found = self._once(node, partial(self._kind, node), NONE)
         if not self._busy:
             self._kinds[node] = found
         return found
 
-    def holds_sync(self, node: ast.expr | None) -> bool:
-        """Tell whether a value is, or contains, a stream or an event."""
-        return has_sync(self.kind(node))
-
     def variable(self, scope: ProgramScope, name: str) -> Kind:
         """Return the kind of a variable of a scope."""
-        key = (id(scope), name)
-        if key in self._busy:
-            return NONE
-        self._busy.add(key)
-        try:
-            return join(map(self._bound_kind, scope.bound[name]))
-        finally:
-            self._busy.discard(key)
+        return self._once((id(scope), name), lambda: join(map(self._bound_kind, scope.bound[name])), NONE)
 
     def attribute(self, name: str) -> Kind:
         """Return the kind of the values that the program stores in attributes of a name."""
-        key = ("attribute", name)
+        return self._once(("attribute", name), lambda: join(map(self._bound_kind, self.attributes[name])), NONE)
+
+    def _once(self, key: object, find: Callable[[], Found], otherwise: Found) -> Found:
+        """Return the answer to a question about the program; the other answer, if this one depends on itself."""
         if key in self._busy:
-            return NONE
+            return otherwise
         self._busy.add(key)
         try:
-            return join(map(self._bound_kind, self.attributes[name]))
+            return find()
         finally:
             self._busy.discard(key)
 
@@ -363,18 +341,12 @@ class ProgramText:
         return join(map(self.kind, self.returned.get(called, ()))) if self.returned.get(called) else OTHER
 
     def _parameter(self, function: FunctionNode, name: str) -> Kind:
-        key = (function, name)
-        if key in self._busy:
-            return NONE
-        self._busy.add(key)
-        try:
-            kinds = [
-                self.kind(arg) for call in self.calls.get(function, ()) for arg in self.passed(call, function, name)
-            ]
-            default = default_of(function, name)
-            return join([*kinds, self.kind(default)]) if kinds or default is not None else OTHER
-        finally:
-            self._busy.discard(key)
+        return self._once((function, name), partial(self._passed_kind, function, name), NONE)
+
+    def _passed_kind(self, function: FunctionNode, name: str) -> Kind:
+        kinds = [self.kind(arg) for call in self.calls.get(function, ()) for arg in self.passed(call, function, name)]
+        default = default_of(function, name)
+        return join([*kinds, self.kind(default)]) if kinds or default is not None else OTHER
 
     # -- functions of the file ---------------------------------------------------------------------
     def called(self, call: ast.Call) -> FunctionNode | None:

@@ -26,9 +26,6 @@ class ModuleNames:
     namespace: str
     imports_numpy: bool
 
-    def __getitem__(self, name: str) -> str:
-        return str(getattr(self, name))
-
 
 def module_names(program: ProgramText) -> ModuleNames:
     """Return names of modules for a program."""

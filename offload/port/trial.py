@@ -78,20 +78,16 @@ class Rehearsal(TrialEnd):
 def observe(path: str, argv: Sequence[str], on: str, access: Sequence[Any] = ()) -> Observation:
     """Run the original with marks."""
     result = _fresh("observed", {"path": path, "argv": list(argv), "on": on, "access": list(access)}, on)
-    return result if isinstance(result, Observation) else Observation(*_failed(result))
+    return result if isinstance(result, Observation) else Observation(result)
 
 
 def rehearse(path: str, text: str, argv: Sequence[str], on: str) -> Rehearsal:
     """Run a task form that is not written yet as the file ``path``."""
     result = _fresh("rehearsed", {"path": path, "text": text, "argv": list(argv)}, on)
-    return result if isinstance(result, Rehearsal) else Rehearsal(*_failed(result))
+    return result if isinstance(result, Rehearsal) else Rehearsal(result)
 
 
-def _failed(text: Any) -> tuple[str, int, bytes]:
-    return str(text), 0, b""
-
-
-def _fresh(name: str, payload: dict[str, Any], on: str) -> Any:
+def _fresh(name: str, payload: dict[str, Any], on: str) -> TrialEnd | str:
     """Call a function of this module in a fresh process; return its result, or a text if the process failed."""
     root = str(Path(__file__).resolve().parents[2])
     with tempfile.TemporaryDirectory(prefix="offload-port-") as folder:

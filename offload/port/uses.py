@@ -29,9 +29,8 @@ from offload.port.program import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from offload.port.program import FunctionNode
+    from offload.port.regions import ModuleNames
 
 PINNED: Final = {
     "cupyx.empty_pinned": "empty",
@@ -105,13 +104,13 @@ class StreamUses:
         For each statement, its `StatementUse`.
     obstacles : list of Obstacle
         The uses that a task form cannot express.
-    names : callable
-        Names of modules in the task form: ``numpy`` and ``offload``.
+    names : ModuleNames
+        The names of modules in the task form.
     """
 
-    def __init__(self, program: ProgramText, modules: Mapping[str, str]) -> None:
+    def __init__(self, program: ProgramText, names: ModuleNames) -> None:
         self.program = program
-        self.modules = modules
+        self.names = names
         self.use: dict[ast.stmt, StatementUse] = {}
         self.obstacles: list[Obstacle] = []
         self.texts: dict[ast.AST, str] = {}  # the replaced text of nodes, for a while
@@ -336,11 +335,11 @@ class StreamUses:
             case ast.Attribute() | ast.Name():
                 name = program.dotted(node)
                 if name == "cupyx.empty_pinned":
-                    return f"{self.modules['offload']}.empty_pinned"
+                    return f"{self.names.offload}.empty_pinned"
                 if name in PINNED:
-                    return f"{self.modules['numpy']}.{PINNED[name]}"
+                    return f"{self.names.numpy}.{PINNED[name]}"
                 if name in MODULES:
-                    return f"{self.modules['offload']}.{MODULES[name]}"
+                    return f"{self.names.offload}.{MODULES[name]}"
         return None
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> str | None:
@@ -365,10 +364,10 @@ class StreamUses:
         name = self.program.dotted(node.func)
         if name in {"cupyx.empty_pinned", "cupyx.zeros_pinned"}:
             rest = self._with_children(node, [*node.args, *node.keywords])[len(self.program.segment(node.func)) :]
-            return f"{self.modules['offload']}.empty_pinned{rest}"
+            return f"{self.names.offload}.empty_pinned{rest}"
         if name in PINNED and len(node.args) == 1 and not node.keywords and is_pure(node.args[0]):
             like = self.text(node.args[0])
-            return f"{self.modules['offload']}.empty_pinned({like}.shape, {like}.dtype)"
+            return f"{self.names.offload}.empty_pinned({like}.shape, {like}.dtype)"
         return None
 
     def _call(self, node: ast.Call) -> str | None:

@@ -24,7 +24,7 @@ import ast
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from offload.port.chains import names_in, own_expressions
+from offload.port.chains import names_in
 from offload.port.extents import shares
 from offload.port.log import NULL
 from offload.port.pending import PendingAccesses
@@ -327,11 +327,6 @@ def accesses_of(operation: StreamOperation) -> Iterator[tuple[AccessPart, bool]]
         yield part, False
     for part in operation.writes:
         yield part, True
-
-
-def own_names(node: ast.stmt) -> set[str]:
-    """Return the names in a statement's own expressions."""
-    return set().union(*(names_in(part) for part in own_expressions(node)))
 
 
 def _inside(block: BlockPart) -> Iterator[ast.stmt]:

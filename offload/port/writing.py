@@ -392,15 +392,19 @@ class FormWriter:
         self.uses.texts = block.texts
         touched, self._touched = self._touched, {}
         try:
-            before = 0
-            for member in block.members:
-                if before:
-                    lines += self._trivia(before, first_line(member), indent + _STEP, member)
-                lines += self._member(member, indent + _STEP)
-                before = member.end_lineno or 0
+            lines += self._members(block.members, indent + _STEP)
         finally:
             self.uses.texts = {}
             self._touched = touched
+        return lines
+
+    def _members(self, body: list[ast.stmt], indent: str) -> list[FormLine]:
+        """Return the lines of statements of a block, with the comments between them."""
+        lines: list[FormLine] = []
+        for earlier, node in zip((None, *body), body, strict=False):
+            if earlier is not None:
+                lines += self._trivia(earlier.end_lineno or 0, first_line(node), indent, node)
+            lines += self._member(node, indent)
         return lines
 
     def _member(self, node: ast.stmt, indent: str) -> list[FormLine]:
@@ -422,13 +426,8 @@ class FormWriter:
                 lines += self._member_compound(body[0], indent)
                 continue
             lines += self._next_head(done, body[0], indent) if number else self._first_head(node, body, indent)
-            before = 0
-            for part in body:
-                if before:
-                    lines += self._trivia(before, first_line(part), indent + _STEP, part)
-                lines += self._member(part, indent + _STEP)
-                before = part.end_lineno or 0
-            done = before
+            lines += self._members(body, indent + _STEP)
+            done = body[-1].end_lineno or 0
         return lines
 
     def _with(self, block: BlockPart, indent: str, number: int) -> list[FormLine]:
