@@ -73,8 +73,8 @@ class SanitizedPlace:
 
     def note(self, plan: Plan) -> None:
         """Have the events of a plan that has been committed wait for an operation on a lane."""
-        if plan.counted:
-            self._counts(plan.counted, ())
+        if plan.counted and self._counts(plan.counted, ()):
+            self._note_found(plan)
         if plan.created:
             types = {entry: item.map_type for item, entry in zip(plan.items, plan.entries, strict=False)}
             done = self.done("map", writes=True)
@@ -104,6 +104,13 @@ class SanitizedPlace:
             else:
                 used.pop(entry, None)
         return True
+
+    def _note_found(self, plan: Plan) -> None:
+        """Note the entries that a region has found."""
+        done = self.done("map", writes=True)
+        for item, entry in zip(plan.items, plan.entries, strict=False):
+            if entry not in plan.created and (mapped := self.mapped.get(entry)) is not None:
+                self.sanitizer.find(mapped, done, item.map_type.word)
 
     def _note_kept(self, plan: Plan) -> None:
         """Note the copies of a construct that would end a mapping, if no region in flight kept the storage.

@@ -100,6 +100,28 @@ class Course:
             found.append(parent)
         return found[::-1]
 
+    def descends(self, other: Course) -> bool:
+        """Tell whether another course has generated this one, directly or not."""
+        return other is not self and other in self.lineage()
+
+    def finds(self, maker: Course) -> bool:
+        """Tell whether this finds storage that another course has made as the program asks for it.
+
+        A course that the program has generated before the maker may come first, and makes the storage itself then.
+        """
+        return maker.family is not self.family or maker is self or maker.precedes(self)
+
+    def precedes(self, other: Course) -> bool:
+        """Tell whether the program has generated this course before another one of the family.
+
+        Code that has generated a task goes on after that.
+        """
+        mine, others = self.lineage(), other.lineage()
+        same = sum(one is another for one, another in zip(mine, others, strict=False))
+        if same == len(others):
+            return True
+        return same < len(mine) and mine[same].number < others[same].number
+
 
 class StreamLine:
     """The work of a stream or a queue, as far as the program has asked for its order: the ends of its last work.

@@ -240,7 +240,7 @@ class _Merged:
         text = remedy.text if remedy.kind != "depend" else self._depend_text()
         fix = Fix(remedy.kind, text.replace("{}", names), remedy.file, remedy.line)
         elements = ", ".join(part.elements for part in parts)
-        return Finding(rule.value, names, elements, first, second, fix, self.count)
+        return Finding(rule.value, names, elements, first, second, fix, max(self.count, 1))
 
     def _depend_text(self) -> str:
         """Return the clauses for both tasks, by what each does with the arrays."""
@@ -262,7 +262,7 @@ class FindingStore:
         self._counts: dict[Occurrence, int] = {}
 
     def add(self, occurrence: Occurrence, count: int = 1) -> None:
-        """Note an occurrence."""
+        """Note an occurrence; one with the count 0 is a finding too, if nothing else counts at its lines."""
         self._counts[occurrence] = self._counts.get(occurrence, 0) + count
 
     def settled(self, counts: Callable[[Occurrence], bool]) -> tuple[FindingList, int, int]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from offload.arrays.sections import Section
     from offload.sanitizer.authors import Author
+    from offload.sanitizer.courses import Course
     from offload.sanitizer.states import MappedBytes, Run, Runs
 
 _SPACE = 1 << 48
@@ -66,13 +67,15 @@ class Mapped:
         Whether all accesses on the device can be seen.
     is_tracked : bool
         Whether the accesses of the host memory can be seen.
+    finders : dict
+        For courses that have found the storage and may have made it themselves: their work, and their map types.
     copies_left : int
         The copies to the host that end the mapping and have not been carried out.
     """
 
     __slots__ = (
-        "bytes", "copies_left", "end", "ended", "host", "is_present", "is_seen", "is_tracked", "label", "latest",
-        "made", "map_type", "rows", "section", "shift", "space", "start",
+        "bytes", "copies_left", "end", "ended", "finders", "host", "is_present", "is_seen", "is_tracked", "label",
+        "latest", "made", "map_type", "rows", "section", "shift", "space", "start",
     )  # fmt: skip
 
     bytes: MappedBytes
@@ -89,6 +92,7 @@ class Mapped:
         self.is_present = False
         self.is_seen = self.is_tracked = True
         self.rows = PackedRows(section) if section.dims else None
+        self.finders: dict[Course, tuple[DoneAt, str]] = {}
         self.copies_left = 0
         self.made = made
         self.ended: DoneAt | None = None

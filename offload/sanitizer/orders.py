@@ -577,11 +577,16 @@ class Orders:
         return outer
 
     def mapped(self, created: Iterable[Any], present: Iterable[Any]) -> None:
-        """Note the entries that the launch in progress has made, with their copies, and those that it has found."""
+        """Note the entries that the launch in progress has made, with their copies, and those that it has found.
+
+        It comes after the constructs that have made them. If the program has generated one later than this, the order
+        is not asked for: under another schedule there is no entry yet.
+        """
         with self.lock:
             task = self._local.launching
             course = self._code() if task is None else self._begun(self.course(task))
-            found = [made for entry in present if (made := self._entries.get(entry)) is not None]
+            makers = [made for entry in present if (made := self._entries.get(entry)) is not None]
+            found = [made for made in makers if course.finds(self._course_of[made])]
             if found:
                 self._join(course, found)
             for entry in created:

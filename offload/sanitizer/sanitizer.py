@@ -171,6 +171,13 @@ class Sanitizer:
             if mapped.is_present:
                 self._end(mapped, done, discards=discards)
 
+    def find(self, mapped: Mapped, done: DoneAt, map_type: str) -> None:
+        """Note that a region has found storage that it may have to make under another schedule."""
+        with self._lock:
+            course = self.orders.course_of(done.stretch)
+            if not course.finds(self.orders.course_of(mapped.made.stretch)):
+                mapped.finders[course] = done, map_type
+
     def keep(self, mapped: Mapped, host: np.ndarray[Any, Any], done: DoneAt) -> None:
         """Note a copy to the host that a construct would make, if a region in flight did not keep the storage."""
         with self.judging():
@@ -338,11 +345,13 @@ class Sanitizer:
 
     def _note_newer(self, mapped: Mapped, runs: Runs, done: DoneAt) -> None:
         """Note a write on a device for host memory that nothing orders with it; report reads that come later."""
-        made, is_own = mapped.made, self._is_own(mapped, done)
-        key = done.author, made.author, mapped.map_type if is_own else ""
+        course = self.orders.course_of(done.stretch)
+        made, map_type = mapped.finders.get(course, (mapped.made, mapped.map_type))
+        is_own = self._is_own(mapped, done) or course in mapped.finders
+        key = done.author, made.author, map_type if is_own else ""
         side = self._newer_sides.get(key)
         if side is None:
-            side = self._newer_sides[key] = NewerOnDevice(done.author, made.author, mapped.map_type, is_own=is_own)
+            side = self._newer_sides[key] = NewerOnDevice(done.author, made.author, map_type, is_own=is_own)
         write = done.stretch, side, tuple(runs)
         if write == mapped.latest:  # reads of the host since then have met it
             return
@@ -372,7 +381,8 @@ class Sanitizer:
             copy, uses = self.authors.copy_of(side.made), (True, False)
             remedy = remedy_for_race(copy, read.author, left=None, waits=waits)
             self._raced.set(runs, value=True)
-            self._store.add(Occurrence(FindingRule.RACE, part, copy.side, read.author.side, remedy, (), uses))
+            # The copy itself counts, if it comes.
+            self._store.add(Occurrence(FindingRule.RACE, part, copy.side, read.author.side, remedy, (), uses), 0)
             return
         fault = Fault(FindingRule.STALE_HOST, runs, first, None, None)
         ended = side.made if side.is_own else None
@@ -408,14 +418,9 @@ class Sanitizer:
 
         Code that has generated a task accesses something after that, or it would be ordered with the task.
         """
-        mine, others = (self.orders.course_of(each.stretch).lineage() for each in (one, other))
-        same = sum(1 for a, b in zip(mine, others, strict=False) if a is b)
-        if same == len(others):
-            return one.author, other.author, True
-        if same == len(mine):
-            return other.author, one.author, True
-        is_first = mine[same].number < others[same].number
-        return (one.author, other.author, False) if is_first else (other.author, one.author, False)
+        mine, others = self.orders.course_of(one.stretch), self.orders.course_of(other.stretch)
+        first, second = (one, other) if mine.precedes(others) else (other, one)
+        return first.author, second.author, mine.descends(others) or others.descends(mine)
 
     def _part(
         self, runs: Runs, frame: FrameType | None, mapped: Mapped | None, *, names_reader: bool = False

@@ -275,3 +275,27 @@ def test_counts(same):
         """
     )
     assert found.count == 1
+
+
+def test_mapping_that_is_made_later(findings, tmp_path):
+    """A region that may come before or after the beginning of a mapping copies back itself, as it does if it is first.
+
+    Nothing orders it with the host's read, also where it finds the storage that the program maps after the read.
+    """
+    for seed in SEEDS:
+        found = findings(
+            """
+            @omp.target(nowait=True, depend=[inout("x")])  # first
+            def double(x):
+                x *= 2
+            x = np.ones(8)
+            double(x)
+            print(x.sum())  # second, fix
+            with omp.target_data(map=[tofrom(x)]):
+                double(x)
+            """,
+            seed=seed,
+        )
+        text = (tmp_path / "program.py").read_text()
+        (one,) = [one for one in found if lines(one) == (marked(text, "first"), marked(text, "second"))]
+        assert (one.rule, one.fix.kind, one.fix.line, one.count) == ("race", "wait", marked(text, "fix"), 1)
