@@ -106,7 +106,7 @@ def _port(args: argparse.Namespace, program: GivenProgram, options: Sequence[Any
     from offload.port.running import recorded
 
     path = os.path.abspath(program.name)  # noqa: PTH100  # as Python names the file
-    with recorded(path, on=args.on, access=options, wants_digests=args.emit is not None) as past, _program_frames():
+    with recorded(path, on=args.on, access=options) as past, _program_frames():
         status = run(program)
         for thread in threading.enumerate():  # Python waits for them too
             if not thread.daemon and thread is not threading.current_thread():

@@ -320,9 +320,20 @@ class ArrayMachine:
         """Return the error for something that the stand-in does not have."""
         place = self.recorder.place()
         where = f"{os.path.relpath(place.file)}:{place.line}"
+        why = why or _REMEDIES.get(what.rpartition(".")[2], "")
         reason = f": {why}" if why else "; it is not among the arrays, streams, events and kernels that it knows"
         return UnsupportedError(f"{where}: offload port does not support {owner}.{what}{reason}")
 
+
+_CAPTURE = "call the operations of a captured graph directly, without the capture"
+_REMEDIES = {
+    **dict.fromkeys(("Graph", "begin_capture", "end_capture", "is_capturing"), _CAPTURE),
+    **dict.fromkeys(("nvtx", "profile", "profiler"), "leave the profiler's calls out of this run"),
+    "ExternalStream": "make a cupy.cuda.Stream in the program",
+    "PinnedMemoryPointer": "use cupyx.empty_pinned, which returns an array",
+    "alloc_pinned_memory": "use cupyx.empty_pinned, which returns an array",
+}
+"""What to write instead of names of CuPy that programs with streams often use."""
 
 _NORESERVE = getattr(mmap, "MAP_NORESERVE", 0) | getattr(mmap, "MAP_ANONYMOUS", 0)
 

@@ -37,6 +37,8 @@ OTHER: Final = "other"
 NONE: Final = "none"  # None, and containers without elements: compatible with every kind
 SYNC: Final = "sync"
 MIXED: Final = "mixed"
+_UNDECIDED: Kind = NONE
+"""The kind of a value that depends on itself, as long as nothing else decides."""
 
 FunctionNode: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef"
 FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -235,18 +237,18 @@ class ProgramText:
         known = self._kinds.get(node)
         if known is not None:
             return known
-        found = self._once(node, partial(self._kind, node), NONE)
+        found = self._once(node, partial(self._kind, node), _UNDECIDED)
         if not self._busy:
             self._kinds[node] = found
         return found
 
     def variable(self, scope: ProgramScope, name: str) -> Kind:
         """Return the kind of a variable of a scope."""
-        return self._once((id(scope), name), lambda: join(map(self._bound_kind, scope.bound[name])), NONE)
+        return self._once((id(scope), name), lambda: join(map(self._bound_kind, scope.bound[name])), _UNDECIDED)
 
     def attribute(self, name: str) -> Kind:
         """Return the kind of the values that the program stores in attributes of a name."""
-        return self._once(("attribute", name), lambda: join(map(self._bound_kind, self.attributes[name])), NONE)
+        return self._once(("attribute", name), lambda: join(map(self._bound_kind, self.attributes[name])), _UNDECIDED)
 
     def _once(self, key: object, find: Callable[[], Found], otherwise: Found) -> Found:
         """Return the answer to a question about the program; the other answer, if this one depends on itself."""
@@ -341,7 +343,7 @@ class ProgramText:
         return join(map(self.kind, self.returned.get(called, ()))) if self.returned.get(called) else OTHER
 
     def _parameter(self, function: FunctionNode, name: str) -> Kind:
-        return self._once((function, name), partial(self._passed_kind, function, name), NONE)
+        return self._once((function, name), partial(self._passed_kind, function, name), _UNDECIDED)
 
     def _passed_kind(self, function: FunctionNode, name: str) -> Kind:
         kinds = [self.kind(arg) for call in self.calls.get(function, ()) for arg in self.passed(call, function, name)]

@@ -78,13 +78,13 @@ class Rehearsal(TrialEnd):
 def observe(path: str, argv: Sequence[str], on: str, access: Sequence[Any] = ()) -> Observation:
     """Run the original with marks."""
     result = _fresh("observed", {"path": path, "argv": list(argv), "on": on, "access": list(access)}, on)
-    return result if isinstance(result, Observation) else Observation(result)
+    return result if isinstance(result, Observation) else Observation(str(result))
 
 
 def rehearse(path: str, text: str, argv: Sequence[str], on: str) -> Rehearsal:
     """Run a task form that is not written yet as the file ``path``."""
     result = _fresh("rehearsed", {"path": path, "text": text, "argv": list(argv)}, on)
-    return result if isinstance(result, Rehearsal) else Rehearsal(result)
+    return result if isinstance(result, Rehearsal) else Rehearsal(str(result))
 
 
 def _fresh(name: str, payload: dict[str, Any], on: str) -> TrialEnd | str:

@@ -241,6 +241,22 @@ def test_refused_names(statement, names_of):
     assert "program.py:4: " in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("statement", "remedy"),
+    [
+        ("cp.cuda.alloc_pinned_memory(8)", "use cupyx.empty_pinned"),
+        ("cp.cuda.Stream().begin_capture()", "without the capture"),
+        ("cp.cuda.Graph()", "without the capture"),
+        ("from cupyx.profiler import time_range", "leave the profiler's calls out"),
+        ("from cupy.cuda import nvtx", "leave the profiler's calls out"),
+    ],
+)
+def test_remedies(statement, remedy, names_of):
+    """The error says what to write instead of names that programs with streams often use."""
+    with pytest.raises(UnsupportedError, match=remedy):
+        names_of(f"import cupy as cp\n{statement}\n")
+
+
 ERRORS = {
     "x + np.ones(3)": TypeError,
     "np.ones(3) + x": TypeError,
