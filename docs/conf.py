@@ -22,6 +22,7 @@ extensions = [
     "build_site.accessible",
     "build_site.anchors",
     "build_site.files",
+    "build_site.literals",
     "build_site.reference",
     "build_site.tables",
 ]

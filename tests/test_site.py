@@ -15,7 +15,7 @@ pytest.importorskip("sphinx", reason="the extra docs is not installed")
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "docs"))  # where Sphinx finds the extensions of the site
 
-from build_site import anchors, files, inventories, reference, tables  # noqa: E402
+from build_site import anchors, files, inventories, literals, reference, tables  # noqa: E402
 
 MODULES = ["offload", *reference.MODULES]
 
@@ -93,6 +93,27 @@ def test_links_lead_to_pages_of_the_site(text, page, expected):
     assert files.rewritten(text, page, page) == expected
 
 
+def test_an_inventory_has_whole_addresses():
+    """A list abbreviates a name by a dollar, and the inventory does not."""
+    _, title, names = inventories.read("cupy")
+    assert title == "CuPy"
+    assert ("cupy.empty", "function", "reference/generated/cupy.empty.html#cupy.empty") in names
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("omp.target_memcpy_rect(b, a)", "offload.target_memcpy_rect"),
+        ("cupy.cuda.Stream", "cupy.cuda.Stream"),
+        ("np.zeros(n, like=a)", "numpy.zeros"),
+    ],
+)
+def test_a_name_in_a_text_is_known(text, name):
+    """Code of a page that names something here or in another project becomes a link to it."""
+    assert literals.full_name(text) == name
+    assert name in literals.known_names()
+
+
 def test_the_check_finds_links_that_lead_nowhere(tmp_path):
     """A missing page, a missing anchor and a missing picture are problems; links to other sites are listed."""
     (tmp_path / "a.html").write_text(
@@ -108,7 +129,7 @@ def test_the_check_finds_links_that_lead_nowhere(tmp_path):
 @pytest.mark.parametrize("project", inventories.projects())
 def test_names_of_other_projects_exist(project):
     """Each name of an inventory can be had from the installed package."""
-    _, names = inventories.read(project)
+    *_, names = inventories.read(project)
     if project != "python":
         pytest.importorskip(project)
     for name, *_ in names:

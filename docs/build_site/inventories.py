@@ -1,9 +1,9 @@
 """Links to the documentation of Python, NumPy, CuPy, Dask and mpi4py, without a network.
 
-``docs/inventories/`` has a list for each project. Its first line is the address of the documentation and the name of
-the project. Each other line is a name, its role, and its page; ``$`` stands for the name. This module writes the lists
-in the format that `sphinx.ext.intersphinx` reads. Add a name to the list when a page or a docstring needs it: the build
-reports a type that it cannot link.
+``docs/inventories/`` has a list for each project. Its first line is the address of the documentation and its title.
+Each other line is a name, its role, and its page; ``$`` stands for the name. This module writes the lists in the format
+that `sphinx.ext.intersphinx` reads. Add a name to the list when a page or a docstring needs it: the build reports a type
+that it cannot link.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ class Name(NamedTuple):
     page: str
 
 
-def read(project: str) -> tuple[str, list[Name]]:
-    """Return the address of a project's documentation, and the names in its list."""
+def read(project: str) -> tuple[str, str, list[Name]]:
+    """Return the address of a project's documentation, its title, and the names in its list."""
     first, *lines = (LISTS / f"{project}.txt").read_text("utf-8").splitlines()
-    return first.split()[0], [Name(*line.split()) for line in lines]
+    address, title = first.split()
+    return address, title, [Name(name, role, page.replace("$", name)) for name, role, page in map(str.split, lines)]
 
 
 def projects() -> list[str]:
@@ -41,11 +42,11 @@ def mapping() -> dict[str, tuple[str, str]]:
     folder.mkdir(exist_ok=True)
     found = {}
     for project in projects():
-        address, names = read(project)
+        address, title, names = read(project)
         body = "".join(f"{name} py:{role} 1 {page} -\n" for name, role, page in names)
         head = (
             "# Sphinx inventory version 2\n"
-            f"# Project: {project}\n"
+            f"# Project: {title}\n"
             "# Version: \n"
             "# The remainder of this file is compressed using zlib.\n"
         )
