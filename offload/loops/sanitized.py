@@ -14,7 +14,7 @@ import numpy as np
 
 from offload.loops.running.touched import LoopTouches
 from offload.sanitizer.elements import selected
-from offload.sanitizer.sanitizer import DoneAt
+from offload.sanitizer.mappings import DoneAt
 from offload.tasks import hooked
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from offload.sanitizer.tracked import is_tracked
 from offload.tasks import hooked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from offload.data.items import MapItem
     from offload.data.plans import Plan
@@ -106,11 +106,10 @@ class SanitizedPlace:
         return True
 
     def _note_found(self, plan: Plan) -> None:
-        """Note the entries that a region has found."""
+        """Note the storage that a region has found."""
         done = self.done("map", writes=True)
-        for item, entry in zip(plan.items, plan.entries, strict=False):
-            if entry not in plan.created and (mapped := self.mapped.get(entry)) is not None:
-                self.sanitizer.find(mapped, done, item.map_type.word)
+        for item, _, mapped in self._known(plan):
+            self.sanitizer.find(mapped, done, item.map_type.word)
 
     def _note_kept(self, plan: Plan) -> None:
         """Note the copies of a construct that would end a mapping, if no region in flight kept the storage.
@@ -119,10 +118,16 @@ class SanitizedPlace:
         """
         used = self._used
         kept = {entry for entry, *counts in plan.counts if 0 < sum(counts) <= used.get(entry, 0)}
-        for item, entry in zip(plan.items, plan.entries, strict=False):
-            if entry in kept and item.map_type.copies_out and (mapped := self.mapped.get(entry)) is not None:
+        for item, entry, mapped in self._known(plan):
+            if entry in kept and item.map_type.copies_out:
                 done = self.done("copy", writes=False)
                 _pending.add(self.device, partial(self.sanitizer.keep, mapped, _plain(item.host), done))
+
+    def _known(self, plan: Plan) -> Iterator[tuple[MapItem, Entry, Mapped]]:
+        """Yield the items of a plan whose storage was there before it."""
+        for item, entry in zip(plan.items, plan.entries, strict=False):
+            if entry is not None and (mapped := self.mapped.get(entry)) is not None:
+                yield item, entry, mapped
 
     def describe(self, entry: Entry, done: DoneAt, map_type: MapType) -> Mapped:
         """Return new storage as the sanitizer knows it."""

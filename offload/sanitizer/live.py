@@ -57,7 +57,7 @@ class Conflict(NamedTuple):
     """
 
     side: Any
-    count: int
+    number: int
     stretch: int
     runs: Runs
 

@@ -395,7 +395,7 @@ class Sanitizer:
         """Compare an access with unordered earlier ones."""
         author, shift = done.author, mapped.shift if mapped is not None else 0
         for other, count, stretch, shared in self._live.conflicts(done.stretch, array, author.writes, author, shift):
-            runs = [(lo - shift, hi - shift) for lo, hi in shared]
+            runs: Runs = [(lo - shift, hi - shift) for lo, hi in shared]
             if mapped is not None:
                 runs = mapped.host_runs(runs)
             self._raced.set(runs, value=True)
