@@ -19,7 +19,7 @@ class FreedMemory:
     """
 
     def __init__(self) -> None:
-        self._known: dict[int, _Memory] = {}
+        self._known: dict[int, _KeptMemory] = {}
         self._freed: deque[tuple[int, int]] = deque()
 
     def watch(self, array: np.ndarray[Any, Any]) -> None:
@@ -37,7 +37,7 @@ class FreedMemory:
                 if self._known.get(key) is memory:
                     del self._known[key]
 
-            memory = known = self._known[key] = _Memory(ref(keeper, gone), lo, hi)
+            memory = known = self._known[key] = _KeptMemory(ref(keeper, gone), lo, hi)
             if isinstance(keeper, np.ndarray):
                 lo, hi = byte_bounds(keeper)
         known.lo, known.hi = min(known.lo, lo), max(known.hi, hi)
@@ -51,7 +51,7 @@ class FreedMemory:
 
 
 @dataclass(slots=True)
-class _Memory:
+class _KeptMemory:
     """The bytes that go when an object does: those that arrays had of it when they were watched."""
 
     keeper: ref[Any]
