@@ -12,6 +12,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from offload.port.chains import is_pure
+from offload.port.pieces import WHOLE
 from offload.port.statements import bound_names, passes_stored, short_text
 from offload.port.uses import Obstacle
 
@@ -53,7 +54,7 @@ class EarlyValues:
         self.block = block
         self._stored = stored
         self._fresh = fresh
-        self._names = {ast.unparse(node): name for node, name in block.texts.items()}
+        self._names = {ast.unparse(node): name.removesuffix(WHOLE) for node, name in block.texts.items()}
 
     def bind(self) -> None:
         """Bind the expressions; raise `NotABlockError` if one of them depends on a variable of the block."""

@@ -25,7 +25,7 @@ from offload.port.early import EarlyValues, NotABlockError
 from offload.port.executions import BlockExecutions, with_whole_arrays
 from offload.port.log import NULL
 from offload.port.marks import is_markable
-from offload.port.pieces import BlockPart, CopyPart, Role
+from offload.port.pieces import WHOLE, BlockPart, CopyPart, Role
 from offload.port.program import FUNCTIONS
 from offload.port.statements import (
     bindings_in,
@@ -377,8 +377,12 @@ class FormParts:
         is_own = offer.node in self.program.parents
         text = self.uses.text(offer.node) if is_own else ast.unparse(offer.node)
         block.before.append((f"{name} = {text}", offer.node.lineno if is_own else block.first.lineno))
-        block.texts[offer.node] = name
+        is_filled = is_own and isinstance(offer.node.ctx, ast.Store) and not self._is_augmented(offer.node)  # type: ignore[attr-defined]  # a chain
+        block.texts[offer.node] = f"{name}{WHOLE}" if is_filled else name
         return name
+
+    def _is_augmented(self, node: ast.expr) -> bool:
+        return isinstance(self.program.parents[node], ast.AugAssign)
 
     def fresh(self, name: str) -> str:
         """Return a name that the program does not use."""

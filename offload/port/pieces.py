@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import ast
 
     from offload.port.executions import BlockExecutions
+
+
+WHOLE: Final = "[...]"
+"""The subscript with which an assignment fills an array that has a name."""
 
 
 class Role(Enum):

@@ -542,6 +542,24 @@ def test_an_array_stands_for_three_of_its_parts(tmp_path):
     assert "offload.device(0).synchronize()  # line 10\nout = " in emitted.text
 
 
+def test_an_assignment_to_a_part_fills_the_name_of_the_part(tmp_path):
+    """A part that a clause cannot spell has a name; an assignment fills it, and does not bind the name again."""
+    text = HEAD + (
+        "e = cp.zeros(4)\n"
+        "for i in range(3):\n"
+        "    d.set(h[i], stream=s)\n"
+        "    with s:\n        e[1:-1] = d[1:-1] + 1\n        e[0] = 5\n"
+        "    d, e = e, d\n"
+        "    d.get(stream=s, out=out[i], blocking=False)\n"
+        "s.synchronize()\nprint(out)\n"
+    )
+    emitted = emitted_of(tmp_path, text)
+    assert emitted.reasons == []
+    lines = body_of(emitted.text)
+    at = lines.index("e_part = e[1:-1]  # line 14")
+    assert "e_part[...] = d_part + 1" in lines[at:]
+
+
 def test_compound_statements_around_parts_are_kept(tmp_path):
     """`match`, `try` with all its clauses, `while` with `else` and `with` of a file keep their heads and comments."""
     text = HEAD + (
