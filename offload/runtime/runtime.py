@@ -43,7 +43,7 @@ from offload.runtime.place import DevicePlace, initial_device, invalid_device
 from offload.runtime.queues import Queues
 from offload.runtime.settings import DisplayEnv, Settings, TargetOffload, format_env, read_settings, sanitize_mode
 from offload.tasks.engine import Engine
-from offload.tasks.goals import Launches, TaskEnd
+from offload.tasks.goals import TaskEnd
 from offload.tasks.parker import Parker
 from offload.tasks.presence import Entered
 from offload.tasks.region import Inherited, Region
@@ -468,11 +468,6 @@ class Runtime:
                 raise TimeoutError(f"{task.key} is not complete after {timeout_s:g} s; it is {task.state_}")
         finally:
             goal.leave(parker.unpark, self.engine.lock)
-
-    def wait_for_launch(self, task: Task) -> None:
-        """Block until a task is on a stream, or has ended without."""
-        scope = self.check_wait(task)
-        self.engine.wait(scope, Launches(f"the wait for the launch of {task.key}", (task,)))
 
     def note_wait(self, task: Task) -> None:
         """Tell the recorder of the calling region, if there is one, that the region has waited for a task."""

@@ -546,10 +546,7 @@ class Engine:
         return False
 
     def end_in_turn(self, task: Task, failure: BaseException, state: TaskState) -> None:
-        """Complete a task that has not begun, but not before the tasks that it follows in stream order.
-
-        Others follow this task only, and rely on its coming after those.
-        """
+        """Complete a task that has not begun, after those that it follows in stream order: others follow it alone."""
         unfinished = [other for other in task.predecessors if not other.finished]
         counters = bytearray(b"\1" + bytes(len(unfinished)))
 

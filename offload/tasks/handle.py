@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from offload.tasks.region import AnyTask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Self
 
     from offload.tasks.site import Site
@@ -19,6 +19,7 @@ class Handle(AnyTask, Protocol):
     construct: Site
     value: Any
     callbacks: list[Callable[[Self], Any]] | None
+    launch_calls: Sequence[Callable[[], object]]
 
     def done(self) -> bool: ...
 

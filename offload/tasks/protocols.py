@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from offload.events.gate import Gate
     from offload.events.observer import Calls
+    from offload.tasks.goals import Goal
     from offload.tasks.parker import Parker
     from offload.tasks.region import AnyTask, Region, TaskSet
     from offload.tasks.states import TaskState
@@ -41,8 +42,6 @@ class AnyRuntime(Protocol):
     def check_wait(self, task: Any) -> Any: ...
 
     def wait_for_task(self, task: Any, timeout_s: float | None) -> None: ...
-
-    def wait_for_launch(self, task: Any) -> None: ...
 
     def note_wait(self, task: Any) -> None: ...
 
@@ -120,6 +119,8 @@ class Pool(Runner[T], Crew, Protocol[T]):
     gives_up: bool
     gives_up_bodies: bool
     given_up: list[BaseException]
+
+    def wait(self, scope: Any, goal: Goal, *, helps: bool = ...) -> None: ...
 
     @property
     def is_closed(self) -> bool: ...

@@ -14,6 +14,7 @@ from offload.interrupts.shields import Shield, ends_body
 from offload.tasks.callbacks import run_callbacks
 from offload.tasks.depend import Followed
 from offload.tasks.failures import note_task, see, without_engine_frames
+from offload.tasks.goals import Launches
 from offload.tasks.site import line_of
 from offload.tasks.states import TaskState
 
@@ -474,7 +475,8 @@ class Task(Generic[Result_co]):
         runtime = self.construct.runtime
         lane = runtime.lane_of(stream)
         if (self.waits_in_stream_order or self.event is not None) and not (self.launched or self.finished):
-            runtime.wait_for_launch(self)
+            goal = Launches(f"the wait for the launch of {self.key}", (self,))
+            runtime.engine.wait(runtime.check_wait(self), goal)
         point = self.point if self.launched and self.failure is None else None
         if point is None or point.lane.device.kind != lane.device.kind:
             self.result()
