@@ -85,6 +85,7 @@ def ended(job):
         finally:
             job.kill()
     out = re.sub(r"[\d.]+ (m|µ)?s\b", "TIME", out)
+    out = re.sub(r"\[\d+\], iterations i=\d+ and i=\d+", "[…]", out)  # which are found depends on the schedule
     return sorted(out.splitlines()), err, job.returncode
 
 
