@@ -44,6 +44,9 @@ class Author:
         The side of a finding.
     writes : bool
         Whether the access writes.
+    changes : bool
+        Whether a dependence has to name the array as one that is written: also where a copy to the host reads the
+        device's storage.
     doing : Doing
         The kind of code.
     clauses, call : tuple of str and int
@@ -54,11 +57,11 @@ class Author:
         The name of the construct; empty outside of tasks.
     """
 
-    __slots__ = ("call", "clauses", "directive", "doing", "is_acc", "side", "writes")
+    __slots__ = ("call", "changes", "clauses", "directive", "doing", "is_acc", "side", "writes")
 
     def __init__(self, side: Side, doing: Doing, task: Any, frame: FrameType, *, writes: bool) -> None:
         self.side = side
-        self.writes = writes
+        self.writes = self.changes = writes
         self.doing = doing
         here = side.file, side.line
         if task is None:
@@ -131,7 +134,16 @@ class Authors:
         author = self._known.get(key)
         if author is None:
             author = self._known[key] = copy(made)
-            author.side, author.writes = replace(made.side, what="copy"), True
+            author.side, author.writes, author.changes = replace(made.side, what="copy"), True, True
+        return author
+
+    def updating(self, reads: Author) -> Author:
+        """Return the author of a copy to the host of the same array, as it reads the device's storage."""
+        key = "updating", reads
+        author = self._known.get(key)
+        if author is None:
+            author = self._known[key] = copy(reads)
+            author.changes = True
         return author
 
     def of_call(self, frame: FrameType, what: str, *, writes: bool) -> Author:

@@ -147,7 +147,7 @@ class Remedy(NamedTuple):
 class Occurrence(NamedTuple):
     """Something that was seen; equal ones are counted. ``runs`` are its bytes, on the host where they are mapped.
 
-    ``writes`` says of both sides whether they write.
+    ``writes`` says of both sides whether a dependence has to name the array as one that is written.
     """
 
     rule: FindingRule

@@ -181,7 +181,7 @@ class Sanitizer:
     def keep(self, mapped: Mapped, host: np.ndarray[Any, Any], done: DoneAt) -> None:
         """Note a copy to the host that a construct would make, if a region in flight did not keep the storage."""
         with self.judging():
-            self._compare(mapped.device_layout(host), done, None, mapped)
+            self._compare(mapped.device_layout(host), self._updating(done), None, mapped)
 
     def _end(self, mapped: Mapped, done: DoneAt, *, discards: bool) -> None:
         mapped.ended, mapped.is_present = done, False
@@ -218,11 +218,13 @@ class Sanitizer:
             host_to = to.host_runs(runs_to) if to is not None else runs_to
             host_at = at.host_runs(runs_at) if at is not None else runs_at
             corresponds = [*host_to] == [*host_at]
-            if at is None or at.is_seen:
-                self._compare(src.array, reads, None, at)
             if corresponds and to is None and at is not None:
+                if at.is_seen:
+                    self._compare(src.array, self._updating(reads), None, at)
                 self._copy_back(at, dst.array, host_at, writes)
                 return
+            if at is None or at.is_seen:
+                self._compare(src.array, reads, None, at)
             if to is None or (to.is_seen and not self._is_own(to, writes)):
                 self._compare(dst.array, writes, None, to)
             if to is None:
@@ -234,6 +236,9 @@ class Sanitizer:
                 self._states.copied_in(to.bytes, host_to, writes)
             else:
                 self._states.copied_across(at.bytes, to.bytes, host_to)
+
+    def _updating(self, reads: DoneAt) -> DoneAt:
+        return DoneAt(self.authors.updating(reads.author), reads.stretch)
 
     def _copy_back(self, mapped: Mapped, host: np.ndarray[Any, Any], runs: Runs, done: DoneAt) -> None:
         """Note a copy to the host memory that a mapping is of; it writes only what the device has changed."""
@@ -402,7 +407,7 @@ class Sanitizer:
             first, second, waits = self._in_order(DoneAt(other, stretch), done)
             remedy = remedy_for_race(first, second, left=self._leaver(stretch, done.stretch), waits=waits)
             part = self._part(runs, frame, mapped)
-            writes = first.writes, second.writes
+            writes = first.changes, second.changes
             self._store.add(Occurrence(FindingRule.RACE, part, first.side, second.side, remedy, (), writes), count)
 
     def _leaver(self, *stretches: int) -> Place | None:

@@ -92,7 +92,7 @@ def test_region_and_update(check):
             omp.taskwait()
         print(x)
         """,
-        *("race", "depend", "depend=[out(x)] on fill, depend=[in_(x)] on target update"),
+        *("race", "depend", "depend=[out(x)] on both tasks"),
         seeds=SEEDS,
     )
 
