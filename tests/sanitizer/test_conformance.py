@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.profiles import few
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -27,16 +25,12 @@ def run_tests(*options, seed=None):
 @pytest.mark.timeout(1600)
 @pytest.mark.parametrize(
     ("seed", "options"),
-    few(
-        1,
-        [
-            (None, ["tests/conformance/test_data.py", "tests/conformance/test_update.py"]),
-            (None, ["tests/conformance"]),
-            (1, ["tests/conformance"]),
-            (2, ["tests/conformance"]),
-        ],
-        are_rows=True,
-    ),
+    [
+        (None, ["tests/conformance/test_data.py", "tests/conformance/test_update.py"]),
+        pytest.param(None, ["tests/conformance"], marks=pytest.mark.slow),
+        pytest.param(1, ["tests/conformance"], marks=pytest.mark.soak),
+        pytest.param(2, ["tests/conformance"], marks=pytest.mark.soak),
+    ],
 )
 def test_conformance(seed, options):
     """All tests have the same results under the sanitizer; each finding has a mark, and each mark a finding."""
