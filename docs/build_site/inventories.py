@@ -2,8 +2,8 @@
 
 ``docs/inventories/`` has a list for each project. Its first line is the address of the documentation and its title.
 Each other line is a name, its role, and its page; ``$`` stands for the name. This module writes the lists in the format
-that `sphinx.ext.intersphinx` reads. Add a name to the list when a page or a docstring needs it: the build reports a type
-that it cannot link.
+that `sphinx.ext.intersphinx` reads. Add a name to the list when a page or a docstring needs it: the build reports a
+type that it cannot link.
 """
 
 from __future__ import annotations
