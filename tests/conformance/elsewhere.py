@@ -18,6 +18,7 @@ NOT_ON_WORKERS = {
         "test_inoutset_sets_are_closed",
         "test_mutexinoutset_excludes_until_the_event",
         "test_mutexinoutset_objects_do_not_deadlock",
+        "test_priority_of_regions_on_a_device",
         "test_self_clause",
         "test_strings_over_methods",
         "test_target_defaultmap_firstprivate",
