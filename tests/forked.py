@@ -60,7 +60,8 @@ def _server() -> socket.socket:
     process = subprocess.Popen(
         [sys.executable, __file__, str(theirs.fileno())],
         pass_fds=[theirs.fileno()],
-        env={**plain, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"},
+        # One thread: NumPy would have more for linear algebra, which a fork does not take along.
+        env={**plain, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", "OPENBLAS_NUM_THREADS": "1"},
         stdin=subprocess.DEVNULL,
     )
     theirs.close()
