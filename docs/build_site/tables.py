@@ -117,7 +117,8 @@ def command_line() -> str:
         "from the parser, so it agrees with `--help`.\n"
     )
     for parser in parsers():
-        usage = parser.format_usage().removeprefix("usage: ")
+        first, *rest = parser.format_usage().removeprefix("usage: ").splitlines(keepends=True)
+        usage = first + "".join(" " * (len(parser.prog) + 1) + line.lstrip() for line in rest)
         text += f"\n## `{parser.prog}`\n\n"
         if parser.description:
             text += sentence(parser.description) + "\n\n"
