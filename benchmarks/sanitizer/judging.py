@@ -23,7 +23,6 @@ NOT_SEEN = {
     "detached_future": "a thread of a pool writes, and the code of threads is compared with their own tasks only",
     "devices_data": "the schedule decides whether the deferred construct finds the data, and nothing conflicts",
     "enter_exit": "the schedule decides whether the deferred construct finds the data, and nothing conflicts",
-    "mapper": "the schedule decides whether the data that is entered later is there already, and nothing conflicts",
     "readme": "under some schedules the library refuses the overlapping maps before they race",
     "threads": "tasks of two threads of the host are not compared",
 }
