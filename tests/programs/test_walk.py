@@ -20,7 +20,7 @@ MOST = {
     "task": (4, 5),
     "task, depend": (6, 8),
     "target nowait that maps, depend": (15, 25),
-    "target nowait that maps, taskwait": (40, 173),
+    "target nowait that maps, taskwait": (41, 173),
     "target that maps, blocking": (32, 158),
     "target nowait, present, depend": (12, 17),
     "target, present, blocking": (26, 74),
