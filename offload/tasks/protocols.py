@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from offload.events.gate import Gate
     from offload.events.observer import Calls
-    from offload.tasks.goals import Goal
     from offload.tasks.parker import Parker
     from offload.tasks.region import AnyTask, Region, TaskSet
     from offload.tasks.states import TaskState
@@ -120,7 +119,7 @@ class Pool(Runner[T], Crew, Protocol[T]):
     gives_up_bodies: bool
     given_up: list[BaseException]
 
-    def wait(self, scope: Any, goal: Goal, *, helps: bool = ...) -> None: ...
+    def wait(self, scope: Any, goal: Any, *, helps: bool = ...) -> None: ...  # a `Goal`, which has tasks of all kinds
 
     @property
     def is_closed(self) -> bool: ...
