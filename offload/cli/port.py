@@ -184,7 +184,7 @@ def _show(args: argparse.Namespace, past: RecordedRun, report: PortReport) -> No
         visualize(graph, args.graph)
     with any_text():
         try:
-            console().print(report_view(report, graph))
+            console().print(report_view(report, graph), crop=False)
             flush()
         except OSError:
             drop_unwritable()

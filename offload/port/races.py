@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from offload.port.log import NULL
 from offload.port.model import StreamModel, SyncLine, sync_line
 from offload.port.shelves import AccessGroup, AccessIndex, AccessWord
 from offload.port.variants import VariantClocks
@@ -168,6 +169,27 @@ class _ReasonPass:
         rows = self.clocks.open_rows
         latest: list[int] = clock[rows].max(axis=0).tolist() if len(rows) else [0] * self._model.chains
         return latest
+
+
+def leaves_work(log: PortLog) -> set[int]:
+    """Return the operations after which the host went on before all earlier work of streams had to be done.
+
+    Work on the null stream does not count.
+    """
+    model = StreamModel(log)
+    clocks = VariantClocks(model, (), copies=False)
+    latest = np.zeros(model.chains, np.int32)
+    found: set[int] = set()
+    for operation in log.operations:
+        for move in model.moves_of(operation):
+            clock = clocks.join(move)
+            if move.has_accesses:
+                clock[0, move.target] += 1
+                latest[move.target] = clock[0, move.target] if move.target != NULL else 0
+        if (clocks.of(model.host)[0] < latest).any():
+            found.add(operation.number)
+        clocks.forget(operation)
+    return found
 
 
 def find_races(log: PortLog) -> tuple[list[RacePair], dict[SyncLine, str]]:

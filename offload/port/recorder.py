@@ -22,6 +22,7 @@ from offload.interrupts.frames import caller
 from offload.port.extents import AccessPart, part_of, space_of
 from offload.port.log import HOST, PortLog, ProgramPlace, StorageRecord, StreamOperation, StreamRecord
 from offload.sanitizer.elements import byte_bounds
+from offload.sanitizer.imports import is_under
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -61,7 +62,7 @@ class ProgramRecorder:
     def __init__(self, program: str, *, wants_digests: bool = False) -> None:
         self.log = PortLog()
         self.lock = threading.RLock()
-        self._folder = str(Path(program).resolve().parent)
+        self._folder = Path(program).resolve().parent
         self.wants_digests = wants_digests
         # By the identity of a code object, whose hash takes long: the object, its table of positions, and its places.
         self._codes: dict[int, tuple[CodeType, array[int], dict[int, ProgramPlace]]] = {}
@@ -90,10 +91,8 @@ class ProgramRecorder:
         return found
 
     def _is_program_file(self, file: str, names: Mapping[str, Any]) -> bool:
-        is_below = Path(file).resolve().is_relative_to(self._folder)
-        is_installed = not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
         is_library = str(names.get("__name__")).partition(".")[0] == "offload"
-        return is_below and not is_installed and not is_library
+        return is_under(self._folder, file) and not is_library
 
     def is_program_module(self, names: Mapping[str, Any]) -> bool:
         """Tell whether a module, of which these are the globals, is one of the program's."""

@@ -9,6 +9,11 @@ program's own calls of ``synchronize`` that ran in between, and copies for which
 becomes a wait, and the replay begins again. If there is none, since CuPy had read the host's memory at once, the wait
 stands before the host's statement. A ``synchronize`` that is never chosen orders nothing, and disappears.
 
+*Overlap.* A `taskwait` waits for all tasks. If the program's own wait left other work unfinished, such as the next
+buffers of a ring, the form would lose that overlap. Then a `taskwait` with `depend` stands directly before the host's
+statement, and names the arrays of that statement whose bytes the host accesses. It takes the place of the program's
+call only if expressions of the statement name these arrays.
+
 *The default stream.* In a task form, work outside of all tasks goes to the device's default stream. It is allowed
 before the streams' work begins and after it has ended, seen from the innermost call that contains both. Tasks do not
 wait for that stream. So one ``synchronize()`` of the device follows the last such statement before a task. An
@@ -22,13 +27,15 @@ from __future__ import annotations
 
 import ast
 from bisect import bisect_left
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from offload.port.chains import names_in
-from offload.port.extents import shares
+from offload.port.extents import covers, shares
 from offload.port.log import NULL
 from offload.port.pending import PendingAccesses
 from offload.port.pieces import Role
+from offload.port.races import leaves_work
 from offload.port.statements import bindings_in
 
 if TYPE_CHECKING:
@@ -57,6 +64,18 @@ class _Need(NamedTuple):
     since: int  # when the task was encountered
     at: int  # when the host accesses
     owner: int  # the mark of the host's statement
+    part: AccessPart
+    writes: bool
+    operation: int  # the host's
+
+
+@dataclass(slots=True)
+class HostWait:
+    """A wait of the form for which the program has no call of its own at that place."""
+
+    line: int  # of the program's call that it stands for
+    items: dict[str, set[str]] = field(default_factory=dict)  # "in" and "out" by expressions; none: it waits for all
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)  # of the expressions: chain and prefix
 
 
 class WaitPlan:
@@ -66,8 +85,8 @@ class WaitPlan:
     ----------
     needed : set of ast.stmt
         The program's calls of ``synchronize`` that become waits.
-    before, after : set of ast.stmt
-        Statements before or after which a further wait stands.
+    before, after : dict
+        Further waits, by the statements before or after which they stand.
     device_before, device_after : set of ast.stmt
         Statements before or after which the device is synchronised.
     """
@@ -78,13 +97,14 @@ class WaitPlan:
         self.recorded = parts.recorded
         self.uses = parts.uses
         self.needed: set[ast.stmt] = set()
-        self.before: set[ast.stmt] = set()
-        self.after: set[ast.stmt] = set()
+        self.before: dict[ast.stmt, HostWait] = {}
+        self.after: dict[ast.stmt, HostWait] = {}
         self.device_before: set[ast.stmt] = set()
         self.device_after: set[ast.stmt] = set()
         self._blocks = {member: block for block in parts.blocks.values() for member in _inside(block)}
         self.encounters = list(self._encounters())
         self.tasks = sorted({one.task for one in self.encounters if one.task >= 0})
+        self._leaves_work = leaves_work(self.recorded.log)
         self._check_default_stream()
         while (need := self._replay()) is not None:
             self._answer(need)
@@ -129,10 +149,15 @@ class WaitPlan:
         pending: PendingAccesses[tuple[bool, int]] = PendingAccesses()
         known: set[tuple[AccessPart, bool, int]] = set()
         awaited = -1  # tasks encountered before this time have ended
+        ended: set[int] = set()  # later tasks that have ended
         ending = -1  # a copy that a wait follows
         for encounter in self.encounters:
             if ending >= 0 and encounter.task != ending:
-                awaited, ending = max(awaited, ending + 1), -1
+                if self.after[self.recorded.statement_at(ending)].items:
+                    ended.add(ending)
+                else:
+                    awaited = max(awaited, ending + 1)
+                ending = -1
             statement = self.recorded.statement_at(encounter.owner)
             operation = encounter.operation
             if operation is None:
@@ -145,54 +170,117 @@ class WaitPlan:
             for part, writes in accesses_of(operation):
                 if encounter.task < 0:
                     late = awaited
-                    pending.drop(part, lambda _, value, late=late: value[1] < late)  # type: ignore[misc]
-                    found = [
+                    pending.drop(part, lambda _, value, late=late: value[1] < late or value[1] in ended)  # type: ignore[misc]
+                    found = {
                         since
                         for other, (other_writes, since) in pending.near(part)
                         if (writes or other_writes) and shares(part, other)
-                    ]
+                    }
+                    limit = self._named_before(encounter, part, writes=writes) if found else -1
+                    ended |= {since for since in found if since < limit}
+                    found -= ended
                     if found:  # a wait for the last one waits for all
-                        return _Need(max(found), encounter.time, encounter.owner)
+                        time, owner = encounter.time, encounter.owner
+                        return _Need(max(found), time, owner, part, writes, operation.number)
                 elif (part, writes, encounter.task) not in known:
                     known.add((part, writes, encounter.task))
                     pending.add(part, (writes, encounter.task))
         return None
 
     def _waits_before(self, encounter: Encounter) -> Iterator[int]:
-        """Yield the times of the waits before the statements that led to an access."""
+        """Yield the times of the waits for all tasks before the statements that led to an access."""
         for time in self.recorded.callers(encounter.owner):
-            if self.recorded.statement_at(time) in self.before:
+            wait = self.before.get(self.recorded.statement_at(time))
+            if wait is not None and not wait.items:
                 yield time
+
+    def _named_before(self, encounter: Encounter, part: AccessPart, *, writes: bool) -> int:
+        """Return the time of the last wait before an access whose items cover the access; -1 for none."""
+        for time in self.recorded.callers(encounter.owner):
+            wait = self.before.get(self.recorded.statement_at(time))
+            for text, modes in wait.items.items() if wait is not None else ():
+                section = self._section_at(time, *wait.places[text])  # type: ignore[union-attr]  # it has items
+                if (not writes or "out" in modes) and section is not None and covers(section, part):
+                    return time
+        return -1
+
+    def _section_at(self, time: int, chain: int, length: int) -> AccessPart | None:
+        """Return the bytes of the host array that an expression held when a statement ran; None if it held none."""
+        held = self.recorded.marks[time].held[chain][length]
+        return held.section if held is not None and held.what == "host" else None
 
     def _answer(self, need: _Need) -> None:
         """Add the wait that an access of the host needs."""
         recorded = self.recorded
-        candidates = [
-            recorded.statement_at(time)
-            for time in range(need.at, need.since, -1)
+        candidates = {
+            recorded.statement_at(time): time
+            for time in range(need.since + 1, need.at + 1)
             if self.parts.roles.get(recorded.statement_at(time)) is Role.WAIT
-        ]
+        }
         if candidates:
-            redundant = self._redundant() if len(set(candidates)) > 1 else set()
-            wanted = [statement for statement in candidates if statement.lineno not in redundant]
-            self.needed.add((wanted or candidates)[0])
+            redundant = self._redundant() if len(candidates) > 1 else set()
+            wanted = [one for one in candidates if one.lineno not in redundant] or [*candidates]
+            chosen = max(wanted, key=lambda one: candidates[one])
+            if not (self._leaves_work_at(candidates[chosen]) and self._name(need, chosen.lineno)):
+                self.needed.add(chosen)
             return
         for time in range(need.at, need.since - 1, -1):
             statement = recorded.statement_at(time)
             role = self.parts.roles.get(statement)
             if role is Role.COPY and statement not in self.after and self._blocks_host(time) and time < need.at:
-                self.after.add(statement)
+                target = self.parts.copies[statement].target_text
+                items = {target: {"in"}} if self._leaves_work_at(time) else {}
+                self.after[statement] = HostWait(statement.lineno, items)
                 self._note_implicit(need)
                 return
         self._note_implicit(need)
         owner = self._moment(need)
         statement = recorded.statement_at(owner)
-        if owner <= need.since or statement in self.before or isinstance(statement, ast.While):
+        if need.operation in self._leaves_work and self._name(need, statement.lineno):
+            return
+        is_whole = statement in self.before and not self.before[statement].items
+        if owner <= need.since or is_whole or isinstance(statement, ast.While):
             text = _DEPENDS if isinstance(statement, ast.While) else _WITHIN
             self.uses.refuse(statement, text.format(recorded.statement_at(need.since).lineno))
             self.encounters = []
             return
-        self.before.add(statement)
+        self.before[statement] = HostWait(statement.lineno)
+
+    def _leaves_work_at(self, time: int) -> bool:
+        """Tell whether the host waited at a mark, and work of streams was unfinished then."""
+        marks, operations = self.recorded.marks, self.recorded.log.operations
+        stop = marks[time + 1].first if time + 1 < len(marks) else len(operations)
+        return any(number in self._leaves_work for number in range(marks[time].first, stop))
+
+    def _name(self, need: _Need, line: int) -> bool:
+        """Have the host wait for an array by its name, directly before the statement; tell whether that is possible."""
+        time = self._moment(need)
+        statement = self.recorded.statement_at(time)
+        is_kept = self.parts.roles.get(statement, Role.KEEP) is Role.KEEP and statement not in self._blocks
+        if (
+            time <= need.since
+            or not is_kept
+            or isinstance(statement, ast.While)
+            or self.parts.program.is_elif(statement)
+        ):
+            return False
+        found: dict[str, tuple[int, tuple[int, int]]] = {}
+        for index, chain in enumerate(self.recorded.chains_of(statement)):
+            for length in range(len(chain.steps) + 1):
+                section = self._section_at(time, index, length)
+                if section is not None and covers(section, need.part):
+                    text = self.uses.text(chain.prefix(length))
+                    found.setdefault(text, (section.run_nbytes, (index, length)))
+        wait = self.before.get(statement, HostWait(line))
+        mode = "out" if need.writes else "in"
+        text = min(found, key=lambda text: (found[text][0], len(text)), default="")
+        is_whole = statement in self.before and not wait.items
+        if not text or is_whole or mode in wait.items.get(text, ()):
+            return False
+        wait.items.setdefault(text, set()).add(mode)
+        wait.places.setdefault(text, found[text][1])
+        self.before[statement] = wait
+        return True
 
     def _moment(self, need: _Need) -> int:
         """Return the mark of the statement before which the host waits: of the converted function, if it can."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from offload.port.pieces import BlockPart, CopyPart
     from offload.port.program import ProgramText
     from offload.port.regions import ModuleNames
-    from offload.port.waits import WaitPlan
+    from offload.port.waits import HostWait, WaitPlan
 
 _WIDTH: Final = 120
 _STEP: Final = "    "
@@ -144,8 +144,20 @@ class FormWriter:
             lines.append(self._synchronize(node, indent))
         return lines + self._waits(node, indent, self.waits.after)
 
-    def _waits(self, node: ast.stmt, indent: str, places: set[ast.stmt]) -> list[FormLine]:
-        return [self._taskwait(node, indent)] if node in places else []
+    def _waits(self, node: ast.stmt, indent: str, places: dict[ast.stmt, HostWait]) -> list[FormLine]:
+        wait = places.get(node)
+        if wait is None:
+            return []
+        if not wait.items:
+            return [self._taskwait(node, indent)]
+        name = self.names.offload
+        items = []
+        for word, modes in (("in_", {"in"}), ("out", {"out"}), ("inout", {"in", "out"})):
+            texts = [text for text, found in wait.items.items() if found == modes]
+            if texts:
+                items.append(f"{name}.{word}({', '.join(texts)})")
+        call = f"{indent}{name}.taskwait(depend=[{', '.join(items)}])"
+        return [FormLine(f"{call}  # line {wait.line}", node.lineno, node)]
 
     def _taskwait(self, node: ast.stmt, indent: str) -> FormLine:
         return FormLine(f'{indent}{self.names.omp}("taskwait")  # line {node.lineno}', node.lineno, node)

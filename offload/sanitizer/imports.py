@@ -10,7 +10,7 @@ import builtins
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from offload.interrupts.frames import is_own
 from offload.sanitizer import numpy as _face
@@ -29,7 +29,7 @@ def tracked_imports(folder: str | os.PathLike[str]) -> Iterator[None]:
     Parameters
     ----------
     folder : str or path
-        The program's folder. Installed packages under it are not the program's.
+        The program's folder. Packages that are installed in it are not the program's.
 
     Notes
     -----
@@ -47,7 +47,7 @@ def tracked_imports(folder: str | os.PathLike[str]) -> Iterator[None]:
         file = globals.get("__file__")
         is_program = known.get(file) if file is not None else globals.get("__name__") == "__main__"
         if is_program is None:
-            is_program = known[file] = _is_under(root, str(file)) and not is_own(globals.get("__name__"))
+            is_program = known[file] = is_under(root, str(file)) and not is_own(globals.get("__name__"))
         if not is_program:
             return module
         return _face if module is sys.modules["numpy"] else face_of(module)
@@ -59,6 +59,18 @@ def tracked_imports(folder: str | os.PathLike[str]) -> Iterator[None]:
         builtins.__import__ = plain
 
 
-def _is_under(root: Path, file: str) -> bool:
-    """Tell whether a file lies under the program's folder, and is not installed there."""
-    return Path(file).resolve().is_relative_to(root) and not is_installed(file)
+_PACKAGES: Final = frozenset({"site-packages", "dist-packages"})
+
+
+def is_under(root: Path, file: str) -> bool:
+    """Tell whether a file lies under the program's folder, and is not installed there.
+
+    The program itself may be part of an installed package, as an example is.
+    """
+    path = Path(file).resolve()
+    if not path.is_relative_to(root):
+        return False
+    if not is_installed(str(root)):
+        return not is_installed(file)
+    below = path.relative_to(root).parts
+    return _PACKAGES.isdisjoint(below) and (root.name not in _PACKAGES or len(below) == 1)

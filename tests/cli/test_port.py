@@ -64,6 +64,26 @@ def test_a_race(program, tmp_path):
     assert (race["first"]["line"], race["second"]["line"], race["fix"]["text"]) == (8, 9, "s.synchronize()")
 
 
+def test_a_narrow_terminal(program, tmp_path):
+    """The head, the sides of a race and the missing call are whole in a narrow terminal, and in a pipe."""
+    text = f"{RACY.strip()}  # {'a long line ' * 9}the end\n"
+    found = port(tmp_path, "--emit", "form.py", program(text), env={**ENVIRONMENT, "COLUMNS": "40"})
+    assert "1 stream, 3 operations; 1 race, 0 reads of unwritten memory, 0 needless calls\n" in found.stdout
+    assert f", line 9: {text.splitlines()[8]}\n" in found.stdout
+    assert "    missing: s.synchronize(); before line 9\n" in found.stdout
+    assert "No task form: the program has races, which have to be corrected first: lines 8 and 9\n" in found.stdout
+
+
+def test_a_program_of_an_installed_package(program, tmp_path):
+    """A program of an installed package is recorded as any other, and so are the modules next to it."""
+    (tmp_path / "site-packages").mkdir()
+    path = program(f"import beside\n{RACY}", "site-packages/package/program.py")
+    program("import cupy\ncupy.zeros(3)\n", "site-packages/package/beside.py")
+    found = port(tmp_path, path)
+    assert (found.returncode, found.stderr) == (1, "")
+    assert "missing: s.synchronize(); before line 10\n" in found.stdout
+
+
 def test_unwritten_memory(program, tmp_path):
     """A read of memory that was never written gives status 1."""
     found = port(tmp_path, "--report", "r.json", program(UNWRITTEN))

@@ -1,5 +1,7 @@
 """Task forms of hand-written programs, next to the forms that are expected."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.port.emitting import HEAD, emitted_of, run_text
@@ -232,8 +234,7 @@ if __name__ == "__main__":
     def pipeline():  # lines 11-29
         for i, row in enumerate(data):
             k = i % 2
-            if i >= 2:
-                omp("taskwait")  # line 14
+            offload.taskwait(depend=[offload.out(stage[k])])  # line 14
             stage[k][...] = row * i
             offload.target_memcpy_rect_async(d[k], stage[k], depend=[offload.in_(stage[k]), offload.out(d[k])])  # line 17
             with omp("target nowait depend(inout: d[k])"):  # line 19
@@ -332,6 +333,61 @@ def test_parts_of_an_array_are_sections(tmp_path):
     assert 'with omp("target nowait depend(inout: e[lo:hi - lo], f_part)"):  # line 15' in emitted.text
 
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "streams" / "step0_by_hand.py"
+
+
+def test_a_wait_for_an_event_keeps_the_overlap(tmp_path):
+    """A wait that leaves other frames under way becomes a wait for the array that the host uses next."""
+    emitted = emitted_of(tmp_path, EXAMPLE.read_text(encoding="utf-8"))
+    assert emitted.reasons == []
+    lines = [line.strip() for line in emitted.text.splitlines()]
+    assert [(lines[k - 1], line.partition("  #")[0]) for k, line in enumerate(lines) if line.startswith(USES)] == [
+        ("offload.taskwait(depend=[offload.out(pinned_raw[slot])])  # line 35", f"{USES[0]} = source[number]"),
+        ("offload.taskwait(depend=[offload.in_(pinned_clean[slot])])  # line 43", f"{USES[1]} = pinned_clean[slot]"),
+        ("offload.taskwait(depend=[offload.in_(pinned_clean[slot])])  # line 57", f"{USES[2]} = pinned_clean[slot]"),
+    ]
+    assert 'omp("taskwait")' not in emitted.text
+    assert run_text(tmp_path, emitted.text) == "8 frames, sum 944476799.9\n"
+
+
+USES = ("pinned_raw[slot][...]", "result[number - n_slots]", "result[number]")
+
+AHEAD = """\
+import cupy as cp
+import cupyx
+streams = [cp.cuda.Stream(non_blocking=True) for _ in range(2)]
+h = [cupyx.zeros_pinned(4) for _ in range(2)]
+d = [cp.empty(4) for _ in range(2)]
+for i in range(6):
+    k = i % 2
+    if i > 1:
+        streams[k].synchronize()
+        USE
+    d[k].set(h[k], stream=streams[k])
+    with streams[k]: d[k] += 1
+    d[k].get(out=h[k], stream=streams[k], blocking=False)
+for stream in streams: stream.synchronize()
+print(h)
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "wait"),
+    [
+        ("h[k] *= 2", "offload.taskwait(depend=[offload.inout(h[k])])  # line 9"),
+        ("h[k][1:] = 3", "offload.taskwait(depend=[offload.out(h[k][1:])])  # line 9"),
+        ("print(h[k].sum())", "offload.taskwait(depend=[offload.in_(h[k])])  # line 9"),
+        ("[a.sum() for a in h[k:k + 1]]", 'omp("taskwait")  # line 9'),
+    ],
+)
+def test_the_arrays_that_a_wait_names(tmp_path, use, wait):
+    """A wait names the arrays of the host's statement; it waits for all tasks if no expression there names them."""
+    emitted = emitted_of(tmp_path, AHEAD.replace("USE", use))
+    assert emitted.reasons == []
+    lines = body_of(emitted.text)
+    assert lines[lines.index(use) - 1] == wait
+
+
 def test_memory_that_cupy_reads_at_once_is_waited_for(tmp_path):
     """CuPy copies pageable memory at once, so the host may write there; the form waits before."""
     text = (
@@ -341,7 +397,7 @@ def test_memory_that_cupy_reads_at_once_is_waited_for(tmp_path):
     emitted = emitted_of(tmp_path, text)
     assert emitted.reasons == []
     lines = body_of(emitted.text)
-    assert lines[lines.index("h[0] = i") - 1] == 'omp("taskwait")  # line 11'
+    assert lines[lines.index("h[0] = i") - 1] == "offload.taskwait(depend=[offload.out(h[0])])  # line 11"
 
 
 def test_a_copy_of_another_type_stays_and_waits(tmp_path):

@@ -44,7 +44,7 @@ def lines_about_streams(text):
 
 def lines_about_tasks(text):
     """Return how many lines of a task form handle tasks, copies and waits."""
-    words = ("omp(", "target_memcpy_rect_async", ".synchronize()")
+    words = ("omp(", "target_memcpy_rect_async", ".taskwait(", ".synchronize()")
     return sum(any(word in line for word in words) for line in text.splitlines())
 
 
