@@ -7,6 +7,7 @@ loaded under names of their own, and programs too.
 
 from __future__ import annotations
 
+import gc
 import sys
 import warnings
 from functools import lru_cache
@@ -63,6 +64,21 @@ def caller(depth: int = 1) -> FrameType:
         while is_between(frame) and (outer := frame.f_back) is not None:
             frame = outer
     return frame
+
+
+def frames_of_threads() -> dict[int, FrameType]:
+    """Return the innermost frame of each thread, by the thread's identifier.
+
+    CPython before 3.12 holds a lock of the interpreter meanwhile, which the end of a `threading.local` takes too. If
+    the collector came to one then, the process would hang. So the collector rests.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames()  # noqa: SLF001  # what `faulthandler` shows
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def warn(message: str, category: type[Warning], location: str = "") -> None:

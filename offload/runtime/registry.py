@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from offload.errors import RuntimeClosedError
 from offload.interrupts.finalizers import put_off
+from offload.interrupts.frames import frames_of_threads
 from offload.runtime import status
 from offload.runtime.settings import Settings, Unseen
 
@@ -54,7 +55,7 @@ def _is_at_end() -> bool:
     main = threading.main_thread()
     if main.is_alive():
         return False
-    frame = sys._current_frames().get(main.ident or 0)  # noqa: SLF001  # what `faulthandler` shows
+    frame = frames_of_threads().get(main.ident or 0)
     while frame is not None and frame.f_back is not None:
         frame = frame.f_back
     return frame is None or frame.f_code is not threading._shutdown.__code__  # type: ignore[attr-defined]  # noqa: SLF001  # CPython's

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from offload.interrupts.frames import is_between
+from offload.interrupts.frames import frames_of_threads, is_between
 from offload.sanitizer.elements import byte_bounds
 from offload.sanitizer.findings import ItemPart, source_line
 from offload.sanitizer.memory import layout_of
@@ -112,7 +112,7 @@ def variable_anywhere(run: Run) -> Variable | None:
 
     The outermost frames come first: the frames of bodies that are there depend on the schedule.
     """
-    frames = sys._current_frames()  # noqa: SLF001  # what `faulthandler` shows
+    frames = frames_of_threads()
     main = threading.main_thread().ident
     for ident in sorted(frames, key=lambda ident: ident != main):
         at: FrameType | None = frames[ident]

@@ -5,6 +5,7 @@ import types
 import pytest
 
 from offload.interrupts.frames import caller, is_own
+from tests.forked import python
 
 
 @pytest.mark.parametrize(
@@ -70,3 +71,31 @@ def test_many_modules():
     for number in range(1500):
         assert called_through(f"made_{number}", "offload.target").f_globals["__name__"] == f"made_{number}"
         assert called_through(f"offload.made_{number}").f_code is called_through.__code__
+
+
+LOOKS_WHILE_COLLECTING = """
+import gc, threading
+from offload.interrupts.frames import frames_of_threads
+for k in range(30):
+    done = threading.Event()
+    threads = [threading.Thread(target=done.wait) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    gc.disable()
+    box = [threading.local()]
+    box.append(box)
+    del box
+    gc.set_threshold(gc.get_count()[0] + k)
+    gc.enable()
+    assert len(frames_of_threads()) == 21
+    assert gc.isenabled()
+    done.set()
+    for thread in threads:
+        thread.join()
+"""
+
+
+def test_frames_of_threads_during_a_collection():
+    """A look at the frames of all threads never hangs because the collector finds a `threading.local` meanwhile."""
+    result = python("-c", LOOKS_WHILE_COLLECTING, timeout=30)
+    assert (result.returncode, result.stderr) == (0, "")
