@@ -153,6 +153,8 @@ class FormCheck:
             line, directive = self.rehearsed.nodes[index]
             if directive == "taskwait" and line:  # not the wait at the end of the rehearsal
                 waits.append(index)
+        statements = dict(self._units())
+        waits += [node for time, node in self.node_of.items() if statements[time] in self.waits.blocking]
         begins = self._begins()
         places = {one.operation.number: k for k, one in enumerate(self.waits.encounters) if one.operation is not None}
         missing: set[tuple[int, int]] = set()
@@ -166,7 +168,9 @@ class FormCheck:
             else:
                 at = bisect_left(begins, (places[other.operation.number], -1))
                 stop = begins[at][1] if at < len(begins) else len(before)
-                is_ordered = any(order.is_before(stretches[first], stretches[wait]) for wait in waits if wait < stop)
+                is_ordered = any(
+                    first == wait or order.is_before(stretches[first], stretches[wait]) for wait in waits if wait < stop
+                )
             if not is_ordered:
                 missing.add((self._line(one), self._line(other)))
         for first_line, second_line in sorted(missing):

@@ -6,7 +6,7 @@ The tasks of a form order themselves by their clauses. Only the host's own acces
 replayed as the task form will run: a task's accesses are *pending* from its encounter until the host waits. If the host
 accesses bytes of a pending access, and one of the two writes, a wait has to stand between. The candidates are the
 program's own calls of ``synchronize`` that ran in between, and copies for which CuPy made the host wait. The last one
-becomes a wait, and the replay begins again. If there is none, since CuPy had read the host's memory at once, the wait
+becomes a wait, and the replay begins again. The host waits for the task of such a copy only. If there is none, since CuPy had read the host's memory at once, the wait
 stands before the host's statement. A ``synchronize`` that is never chosen orders nothing, and disappears.
 
 *Overlap.* A `taskwait` waits for all tasks. If the program's own wait left other work unfinished, such as the next
@@ -28,6 +28,7 @@ from __future__ import annotations
 import ast
 from bisect import bisect_left
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from offload.port.chains import names_in
@@ -85,8 +86,10 @@ class WaitPlan:
     ----------
     needed : set of ast.stmt
         The program's calls of ``synchronize`` that become waits.
-    before, after : dict
-        Further waits, by the statements before or after which they stand.
+    before : dict
+        Further waits, by the statements before which they stand.
+    blocking : set of ast.stmt
+        Copies for whose task the host waits.
     device_before, device_after : set of ast.stmt
         Statements before or after which the device is synchronised.
     """
@@ -98,7 +101,7 @@ class WaitPlan:
         self.uses = parts.uses
         self.needed: set[ast.stmt] = set()
         self.before: dict[ast.stmt, HostWait] = {}
-        self.after: dict[ast.stmt, HostWait] = {}
+        self.blocking: set[ast.stmt] = set()
         self.device_before: set[ast.stmt] = set()
         self.device_after: set[ast.stmt] = set()
         self._blocks = {member: block for block in parts.blocks.values() for member in _inside(block)}
@@ -150,13 +153,10 @@ class WaitPlan:
         known: set[tuple[AccessPart, bool, int]] = set()
         awaited = -1  # tasks encountered before this time have ended
         ended: set[int] = set()  # later tasks that have ended
-        ending = -1  # a copy that a wait follows
+        ending = -1  # a copy for which the host waits
         for encounter in self.encounters:
             if ending >= 0 and encounter.task != ending:
-                if self.after[self.recorded.statement_at(ending)].items:
-                    ended.add(ending)
-                else:
-                    awaited = max(awaited, ending + 1)
+                ended.add(ending)
                 ending = -1
             statement = self.recorded.statement_at(encounter.owner)
             operation = encounter.operation
@@ -165,12 +165,12 @@ class WaitPlan:
                 continue
             if encounter.task < 0:
                 awaited = max([awaited, *self._waits_before(encounter)])
-            elif statement in self.after:
+            elif statement in self.blocking:
                 ending = encounter.task
             for part, writes in accesses_of(operation):
                 if encounter.task < 0:
-                    late = awaited
-                    pending.drop(part, lambda _, value, late=late: value[1] < late or value[1] in ended)  # type: ignore[misc]
+                    is_over = partial(_is_over, awaited, ended)
+                    pending.drop(part, is_over)
                     found = {
                         since
                         for other, (other_writes, since) in pending.near(part)
@@ -227,10 +227,8 @@ class WaitPlan:
         for time in range(need.at, need.since - 1, -1):
             statement = recorded.statement_at(time)
             role = self.parts.roles.get(statement)
-            if role is Role.COPY and statement not in self.after and self._blocks_host(time) and time < need.at:
-                target = self.parts.copies[statement].target_text
-                items = {target: {"in"}} if self._leaves_work_at(time) else {}
-                self.after[statement] = HostWait(statement.lineno, items)
+            if role is Role.COPY and statement not in self.blocking and self._blocks_host(time) and time < need.at:
+                self.blocking.add(statement)
                 self._note_implicit(need)
                 return
         self._note_implicit(need)
@@ -415,6 +413,11 @@ def accesses_of(operation: StreamOperation) -> Iterator[tuple[AccessPart, bool]]
         yield part, False
     for part in operation.writes:
         yield part, True
+
+
+def _is_over(awaited: int, ended: set[int], _: AccessPart, access: tuple[bool, int]) -> bool:
+    """Tell whether the task of a pending access has ended."""
+    return access[1] < awaited or access[1] in ended
 
 
 def _inside(block: BlockPart) -> Iterator[ast.stmt]:

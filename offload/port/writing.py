@@ -136,20 +136,18 @@ class FormWriter:
     # -- statements --------------------------------------------------------------------------------
     def statement(self, node: ast.stmt, indent: str) -> list[FormLine]:
         """Return the lines of one statement, with the waits around it."""
-        lines = self._waits(node, indent, self.waits.before)
+        wait = self.waits.before.get(node)
+        lines = [] if wait is None else [self._host_wait(wait, node, indent)]
         if node in self.waits.device_before:
             lines.append(self._synchronize(node, indent))
         lines += self._statement(node, indent)
         if node in self.waits.device_after:
             lines.append(self._synchronize(node, indent))
-        return lines + self._waits(node, indent, self.waits.after)
+        return lines
 
-    def _waits(self, node: ast.stmt, indent: str, places: dict[ast.stmt, HostWait]) -> list[FormLine]:
-        wait = places.get(node)
-        if wait is None:
-            return []
+    def _host_wait(self, wait: HostWait, node: ast.stmt, indent: str) -> FormLine:
         if not wait.items:
-            return [self._taskwait(node, indent)]
+            return self._taskwait(node, indent)
         name = self.names.offload
         items = []
         for word, modes in (("in_", {"in"}), ("out", {"out"}), ("inout", {"in", "out"})):
@@ -157,7 +155,7 @@ class FormWriter:
             if texts:
                 items.append(f"{name}.{word}({', '.join(texts)})")
         call = f"{indent}{name}.taskwait(depend=[{', '.join(items)}])"
-        return [FormLine(f"{call}  # line {wait.line}", node.lineno, node)]
+        return FormLine(f"{call}  # line {wait.line}", node.lineno, node)
 
     def _taskwait(self, node: ast.stmt, indent: str) -> FormLine:
         return FormLine(f'{indent}{self.names.omp}("taskwait")  # line {node.lineno}', node.lineno, node)
@@ -214,7 +212,7 @@ class FormWriter:
             return True
         if self.uses.use[node] is not StatementUse.PLAIN:
             return True
-        if any(node in places for places in (waits.before, waits.after, waits.device_before, waits.device_after)):
+        if any(node in places for places in (waits.before, waits.device_before, waits.device_after)):
             return True
         if hasattr(node, "body") or isinstance(node, ast.Match):
             is_over_streams = isinstance(node, ast.For) and has_sync(self.program.kind(node.iter))
@@ -465,10 +463,11 @@ class FormWriter:
         call = f"{names.offload}.target_memcpy_rect_async("
         sides = f"{part.target_text}, {part.source_text}"
         depend = f"depend=[{names.offload}.in_({part.source_text}), {names.offload}.out({part.target_text})]"
-        text = f"{indent}{call}{sides}, {depend})"
+        end = ").result()" if node in self.waits.blocking else ")"
+        text = f"{indent}{call}{sides}, {depend}{end}"
         if len(text) <= _WIDTH or "\n" in text:
             return [*lines, FormLine(text + mark, node.lineno, node)]
-        wrapped = [f"{indent}{call}", f"{indent}{_STEP}{sides}, {depend}", f"{indent}){mark}"]
+        wrapped = [f"{indent}{call}", f"{indent}{_STEP}{sides}, {depend}", f"{indent}{end}{mark}"]
         return lines + [FormLine(line, node.lineno, node) for line in wrapped]
 
     # -- imports -----------------------------------------------------------------------------------

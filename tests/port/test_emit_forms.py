@@ -175,8 +175,7 @@ def main():
     for row, target in zip(source, result):
         upload(x, row)
         y = stage.run(x)
-        offload.target_memcpy_rect_async(target, y, depend=[offload.in_(y), offload.out(target)])  # line 40
-        omp("taskwait")  # line 40
+        offload.target_memcpy_rect_async(target, y, depend=[offload.in_(y), offload.out(target)]).result()  # line 40
     print(result.sum())
 
 
@@ -568,7 +567,7 @@ def test_pinned_arrays_are_arrays_of_numpy_that_a_gpu_copies_by_itself(tmp_path)
     emitted = emitted_of(tmp_path, text)
     assert emitted.reasons == []
     assert emitted.text.startswith(
-        "import numpy as np\nimport offload\nfrom offload.pragma import omp\n\n"
+        "import numpy as np\nimport offload\n\n"
         "cp = offload.device(0).namespace()  # line 1\n"
         "a = offload.empty_pinned((2, 3), 'f4')\n"
         "b = offload.empty_pinned(a.shape, a.dtype)\n"
