@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from offload.arrays.sections import Section
 from offload.data.entries import Entry, Origin
 from offload.data.environment import DataEnvironment
 from offload.data.maptypes import MapType
@@ -128,6 +129,22 @@ class SanitizedPlace:
         for item, entry in zip(plan.items, plan.entries, strict=False):
             if entry is not None and (mapped := self.mapped.get(entry)) is not None:
                 yield item, entry, mapped
+
+    def note_absent(self, plan: Plan) -> None:
+        """Note the copies that an update would make if all its items were present, as under another schedule."""
+        present = {id(item) for item, _ in plan.copies}
+        for item in plan.items:
+            section = item.section
+            if id(item) in present or not section.run_nbytes:
+                continue
+            done, host = self.done("copy", writes=item.map_type.copies_in), _plain(item.host)
+            self.sanitizer.watch_memory(host)
+            for nbytes in {section.end - section.address, section.nbytes}:  # with the gaps between rows, and packed
+                storage = Section(self.device.space, section.address, (), nbytes)
+                mapped = Mapped(storage, host, section, plain_name(str(item.label)), done, item.map_type.word)
+                if nbytes != section.nbytes:
+                    mapped.rows = None
+                self.sanitizer.miss(mapped, host, done)
 
     def describe(self, entry: Entry, done: DoneAt, map_type: MapType) -> Mapped:
         """Return new storage as the sanitizer knows it."""
@@ -382,7 +399,10 @@ def _sanitized_copy_in(plain: Any) -> Any:
 
 def _sanitized_update(plain: Any) -> Any:
     def begin_update(self: Any, plan: Plan, lane: Lane, enqueuers: Any) -> Any:
-        return plain(self, plan, lane, None if self in _places else enqueuers)  # each copy is told of
+        known = _places.get(self)
+        if known is not None:
+            known.note_absent(plan)
+        return plain(self, plan, lane, enqueuers if known is None else None)  # each copy is told of
 
     return begin_update
 

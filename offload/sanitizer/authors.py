@@ -55,9 +55,11 @@ class Author:
         Whether the construct is OpenACC's.
     directive : str
         The name of the construct; empty outside of tasks.
+    is_update : bool
+        Whether the construct copies items without a map of them.
     """
 
-    __slots__ = ("call", "changes", "clauses", "directive", "doing", "is_acc", "side", "writes")
+    __slots__ = ("call", "changes", "clauses", "directive", "doing", "is_acc", "is_update", "side", "writes")
 
     def __init__(self, side: Side, doing: Doing, task: Any, frame: FrameType, *, writes: bool) -> None:
         self.side = side
@@ -71,6 +73,7 @@ class Author:
             self.clauses, self.call = clauses_of(task), call_of(task, frame)
             self.directive = str(task.construct.directive)
         self.is_acc = self.directive.startswith("acc")
+        self.is_update = "update" in self.directive
 
     def __repr__(self) -> str:
         return f"<Author {self.side}>"

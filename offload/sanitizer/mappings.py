@@ -136,16 +136,20 @@ class Mappings:
         self._starts.insert(k, mapped.start)
         self._mapped.insert(k, mapped)
         mapped.is_present = True
+        self.place(mapped)
+        return replaced
+
+    def place(self, mapped: Mapped) -> None:
+        """Give storage its way to the device's space."""
         space = self._spaces.setdefault(mapped.space, _SPACE * (1 + len(self._spaces)))
         if mapped.rows is None:
             mapped.shift = space + mapped.section.address - mapped.start
-            return replaced
+            return
         key = mapped.space, mapped.section
         if key not in self._packed:
             self._packed[key] = self._next_packed
             self._next_packed += mapped.section.nbytes
         mapped.shift = self._packed[key] - mapped.start
-        return replaced
 
     def find(self, address: int) -> Mapped | None:
         """Return the mapping whose storage an address of a device is in, also one that has ended."""

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from offload.sanitizer.authors import Place
     from offload.sanitizer.findings import Side
+    from offload.sanitizer.live import Conflict
     from offload.sanitizer.orders import Orders
     from offload.sanitizer.states import Runs
 
@@ -67,6 +68,8 @@ class Sanitizer:
         self._scope = scope
         self._lock = orders.lock  # one for both: each asks the other
         self._live = LiveAccesses(orders.order, compares=orders.compares)
+        # A construct's copies to its new storage are compared with updates: a map that finds the storage follows them.
+        self._beginnings, self._updates = (LiveAccesses(orders.order, compares=orders.compares) for _ in range(2))
         # The writes of devices, by the host memory that corresponds: they race with no access of the host, but one that
         # reads there is stale.
         self._newer = LiveAccesses(orders.order)
@@ -86,7 +89,8 @@ class Sanitizer:
             try:
                 for lo, hi in self._freed.take():
                     for run in ((lo, hi), *self._mappings.freed(lo, hi)):
-                        self._live.freed(*run)
+                        for live in (self._live, self._beginnings, self._updates):
+                            live.freed(*run)
                     self._newer.freed(lo, hi)
                     self._states.freed(lo, hi)
                     self._names.forget((lo, hi))
@@ -183,6 +187,14 @@ class Sanitizer:
         with self.judging():
             self._compare(mapped.device_layout(host), self._updating(done), None, mapped)
 
+    def miss(self, mapped: Mapped, host: np.ndarray[Any, Any], done: DoneAt) -> None:
+        """Note a copy that an update would make under another schedule, with storage that is not there now."""
+        with self.judging():
+            self._mappings.place(mapped)
+            self._compare(
+                mapped.device_layout(host), done if done.author.writes else self._updating(done), None, mapped
+            )
+
     def _end(self, mapped: Mapped, done: DoneAt, *, discards: bool) -> None:
         mapped.ended, mapped.is_present = done, False
         self._states.unmapped(mapped.bytes, done, discards=discards or not mapped.is_seen)
@@ -225,8 +237,8 @@ class Sanitizer:
                 return
             if at is None or at.is_seen:
                 self._compare(src.array, reads, None, at)
-            if to is None or (to.is_seen and not self._is_own(to, writes)):
-                self._compare(dst.array, writes, None, to)
+            if to is None or to.is_seen:
+                self._compare(dst.array, writes, None, to, is_own=to is not None and self._is_own(to, writes))
             if to is None:
                 if not dst.on_device:
                     self._states.written_host(runs_to, writes)
@@ -280,10 +292,7 @@ class Sanitizer:
         return one.stretch == other.stretch or self.orders.order.is_before(one.stretch, other.stretch)
 
     def _is_own(self, mapped: Mapped, done: DoneAt) -> bool:
-        """Tell whether a construct has made the mapping itself.
-
-        Its copy to the new storage comes before all other uses of that.
-        """
+        """Tell whether a construct has made the mapping itself."""
         return self.orders.course_of(mapped.made.stretch) is self.orders.course_of(done.stretch)
 
     # -- judging -------------------------------------------------------------------------------------
@@ -395,11 +404,17 @@ class Sanitizer:
         self._store.add(Occurrence(FindingRule.STALE_HOST, part, first.side, read.author.side, remedy, tuple(runs)))
 
     def _compare(
-        self, array: np.ndarray[Any, Any], done: DoneAt, frame: FrameType | None, mapped: Mapped | None
+        self,
+        array: np.ndarray[Any, Any],
+        done: DoneAt,
+        frame: FrameType | None,
+        mapped: Mapped | None,
+        *,
+        is_own: bool = False,
     ) -> None:
-        """Compare an access with unordered earlier ones."""
-        author, shift = done.author, mapped.shift if mapped is not None else 0
-        for other, count, stretch, shared in self._live.conflicts(done.stretch, array, author.writes, author, shift):
+        """Compare an access with unordered earlier ones; ``is_own`` of a construct's copy to its own new storage."""
+        for other, count, stretch, shared in self._conflicts(array, done, mapped, is_own=is_own):
+            shift = mapped.shift if mapped is not None else 0
             runs: Runs = [(lo - shift, hi - shift) for lo, hi in shared]
             if mapped is not None:
                 runs = mapped.host_runs(runs)
@@ -409,6 +424,21 @@ class Sanitizer:
             part = self._part(runs, frame, mapped)
             writes = first.changes, second.changes
             self._store.add(Occurrence(FindingRule.RACE, part, first.side, second.side, remedy, (), writes), count)
+
+    def _conflicts(
+        self, array: np.ndarray[Any, Any], done: DoneAt, mapped: Mapped | None, *, is_own: bool
+    ) -> list[Conflict]:
+        """Note an access, and return the earlier ones that it conflicts with."""
+        author, shift = done.author, mapped.shift if mapped is not None else 0
+        access = done.stretch, array, author.writes
+        if is_own:
+            self._beginnings.conflicts(*access, author, shift)
+            return self._updates.unordered(*access, shift)
+        found = self._live.conflicts(*access, author, shift)
+        if mapped is not None and author.is_update:
+            self._updates.conflicts(*access, author, shift)
+            found += self._beginnings.unordered(*access, shift)
+        return found
 
     def _leaver(self, *stretches: int) -> Place | None:
         """Return the clauses of the task that has left work on a stream, if one of the stretches is such work."""
