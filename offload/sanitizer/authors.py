@@ -10,7 +10,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from offload.interrupts.frames import caller, is_between, is_own
+from offload.interrupts.frames import caller, is_between, is_calling_program, is_own
 from offload.sanitizer.findings import Side
 from offload.tasks.site import line_of
 
@@ -85,13 +85,13 @@ class Authors:
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], Author] = {}
 
-    def of_frame(self, frame: FrameType, scope: Any, *, writes: bool, stream: str = "") -> Author:
+    def of_frame(self, frame: FrameType | None, scope: Any, *, writes: bool, stream: str = "") -> Author:
         """Return the author of an access by the program.
 
         Parameters
         ----------
-        frame : frame
-            The program's frame.
+        frame : frame or None
+            The program's frame; None if a function of NumPy is itself the body, which then stands for its construct.
         scope : Scope or None
             The work of the calling thread; None on a thread that the runtime does not know.
         writes : bool
@@ -100,6 +100,10 @@ class Authors:
             The name of the stream that carries it out, if it was launched on one.
         """
         task = None if scope is None else scope.task
+        if frame is None:
+            if task is not None:
+                return self.of_line(task, *clauses_of(task), writes=writes)
+            frame = caller()
         file, line = frame.f_code.co_filename, frame.f_lineno
         key = file, line, writes, stream, *_key_of(task, frame)
         author = self._known.get(key)
@@ -160,13 +164,14 @@ class Authors:
         return author
 
 
-def program_frame() -> FrameType:
-    """Return the innermost frame of the program, to which NumPy's own functions do not belong."""
-    frame = caller(2)
-    while _is_numpy(frame) and frame.f_back is not None:
-        frame = frame.f_back
-        while is_between(frame) and frame.f_back is not None:
-            frame = frame.f_back
+def program_frame() -> FrameType | None:
+    """Return the innermost frame of the program, to which NumPy's own functions do not belong.
+
+    It is None if a function of NumPy is itself the body, or whatever else the library calls for the program.
+    """
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001  # as `caller` does
+    while frame is not None and (is_between(frame) or _is_numpy(frame)):
+        frame = None if is_calling_program(frame) else frame.f_back
     return frame
 
 
@@ -198,8 +203,9 @@ def _name_of(task: Any) -> str:
 
 
 def clauses_of(task: Any) -> Place:
-    """Return where the clauses of a task's construct stand."""
-    return place_of(task.construct.location)
+    """Return where the clauses of a task's construct stand: for a function without a source, at the call."""
+    place = place_of(task.construct.location)
+    return place if place[1] else call_of(task, caller())
 
 
 def call_of(task: Any, frame: FrameType) -> Place:
@@ -209,10 +215,11 @@ def call_of(task: Any, frame: FrameType) -> Place:
     """
     if task.caller is not None:
         return place_of(line_of(task.caller))
+    place = place_of(task.construct.location)
     if task.construct.is_call:
-        return clauses_of(task)
+        return place
     outer = _encounter(frame)
-    return clauses_of(task) if outer is None else (os.path.abspath(outer.f_code.co_filename), outer.f_lineno)  # noqa: PTH100  # the same
+    return place if outer is None else (os.path.abspath(outer.f_code.co_filename), outer.f_lineno)  # noqa: PTH100  # the same
 
 
 def _encounter(frame: FrameType) -> FrameType | None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from offload.interrupts.frames import caller
 from offload.sanitizer.authors import Author, Authors, Doing, is_unwrapped_by_library, place_of, program_frame
 from offload.sanitizer.elements import byte_bounds
 from offload.sanitizer.findings import FindingStore, ItemPart, Occurrence, Summary
@@ -130,7 +131,7 @@ class Sanitizer:
         """Note that the program has received memory whose accesses cannot be seen from now on."""
         if is_unwrapped_by_library():
             return
-        frame = program_frame()
+        frame = program_frame() or caller()
         with self.judging():
             run = byte_bounds(storage)
             mapped = self.mapping_at(run[0])

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 
 from offload.arrays import given
-from offload.interrupts.frames import is_own
+from offload.interrupts.frames import is_calling_program, is_own
 from offload.sanitizer.accesses import KEEPS_LISTS, accesses_of, accesses_of_method, is_native
 from offload.sanitizer.flats import TrackedFlags, TrackedFlat
 
@@ -101,7 +101,8 @@ _is_passed: dict[Any, bool] = {}
 def accessor(frame: FrameType) -> FrameType | None:
     """Return the frame of the program that makes an access, from the frame that NumPy was called in or further in.
 
-    It is None if the library makes the access.
+    It is None if the library makes the access. If a function of NumPy is itself a body, it is the library's that calls
+    bodies.
     """
     outer: FrameType | None = frame
     while outer is not None:
@@ -112,7 +113,7 @@ def accessor(frame: FrameType) -> FrameType | None:
             is_passed = isinstance(module, str) and (module.partition(".")[0] in _PASSED or module in _PASSED_MODULES)
             _is_passed[module] = is_passed
         if not is_passed:
-            return None if is_own(module) else frame
+            return None if is_own(module) and not is_calling_program(frame) else frame  # NumPy's may be a body
         outer = frame.f_back
     return frame
 

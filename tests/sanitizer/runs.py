@@ -15,11 +15,14 @@ if TYPE_CHECKING:
     from offload.sanitizer import Finding
 
 
-def findings_of(path: Path, *, seed: int | None = None, devices: str = "sim:1") -> tuple[Finding, ...]:
+def findings_of(
+    path: Path, *, seed: int | None = None, devices: str = "sim:1", num_threads: int | None = None
+) -> tuple[Finding, ...]:
     """Return the findings of a program, which sees no other runtime than this one."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", omp.CleanupWarning)  # a leak is a finding here
-        with omp.Runtime(devices, sanitize=True, seed=seed) as runtime, tracked_imports(path.parent):
+        opened = omp.Runtime(devices, sanitize=True, seed=seed, num_threads=num_threads)
+        with opened as runtime, tracked_imports(path.parent):
             runpy.run_path(str(path), run_name="__main__")
     if (failure := runtime.sanitized.sanitizer.failure) is not None:
         raise failure

@@ -273,3 +273,23 @@ def test_memory_of_an_owner_that_stays(check):
         """,
         *("race", "wait", "taskwait()"),
     )
+
+
+@pytest.mark.parametrize("num_threads", [0, 2])
+def test_function_of_numpy_as_a_body(check, num_threads):
+    """The accesses of a function of NumPy that is itself the body of a task belong to the construct's line."""
+    found = check(
+        """
+        a, b = np.ones(8), np.zeros(8)
+        omp.target_enter_data(map=[to(a)], nowait=True)  # first
+        omp.task(np.copyto)(a, b)  # second, fix
+        omp.taskwait()
+        omp.target_exit_data(map=[release(a)])
+        """,
+        "race",
+        "depend",
+        "depend=[in_(a)] on target enter data, depend=[out(a)] on copyto",
+        num_threads=num_threads,
+    )
+    assert (found.first.what, found.second.what) == ("copy", "write")
+    assert found.second.name == "copyto"
