@@ -42,6 +42,10 @@ class Rest:
                 group.waiters = (*group.waiters, self._go_on)
             if group.live or not self._take():
                 return None
+        return self._complete(engine, task, group)
+
+    def _complete(self, engine: Runner[Task], task: Task, group: Group) -> Task | None:
+        """Complete the task, as no task of the group is left."""
         self._task = None
         group.waiters = ()  # they refer to this, and it to the group
         outer = task.inherited.group
@@ -68,20 +72,18 @@ class Rest:
             self._task.construct.runtime.engine.make_ready(self._task)
 
 
-def _noted_advance(plain: Any) -> Any:
-    """Return `Rest.advance` for sanitized runtimes: what follows the end of a group follows its tasks."""
+def _noted_complete(plain: Any) -> Any:
+    """Return `Rest._complete` for sanitized runtimes: what follows the end of a group follows its tasks."""
 
-    def advance(self: Rest, engine: Runner[Task]) -> Task | None:
-        task = self._task
-        orders = None if task is None else hooked.orders.get(task.construct.runtime)
-        if orders is not None and not self._group.live:
-            orders.ends_set(task, self._group)
-        return plain(self, engine)  # type: ignore[no-any-return]
+    def complete(self: Rest, engine: Runner[Task], task: Task, group: Group) -> Task | None:
+        if (orders := hooked.orders.get(task.construct.runtime)) is not None:
+            orders.ends_set(task, group)
+        return plain(self, engine, task, group)  # type: ignore[no-any-return]
 
-    return advance
+    return complete
 
 
-hooked.register(Rest, "advance", _noted_advance, "sanitize")
+hooked.register(Rest, "_complete", _noted_complete, "sanitize")
 
 
 class GroupEnd(Task):

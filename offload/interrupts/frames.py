@@ -11,6 +11,7 @@ import gc
 import sys
 import warnings
 from functools import lru_cache
+from operator import call
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -72,13 +73,11 @@ def frames_of_threads() -> dict[int, FrameType]:
     CPython before 3.12 holds a lock of the interpreter meanwhile, which the end of a `threading.local` takes too. If
     the collector came to one then, the process would hang. So the collector rests.
     """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        return sys._current_frames()  # noqa: SLF001  # what `faulthandler` shows
-    finally:
-        if was_on:
-            gc.enable()
+    # `map` calls all three without a return to Python's code, so no other thread comes in between.
+    was_on, _, frames = map(call, (gc.isenabled, gc.disable, sys._current_frames))  # noqa: SLF001  # as `faulthandler`
+    if was_on:
+        gc.enable()
+    return frames
 
 
 def warn(message: str, category: type[Warning], location: str = "") -> None:

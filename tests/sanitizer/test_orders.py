@@ -3,6 +3,7 @@
 import asyncio
 import queue
 import signal
+import sys
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -808,6 +809,56 @@ def test_taskgraph(run):
         run.write(names["name"] + " group")
     omp.barrier()
     assert run.names == {"recorded racing", "again racing", "once more racing"}
+
+
+class LockOfEngine:
+    """The engine's lock; it lets a function run before the first time that a function of this name takes it."""
+
+    def __init__(self, lock, name, before):
+        self.lock, self.name, self.before = lock, name, before
+
+    def __enter__(self):
+        frame = sys._getframe(1)
+        if frame.f_code.co_qualname == self.name:
+            self.before(frame.f_locals)
+        return self.lock.__enter__()
+
+    def __exit__(self, *raised):
+        return self.lock.__exit__(*raised)
+
+
+def test_group_of_a_taskgraph_that_ends_meanwhile(monkeypatch):
+    """What follows a taskgroup in a replay follows its tasks, also those that end while its end begins."""
+    with sanitized("sim:1", num_threads=2) as run:
+        has_begun, may_end = threading.Event(), threading.Event()
+
+        def last():
+            has_begun.set()
+            may_end.wait()
+            run.write("group")
+
+        def begins(names):
+            has_begun.wait()
+            may_end.set()
+            while names["group"].live:
+                pass
+
+        @omp.taskgraph
+        def region():
+            with omp.taskgroup():
+                omp.task(omp.task(last))()
+            omp.task(body(run.write, "group"))()
+
+        may_end.set()
+        region()
+        omp.barrier()
+        has_begun.clear()
+        may_end.clear()
+        engine = run.runtime.engine
+        monkeypatch.setattr(engine, "lock", LockOfEngine(engine.lock, "Rest.advance", begins))
+        region()
+        omp.barrier()
+    assert not run.races
 
 
 def test_computed_graph(run):
