@@ -9,7 +9,7 @@ import pytest
 
 from offload.reports.graphs import Fences, Made, Waited, graph_of
 from offload.reports.records import RunRecord, TaskRecord
-from tests.cli.test_run import program, run  # noqa: F401  # a fixture
+from tests.cli.test_run import run
 
 HEAD = """
 import numpy as np, offload as omp

@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.cli.test_run import ENVIRONMENT, program, run  # noqa: F401  # a fixture
+from tests.cli.test_run import ENVIRONMENT, run
 from tests.profiles import few
 from tests.reports.validator import check, read
 
