@@ -38,7 +38,7 @@ def edges_of(path):
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-def test_waits_are_those_of_a_record(program, tmp_path, body):  # noqa: F811  # the fixture
+def test_waits_are_those_of_a_record(program, tmp_path, body):
     """The graph of a run has the tasks, waits and edges that the graph of a record around the program has."""
     lines = "\n".join(f"    {line}" for line in body.splitlines())
     recorded = program(HEAD + f"with omp.record() as graph:\n{lines}\ngraph.visualize('r.mmd')\n", "recorded.py")
@@ -47,7 +47,7 @@ def test_waits_are_those_of_a_record(program, tmp_path, body):  # noqa: F811  # 
     assert edges_of(tmp_path / "g.mmd") == edges_of(tmp_path / "r.mmd") != []
 
 
-def test_waits_of_tasks_and_coroutines(program, tmp_path):  # noqa: F811  # the fixture
+def test_waits_of_tasks_and_coroutines(program, tmp_path):
     """Waits in a task and in a coroutine, and for one task, order what the same code generates afterwards."""
     path = program(
         HEAD + "import asyncio\nevent = omp.Event()\n"

@@ -77,7 +77,7 @@ def shown_on(words, env, *, reads=True):
 
 @pytest.mark.parametrize("columns", few(1, ["20", "80", "1", "0"]))
 @pytest.mark.parametrize("env", TERMINALS.values(), ids=TERMINALS)
-def test_terminals(program, env, columns):  # noqa: F811  # the fixture
+def test_terminals(program, env, columns):
     """On any terminal the program runs as ever; names show as they are, and none of their signs has an effect."""
     words = ["--live", "--profile", str(program(LIVE))]
     status, out, shown = shown_on(words, {"COLUMNS": columns, **env})
@@ -91,7 +91,7 @@ def test_terminals(program, env, columns):  # noqa: F811  # the fixture
 
 
 @pytest.mark.parametrize("env", few(2, TERMINALS.values()), ids=str)
-def test_labels_of_progress(program, env):  # noqa: F811  # the fixture
+def test_labels_of_progress(program, env):
     """A bar takes any label on any terminal."""
     status, out, shown = shown_on([str(program(LABEL + "print('done')\n"))], {"COLUMNS": "200", **env})
     assert (status, out) == (0, "done\n")
@@ -102,7 +102,7 @@ def test_labels_of_progress(program, env):  # noqa: F811  # the fixture
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there are no terminals that hang up")
-def test_a_terminal_that_goes(program):  # noqa: F811  # the fixture
+def test_a_terminal_that_goes(program):
     """If the terminal goes away, the program ends as without the command; it is not the view that stops it."""
     path = program(LIVE + "with omp.progress(): omp.task(int)()\n")
     status, out, _ = shown_on(["--live", str(path)], {}, reads=False)
@@ -110,7 +110,7 @@ def test_a_terminal_that_goes(program):  # noqa: F811  # the fixture
 
 
 @pytest.mark.parametrize("closed", ["2>&-", "1>&- 2>&-", "0<&- 2>&-"])
-def test_no_terminal_at_all(program, tmp_path, closed):  # noqa: F811  # the fixture
+def test_no_terminal_at_all(program, tmp_path, closed):
     """Without a stderr from the beginning, and without a stdout, files are written as ever."""
     path = program(LIVE)
     command = f'"{sys.executable}" -m offload run --live --profile --trace t.json --graph g.svg "{path}" {closed}'
@@ -122,7 +122,7 @@ def test_no_terminal_at_all(program, tmp_path, closed):  # noqa: F811  # the fix
     ET.parse(tmp_path / "g.svg")
 
 
-def test_a_pipe_that_closes_in_the_middle(program, tmp_path):  # noqa: F811  # the fixture
+def test_a_pipe_that_closes_in_the_middle(program, tmp_path):
     """A reader of stderr that goes while the program runs stops neither the program nor the files."""
     path = program(HEAD + "import sys\nprint('ready', file=sys.stderr, flush=True)\ninput()\n" + LIVE)
     job = subprocess.Popen(
@@ -140,7 +140,7 @@ def test_a_pipe_that_closes_in_the_middle(program, tmp_path):  # noqa: F811  # t
 
 
 @pytest.mark.parametrize("suffix", [".dot", ".html", ".mmd", ".svg"])
-def test_names_in_files(program, tmp_path, suffix):  # noqa: F811  # the fixture
+def test_names_in_files(program, tmp_path, suffix):
     """Each file takes any name: a trace as it is, a picture so that no sign has an effect."""
     found = run(tmp_path, "--trace", "t.json", "--graph", f"g{suffix}", program(TASKS))
     assert (found.returncode, found.stderr) == (0, "")
