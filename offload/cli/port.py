@@ -113,6 +113,10 @@ def _port(args: argparse.Namespace, program: GivenProgram, options: Sequence[Any
                 thread.join()
     report = analyse(past.log, path, args.on)
     report.argv = [program.name, *program.args]
+    if status:
+        report.not_seen.append(
+            f"The program ended with status {status}: the report is about the operations before that."
+        )
     if args.emit is not None:
         _emit(args, program, options, status, past, report)
     if args.report is not None:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from offload.port import dependences
 from offload.port.log import HOST, NULL
 from offload.port.races import find_races
+from offload.port.unseen import unseen_uses
 from offload.sanitizer.findings import Fix, Side
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from offload.port.log import PortLog, StreamOperation
     from offload.port.races import RacePair
@@ -188,7 +189,7 @@ def _fix(log: PortLog, pair: RacePair) -> Fix:
 def _expression(log: PortLog, stream: int) -> str:
     if stream == NULL:
         return "cupy.cuda.Stream.null"
-    return log.streams[stream].variable or "stream"
+    return log.streams[stream].name.replace(" ", "_")
 
 
 def _uninitialised(log: PortLog) -> list[PortUninitialised]:
@@ -239,10 +240,26 @@ def _not_seen(log: PortLog) -> list[str]:
         f"Accesses to the memory of {item} that the program got at line {place.line} cannot be seen."
         for place, item in log.given_away.items()
     ]
+    sentences += _unseen(log)
     threads = {operation.thread for operation in log.operations}
     if len(threads) > 1:
         sentences.append(f"{len(threads)} host threads count as one, in the order of their calls.")
     return sentences
+
+
+def _unseen(log: PortLog) -> Iterator[str]:
+    """Yield what the host was not seen to do with the bytes of copies."""
+    lines: dict[str, set[int]] = {}
+    for use in unseen_uses(log):
+        operation = log.operations[use.copy]
+        if not operation.host_reads:  # memory that CuPy has read at once may be written without a wait
+            word = "written" if operation.kind == "to device" else "read"
+            lines.setdefault(word, set()).add(operation.place.line)
+    for word, why in (("read", "file.write(h)"), ("written", "file.readinto(h)")):
+        if word in lines:
+            verb = "read" if word == "read" else "write"
+            yield f"The host was not seen to {verb} the host memory of the copies at {_lines(sorted(lines[word]))}."
+            yield f"Accesses by compiled code, such as {why}, cannot be seen: keep the waits before them."
 
 
 def _lines(lines: Sequence[int]) -> str:

@@ -93,10 +93,16 @@ class PortMemory:
 class MemoryPointer:
     """The attribute ``data`` of an array, for its address."""
 
-    __slots__ = ("ptr",)
+    __slots__ = ("_calls", "ptr")
 
-    def __init__(self, ptr: int) -> None:
+    def __init__(self, ptr: int, calls: ArrayCalls) -> None:
         self.ptr = ptr
+        self._calls = calls
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise self._calls.unsupported(name, owner="cupy.cuda.MemoryPointer")
 
 
 def _method(name: str) -> Callable[..., Any]:
@@ -164,7 +170,7 @@ class PortArray(ArrayProxy):
     @property
     def data(self) -> MemoryPointer:
         """The address of the first element."""
-        return MemoryPointer(self._storage.__array_interface__["data"][0])
+        return MemoryPointer(self._storage.__array_interface__["data"][0], self.calls)
 
     @property
     def base(self) -> Any:

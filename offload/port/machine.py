@@ -329,6 +329,13 @@ _CAPTURE = "call the operations of a captured graph directly, without the captur
 _REMEDIES = {
     **dict.fromkeys(("Graph", "begin_capture", "end_capture", "is_capturing"), _CAPTURE),
     **dict.fromkeys(("nvtx", "profile", "profiler"), "leave the profiler's calls out of this run"),
+    **dict.fromkeys(("copy_from_host", "copy_from_host_async"), "write d.set(h, stream=stream)"),
+    **dict.fromkeys(("copy_to_host", "copy_to_host_async"), "write d.get(stream=stream, out=h, blocking=False)"),
+    **dict.fromkeys(
+        ("copy_from", "copy_from_async", "copy_from_device", "copy_from_device_async"),
+        "write d[...] = other in a `with stream:`",
+    ),
+    **dict.fromkeys(("memset", "memset_async"), "write d[...] = value in a `with stream:`"),
     "ExternalStream": "make a cupy.cuda.Stream in the program",
     "PinnedMemoryPointer": "use cupyx.empty_pinned, which returns an array",
     "alloc_pinned_memory": "use cupyx.empty_pinned, which returns an array",

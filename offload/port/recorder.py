@@ -25,7 +25,7 @@ from offload.sanitizer.elements import byte_bounds
 from offload.sanitizer.imports import is_under
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
     from types import CodeType, FrameType
 
     from offload.port.log import OperationKind, StorageKind
@@ -71,6 +71,7 @@ class ProgramRecorder:
         self._unnamed: dict[int, int] = {}  # storages without a name, and how often one has been looked for
         self._in_callback = threading.local()
         self._threads: dict[int, str] = {}
+        self._shared_names: set[str] = set()  # variables that have held several streams
 
     # -- places and names ----------------------------------------------------------------------------
     def frame(self) -> FrameType:
@@ -196,10 +197,22 @@ class ProgramRecorder:
             self.log.streams.append(record)
             return record
 
-    def name_stream(self, stream: StreamRecord, frame: FrameType, is_it: Callable[[Any], bool]) -> None:
-        """Look for a variable of the program that holds a stream."""
-        if not stream.variable and stream.place is not None and (name := _name_in(frame, is_it)):
-            stream.variable = stream.name = name
+    def name_stream(self, stream: StreamRecord, frame: FrameType, number_of: Callable[[Any], int | None]) -> None:
+        """Look for a variable of the program that holds a stream.
+
+        A variable that holds several streams in turn names none of them; an element of a list may.
+        """
+        if stream.variable or stream.place is None:
+            return
+        with self.lock:
+            name = _name_in(frame, lambda value: number_of(value) == stream.number, self._shared_names)
+            others = [one for one in self.log.streams if name and one.variable == name]
+            if others:
+                self._shared_names.add(name)
+            for one in (*others, stream):
+                if others:
+                    name = _name_in(frame, lambda value, one=one: number_of(value) == one.number, self._shared_names)  # type: ignore[misc]
+                one.variable, one.name = name, name or f"stream {one.number}"
 
     # -- operations ----------------------------------------------------------------------------------
     def add(
@@ -333,14 +346,17 @@ def _place_of(frame: FrameType, table: array[int]) -> ProgramPlace:
     return ProgramPlace(file, line, column, max(line, end_line), end_column, code.co_qualname)
 
 
-def _name_in(frame: FrameType, is_it: Callable[[Any], bool]) -> str:
-    """Return the expression by which a frame's variables hold an object, such as ``buf[1]``; ``""`` if none does."""
+def _name_in(frame: FrameType, is_it: Callable[[Any], bool], without: Container[str] = ()) -> str:
+    """Return the expression by which a frame's variables hold an object, such as ``buf[1]``; ``""`` if none does.
+
+    The expressions ``without`` do not count.
+    """
     scopes: list[Mapping[str, Any]] = [frame.f_locals]
     if frame.f_globals is not frame.f_locals:
         scopes.append(frame.f_globals)
     for scope in scopes:
         for name, value in list(scope.items()):
-            if not name.startswith("__") and is_it(value):
+            if not name.startswith("__") and name not in without and is_it(value):
                 return name
     for scope in scopes:
         for name, value in list(scope.items()):
@@ -354,6 +370,6 @@ def _name_in(frame: FrameType, is_it: Callable[[Any], bool]) -> str:
             else:
                 continue
             for key, member in members:
-                if is_it(member):
-                    return f"{name}[{key!r}]"
+                if is_it(member) and (found := f"{name}[{key!r}]") not in without:
+                    return found
     return ""

@@ -186,7 +186,7 @@ class PortStream:
         """Look for the variable of the program that holds this stream."""
         record, recorder = self.record_of, self.side.recorder
         if record.place is not None and not record.variable:
-            recorder.name_stream(record, recorder.frame(), lambda value: value is self)
+            recorder.name_stream(record, recorder.frame(), _number_of)
 
     @property
     def done(self) -> bool:
@@ -340,3 +340,8 @@ class PortDevice:
 
 
 _DEVICE_FACTS = frozenset({"attributes", "compute_capability", "mem_info", "pci_bus_id"})
+
+
+def _number_of(value: Any) -> int | None:
+    """Return the number of a stream; None for another value."""
+    return value.number if isinstance(value, PortStream) else None

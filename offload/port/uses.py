@@ -428,7 +428,8 @@ class StreamUses:
             if position is not None and not any(map(self._is_dropped, node.args[:position])):
                 return len(node.args) == position + 1
         if node.lineno not in {obstacle.line for obstacle in self.obstacles}:
-            text = f"a stream is passed to `{program.segment(node.func)}`, which is no function of this file"
+            name = program.segment(node.func)
+            text = f"a stream is passed to `{name}`, which this file does not define; a task form has no streams"
             self.refuse(node, text)
         return False
 

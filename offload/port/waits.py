@@ -6,8 +6,10 @@ The tasks of a form order themselves by their clauses. Only the host's own acces
 replayed as the task form will run: a task's accesses are *pending* from its encounter until the host waits. If the host
 accesses bytes of a pending access, and one of the two writes, a wait has to stand between. The candidates are the
 program's own calls of ``synchronize`` that ran in between, and copies for which CuPy made the host wait. The last one
-becomes a wait, and the replay begins again. The host waits for the task of such a copy only. If there is none, since CuPy had read the host's memory at once, the wait
-stands before the host's statement. A ``synchronize`` that is never chosen orders nothing, and disappears.
+becomes a wait, and the replay begins again. The host waits for the task of such a copy only. If there is none, since
+CuPy had read the host's memory at once, the wait stands before the host's statement. A ``synchronize`` that is never
+chosen orders nothing, and disappears, unless compiled code may use the bytes that it waits for
+(`offload.port.unseen`).
 
 *Overlap.* A `taskwait` waits for all tasks. If the program's own wait left other work unfinished, such as the next
 buffers of a ring, the form would lose that overlap. Then a `taskwait` with `depend` stands directly before the host's
@@ -38,6 +40,7 @@ from offload.port.pending import PendingAccesses
 from offload.port.pieces import Role
 from offload.port.races import leaves_work
 from offload.port.statements import bindings_in
+from offload.port.unseen import unseen_uses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -112,6 +115,7 @@ class WaitPlan:
         while (need := self._replay()) is not None:
             self._answer(need)
         self._keep_unknown()
+        self._keep_unseen()
 
     # -- the order of the task form ----------------------------------------------------------------
     def _encounters(self) -> Iterator[Encounter]:
@@ -325,6 +329,24 @@ class WaitPlan:
             if role is Role.WAIT and not self.recorded.has_run(statement):
                 self.needed.add(statement)
 
+    def _keep_unseen(self) -> None:
+        """Keep the waits for copies whose host bytes compiled code may use, which cannot be seen."""
+        recorded = self.recorded
+        operations = recorded.log.operations
+        for use in unseen_uses(recorded.log):
+            owner, copy = recorded.owners[use.copy], operations[use.copy]
+            statement = recorded.statement_at(owner)
+            if owner < 0 or self.parts.roles.get(statement) is not Role.COPY:
+                continue
+            if copy.blocks or copy.host_reads:
+                self.blocking.add(statement)
+                continue
+            for wait in operations[use.copy + 1 : use.until]:
+                place = recorded.statement_at(recorded.owners[wait.number])
+                if self.parts.roles.get(place) is Role.WAIT and _waits_for(wait, copy, operations):
+                    self.needed.add(place)
+                    break
+
     # -- the default stream ------------------------------------------------------------------------
     def _check_default_stream(self) -> None:
         """Refuse work on the default stream among the streams' work; synchronise the device after earlier work."""
@@ -413,6 +435,13 @@ def accesses_of(operation: StreamOperation) -> Iterator[tuple[AccessPart, bool]]
         yield part, False
     for part in operation.writes:
         yield part, True
+
+
+def _waits_for(wait: StreamOperation, copy: StreamOperation, operations: list[StreamOperation]) -> bool:
+    """Tell whether the host waits for a copy, by its stream or by an event that was recorded there."""
+    if wait.kind == "event wait" and wait.record is not None:
+        return operations[wait.record].stream == copy.stream and wait.record > copy.number
+    return wait.kind == "device wait" or (wait.kind == "stream wait" and wait.stream == copy.stream)
 
 
 def _is_over(awaited: int, ended: set[int], _: AccessPart, access: tuple[bool, int]) -> bool:

@@ -130,6 +130,7 @@ def test_programs_that_end_early(program, tmp_path, text, status):
     found = port(tmp_path, "--report", "r.json", path)
     assert found.returncode == status
     assert read(tmp_path / "r.json")["operations"] == (0 if text == "def" else 3)
+    assert (f"The program ended with status {status}: " in found.stdout) == (status != 0)
     assert "Traceback" not in found.stderr or 'File "' + str(path) in found.stderr.splitlines()[1]
 
 

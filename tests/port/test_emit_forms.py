@@ -351,6 +351,52 @@ def test_a_wait_for_an_event_keeps_the_overlap(tmp_path):
 
 USES = ("pinned_raw[slot][...]", "result[number - n_slots]", "result[number]")
 
+FILES = """\
+import io
+import cupy as cp
+import cupyx
+import numpy as np
+s = cp.cuda.Stream(non_blocking=True)
+source, target = io.BytesIO(np.arange(48.0).tobytes()), io.BytesIO()
+x = [cp.empty(8) for _ in range(2)]
+h = [MAKE for _ in range(2)]
+out = [MAKE for _ in range(2)]
+came = [cp.cuda.Event() for _ in range(2)]
+for i in range(6):
+    k = i % 2
+    WAIT
+    source.readinto(h[k])
+    x[k].set(h[k], stream=s)
+    with s:
+        x[k] += 1
+    x[k].get(out=out[k], stream=s, blocking=BLOCKING)
+    came[k].record(s)
+    READY
+    target.write(out[k])
+print(np.frombuffer(target.getvalue()).sum())
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "waits"),
+    [
+        (("cupyx.empty_pinned(8)", "False", "came[k].synchronize()", "s.synchronize()"), 1),  # the second orders all
+        (("np.empty(8)", "True", "pass", "pass"), 0),
+    ],
+    ids=["waits", "copies"],
+)
+def test_memory_that_compiled_code_uses_is_waited_for(tmp_path, words, waits):
+    """Reads and writes of files are not seen, so the form keeps the program's waits for such memory."""
+    text = FILES
+    for old, new in zip(("MAKE", "BLOCKING", "WAIT", "READY"), words, strict=True):
+        text = text.replace(old, new)
+    emitted = emitted_of(tmp_path, text)
+    assert emitted.reasons == []
+    assert emitted.text.count('omp("taskwait")') == waits
+    assert emitted.text.count(".result()") == (0 if waits else 2)
+    assert run_text(tmp_path, emitted.text) == "1176.0\n"
+
+
 AHEAD = """\
 import cupy as cp
 import cupyx

@@ -45,7 +45,7 @@ REFUSED = {
     "a stream for another file": (
         "import other\nother.work(d, s)\n" + AFTER,
         [11],
-        "a stream is passed to `other.work`, which is no function of this file",
+        "a stream is passed to `other.work`, which this file does not define",
     ),
     "a stream for a function that is not known": ("f = print\nf(s)\n", [11], "a stream is passed to `f`"),
     "capture": ("with s:\n    s.begin_capture()\n    d *= 2\n    g = s.end_capture()\n", [11, 13], "captures a stream"),

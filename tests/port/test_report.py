@@ -62,6 +62,29 @@ def test_numbers(report):
     assert (found["streams"], found["operations"]) == (3, 3 + 2)
 
 
+def test_a_variable_of_several_streams_names_none(report):
+    """A variable that holds several streams in turn gives way to the elements of a list, or to numbers."""
+    loop = "for s in STREAMS:\n    with s: x += 1\n"
+    [race] = report(HEAD + loop.replace("STREAMS", "work"))["races"]
+    assert (race["first"]["name"], race["second"]["name"]) == ("work[0]", "work[1]")
+    [race] = report(HEAD + loop.replace("STREAMS", "(cp.cuda.Stream() for _ in range(2))"))["races"]
+    assert (race["first"]["name"], race["second"]["name"]) == ("stream 4", "stream 5")
+    assert race["fix"]["text"].startswith("stream_5.wait_event(event), with event = stream_4.record() after line")
+
+
+def test_memory_that_the_host_was_not_seen_to_use(tmp_path, record):
+    """The report names copies whose host memory only compiled code can have used."""
+    text = HEAD + "for _ in range(2):\n    bytes(5)\n    USE\n    x.set(h, stream=load)\n    load.synchronize()\n"
+    words = "The host was not seen to write the host memory of the copies at line 13."
+    path = str(tmp_path / "program.py")
+    assert words in analyse(record(text.replace("USE", "pass")), path, "sim").not_seen
+    assert analyse(record(text.replace("USE", "h[:] = 1")), path, "sim").not_seen == []
+    text = HEAD + "x.get(stream=load, out=h, blocking=False)\nload.synchronize()\nUSE\n"
+    words = "The host was not seen to read the host memory of the copies at line 10."
+    assert words in analyse(record(text.replace("USE", "memoryview(h)[0]")), path, "sim").not_seen
+    assert analyse(record(text.replace("USE", "h.sum()")), path, "sim").not_seen == []
+
+
 def test_sides_and_names(report, tmp_path):
     """A side has the absolute file, the line, the kind of access, and the variable of the stream or the thread."""
     text = HEAD + "for k in range(2):\n    with work[k]: bufs[k] += 1\nwith load: bufs[1] *= 2\n"

@@ -247,6 +247,7 @@ def test_refused_names(statement, names_of):
         ("cp.cuda.alloc_pinned_memory(8)", "use cupyx.empty_pinned"),
         ("cp.cuda.Stream().begin_capture()", "without the capture"),
         ("cp.cuda.Graph()", "without the capture"),
+        ("cp.zeros(3).data.copy_from_host_async(0, 24, cp.cuda.Stream())", "MemoryPointer.copy_from_host_async: write"),
         ("from cupyx.profiler import time_range", "leave the profiler's calls out"),
         ("from cupy.cuda import nvtx", "leave the profiler's calls out"),
     ],
