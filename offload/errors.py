@@ -48,6 +48,18 @@ class ClauseError(DirectiveError):
     """
 
 
+class UnknownClauseError(ClauseError, TypeError):
+    """A call has a keyword that the construct does not take; a `TypeError` too, as for any Python function.
+
+    Examples
+    --------
+    >>> omp.taskwait(dependence=[])
+    Traceback (most recent call last):
+        ...
+    offload.errors.UnknownClauseError: ...
+    """
+
+
 class LayoutError(ClauseError):
     """An array type has a wrong tree, or a pair of types does not fit.
 

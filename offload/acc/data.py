@@ -22,7 +22,8 @@ from offload.acc.operations import QueueOperation
 from offload.arrays.items import host_items, label
 from offload.arrays.sections import overlaps
 from offload.constructs.clauses.mapping import map_item, map_items
-from offload.constructs.clauses.maps import MapClause, as_tuple, check_device, symbolic
+from offload.constructs.clauses.maps import MapClause, as_tuple, check_device, first_text, symbolic
+from offload.constructs.clauses.names import refused_text
 from offload.constructs.replicas import check_devices, choose
 from offload.constructs.update import are_of, hosts_of
 from offload.data.entries import Counter
@@ -455,6 +456,7 @@ def _moved(
             items = _moved_otherwise(word, value, names)
         for item in items:
             item.present = not if_present and bool(item.section.run_nbytes)  # absent: an error
+            item.if_present = if_present
         found += items
     return found
 
@@ -463,7 +465,7 @@ def _moved_otherwise(word: str, value: Any, names: Names) -> list[MapItem]:
     """Return the items of an object with a mapper, or another value that is not a plain array, that move this way."""
     clause = data_clause(word, (value,), names)
     if clause.is_symbolic:
-        raise ClauseError(f"acc {word}: strings are allowed as list items only in decorators; pass the array itself")
+        raise refused_text(f"acc {word}", first_text((clause,)))
     return [item for item in map_items(MapConstruct.TARGET_UPDATE, (clause,)) if item.map_type is clause.map_type]
 
 
@@ -487,7 +489,7 @@ def _items(construct: str, given: Mapping[str, Any], spellings: Mapping[str, str
     if needs and not clauses:
         raise ClauseError(f"{construct} has no data clause; give {needs}")
     if symbolic(clauses):
-        raise ClauseError(f"{construct}: strings are allowed as list items only in decorators; pass the array itself")
+        raise refused_text(construct, first_text(clauses))
     items = map_items(MapConstruct.TARGET_DATA if not needs else _construct(spellings), clauses)
     check_distinct(construct, items)
     excuse_empty(items)

@@ -19,7 +19,7 @@ from offload.arrays.sections import HOST, Section, section_of
 from offload.errors import ClauseError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Sequence
 
 
 # By class and name, what `declare_mapper` declared: for the process, since classes are too.
@@ -369,10 +369,12 @@ def section(a: Any, *dims: tuple[int | None, ...]) -> Any:
         raise ClauseError(f"section: {type(a).__name__} {a!r:.60} is not an array")
     if len(dims) > whole.ndim:
         raise ClauseError(f"section has {len(dims)} dimensions, but the array has {whole.ndim}; give at most that many")
-    return a[tuple(_slice_of(dim, size, axis) for axis, (dim, size) in enumerate(zip(dims, whole.shape, strict=False)))]
+    return a[tuple(_slice_of(dim, whole.shape, axis) for axis, dim in enumerate(dims))]
 
 
-def _slice_of(dim: tuple[int | None, ...], size: int, axis: int, what: str = "section") -> slice:
+def _slice_of(dim: tuple[int | None, ...], shape: Sequence[int], axis: int, text: str = "") -> slice:
+    """Return the slice of lower, length and stride in a dimension; ``text`` is an item of a string."""
+    what, size = f"list item {text!r}" if text else "section", shape[axis]
     if type(dim) is not tuple or len(dim) not in (2, 3):
         raise ClauseError(f"{what}: dimension {axis} is {dim!r}; write (lower, length) or (lower, length, stride)")
     try:
@@ -380,16 +382,21 @@ def _slice_of(dim: tuple[int | None, ...], size: int, axis: int, what: str = "se
         length = None if dim[1] is None else index(dim[1])
         stride = 1 if len(dim) == 2 or dim[2] is None else index(dim[2])
     except TypeError:
-        raise ClauseError(f"{what}: dimension {axis} is {dim!r}; use ints, or None for a default") from None
+        from offload.arrays.wrong import not_integers  # only errors need it
+
+        raise not_integers(dim, axis, text) from None
     if stride < 1:
         raise ClauseError(f"{what}: stride {stride} in dimension {axis}; a stride must be at least 1")
     if length is None:
         length = max(0, -(-(size - lower) // stride))
     last = lower + (length - 1) * stride
     if lower < 0 or length < 0 or lower > size or (length and last >= size):
+        where = f"dimension {axis}, which has {size} elements"
+        if len(shape) > 1:
+            where = f"dimension {axis} of shape {tuple(shape)}; give each dimension its own lower and length"
         raise ClauseError(
-            f"{what}: ({lower} : {length} : {stride}) reaches outside dimension {axis}, which has {size} elements; "
-            "lower must be at least 0, and length is a count of elements, not an end"
+            f"{what}: ({lower} : {length} : {stride}) reaches outside {where}; lower must be at least 0, and length is "
+            "a count of elements, not an end"
         )
     return slice(lower, last + 1 if length else lower, stride)
 

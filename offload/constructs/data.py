@@ -11,13 +11,14 @@ import numpy as np
 from offload.arrays.items import Token, host_items
 from offload.constructs.clauses.dependences import Dependence, check_depend_now, inout
 from offload.constructs.clauses.mapping import map_items
-from offload.constructs.clauses.maps import check_clauses, check_device, check_map, symbolic
+from offload.constructs.clauses.maps import check_clauses, check_device, check_map, first_text, symbolic
+from offload.constructs.clauses.names import refused_text
 from offload.constructs.doubts import warn_of_no_copy
 from offload.constructs.groups import GroupRegion
 from offload.constructs.pointers import corresponding, used_items
 from offload.constructs.replicas import check_devices, choose, spread
 from offload.data.maptypes import MapConstruct
-from offload.errors import ClauseError, UsageError
+from offload.errors import UsageError
 from offload.interrupts.finalizers import refuse_inside
 from offload.interrupts.shields import Shield, in_one_piece, late
 from offload.runtime.current import for_finalizers, here
@@ -71,7 +72,7 @@ class _DataConstruct:
         checked = check_clauses(name, clauses, _CHECKS)
         depend = check_depend_now(name, checked["depend"])
         if symbolic(checked["map"]):
-            raise ClauseError(f"{name}: strings are allowed as list items only in decorators; pass the array itself")
+            raise refused_text(name, first_text(checked["map"]))
         self.scope: Scope = here()
         runtime = self.scope.runtime
         self.runtime = runtime

@@ -9,6 +9,7 @@ import numpy as np
 from offload.arrays.items import Label, array_section, host_items, is_device_array
 from offload.constructs.clauses.mapping import map_item
 from offload.constructs.clauses.maps import as_tuple
+from offload.constructs.clauses.names import refused_text
 from offload.data.maptypes import MapType
 from offload.errors import ClauseError
 from offload.runtime.generate import generate
@@ -42,7 +43,7 @@ def used_items(clause: str, value: Any) -> tuple[Any, ...]:
     items = as_tuple(value)
     for item in host_items(items):
         if isinstance(item, str):
-            raise ClauseError(f"{clause}: strings are allowed as list items only in decorators; pass the array itself")
+            raise refused_text(clause, item)
         if not (isinstance(item, np.ndarray) or is_device_array(item)):
             raise ClauseError(
                 f"{clause}: {type(item).__name__} {item!r:.60} is not an array; name arrays, views or section(…)"

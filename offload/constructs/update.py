@@ -13,6 +13,7 @@ from offload.constructs.clauses.dependences import check_depend_now
 from offload.constructs.clauses.mappers import expand
 from offload.constructs.clauses.mapping import map_item
 from offload.constructs.clauses.maps import as_tuple, check_device
+from offload.constructs.clauses.names import refused_text
 from offload.constructs.doubts import warn_of_writes
 from offload.constructs.replicas import check_devices, choose, spread
 from offload.data.maptypes import MapType
@@ -198,8 +199,8 @@ def _item(array: Any, map_type: MapType, *, present: bool) -> MapItem:
 def _check_array(array: Any, map_type: MapType) -> None:
     """Refuse a list item that is no host array."""
     if isinstance(array, str):
-        wrong = ": strings are allowed as list items only in decorators; pass the array itself"
-    elif is_device_array(array):
+        raise refused_text(f"target_update({map_type.word})", array)
+    if is_device_array(array):
         wrong = " is a device array; name the host array that it corresponds to, or use target_memcpy"
     elif not isinstance(array, np.ndarray):
         wrong = f" is a {type(array).__name__}, not an array; update arrays, views or section(…)"

@@ -21,6 +21,7 @@ import builtins
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from offload.constructs.clauses.maps import MapClause
 from offload.pragma.items import MappedPart
 from offload.pragma.syntax import Member, PythonText, Subscript, Triple
 from offload.pragma.values import (
@@ -254,6 +255,7 @@ class ItemsArgument(CallArgument):
         yield from (evaluated[at :: len(items)] for at, item in enumerate(items) if item.steps)
 
     def value(self, evaluated: Any, left_out: frozenset[str]) -> Any:
+        names: dict[int, str] = {}  # of the items in messages
         if self._clause.iterators:
             items = [one.view if one.__class__ is MappedPart else one for one in evaluated]
         else:
@@ -263,10 +265,15 @@ class ItemsArgument(CallArgument):
             for item, text in zip(self._clause.items, self._written, strict=True):
                 if text is None:
                     value = next(given)
-                    items.append(value.view if has_parts and item.steps else value)
+                    value = value.view if has_parts and item.steps else value
+                    items.append(value)
+                    names[id(value)] = item.text
                 elif text not in left_out or self._optional is None:
                     items.append(text)
-        return self._make(items) if items else []
+        made = self._make(items) if items else []
+        if names and made and made[0].__class__ is MapClause:
+            made[0].names = names
+        return made
 
 
 class ReductionArgument(ItemsArgument):

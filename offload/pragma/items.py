@@ -249,18 +249,20 @@ def _index(array: Any, entries: list[tuple[int, Any]], text: str) -> tuple[int |
         if kind == INDEX:
             index.append(_position(entry, size, axis, what))
         else:
-            index.append(_slice_of(_triple_of(entry, size) if kind == SLICE else entry, size, axis, what))
+            index.append(_slice_of(_triple_of(entry, size, axis, text) if kind == SLICE else entry, shape, axis, text))
     while index and index[-1] == slice(0, shape[len(index) - 1], 1):
         index.pop()  # a whole dimension at the end
     return tuple(index)
 
 
-def _triple_of(bounds: tuple[Any, Any, Any], size: int) -> tuple[Any, Any, Any]:
+def _triple_of(bounds: tuple[Any, Any, Any], size: int, axis: int, text: str) -> tuple[Any, Any, Any]:
     """Return lower, length and stride of a slice; negative bounds count from the end."""
     try:
         start, stop, step = [None if one is None else operator.index(one) for one in bounds]
     except TypeError:
-        return bounds  # `_slice_of` says that it is wrong
+        from offload.arrays.wrong import not_integers  # only errors need it
+
+        raise not_integers(bounds, axis, text, ("start", "stop", "step")) from None
     lower = 0 if start is None else start + size if start < 0 else start
     if stop is None or (step is not None and step < 1):
         return lower, None, step

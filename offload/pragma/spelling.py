@@ -6,6 +6,7 @@ such a function, or over a ``def``. It gives a `WrittenDirective`, which decorat
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, overload
 
 from offload.errors import PragmaError, UsageError
@@ -92,6 +93,20 @@ class DirectiveSpelling(SpellingMark):
             DirectiveCall(directive).run(())
             written.has_run = True
         return written
+
+    if not TYPE_CHECKING:  # type checkers know the attributes by themselves, and refuse others
+
+        def __getattr__(self, name: str) -> NoReturn:
+            module = "offload" if self.language == "omp" else "offload.acc"
+            advice = f'write {self._name}("…"), or take names of the API from the module: import {module}'
+            if hasattr(import_module(module), name):
+                advice = f"write {module}.{name}, after `import {module}`"
+            raise AttributeError(
+                f"`{self._name}` of offload.pragma is not the module: it takes directives as strings, and has no "
+                f"attribute {name!r}; {advice}",
+                name=name,
+                obj=self,
+            )
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         return _spelling_named, (self._name,)

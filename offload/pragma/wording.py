@@ -38,6 +38,10 @@ _PHRASES: Final = (
         ", or reduction if it is one element",
     ),
     (r"(place_\d+) if \1 >= 0 else \1 - \d+", "…"),  # an index into a section, as `nest_sections` guards it
+    (
+        r"; pass the section that is present, or map all of it there",
+        "; name the section that is present in a map clause of this directive, or map all of it there",
+    ),
     (r"to the construct\b", "to the directive"),
     (r"use seq=True, or private= for", "use seq=True, or use private for"),
     (r", or use `assert` with check=True", ""),

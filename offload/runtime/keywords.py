@@ -7,7 +7,7 @@ import importlib
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from offload.errors import ClauseError
+from offload.errors import UnknownClauseError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -15,12 +15,10 @@ if TYPE_CHECKING:
     Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class UnknownClauseError(ClauseError, TypeError):
-    """A clause that a construct does not have: a `TypeError` too, as Python raises it for an unknown keyword."""
-
-
 def meant(name: str, known: Iterable[str]) -> str:
     """Return a hint for messages that gives a name spelt like ``name``; empty if there is none."""
+    if len(name) < 3:  # two letters are like too many names
+        return ""
     from difflib import get_close_matches  # errors alone need it
 
     close = get_close_matches(name, sorted(known), 1)

@@ -30,7 +30,7 @@ from offload.arrays.items import (
 from offload.arrays.sections import Section
 from offload.constructs.clauses.following import FollowedItem, keys_of
 from offload.constructs.clauses.maps import as_tuple
-from offload.constructs.clauses.names import parse_item
+from offload.constructs.clauses.names import parse_item, refused_text
 from offload.constructs.clauses.variadics import is_listable, members
 from offload.data.maptypes import MapType
 from offload.errors import ClauseError, DependError, DirectiveWarning
@@ -480,8 +480,7 @@ def check_depend_now(construct: str, value: Any) -> tuple[Dependence, ...]:
     found: list[Dependence] = []
     for dependence in check_depend(value):
         if dependence.is_symbolic:
-            raise ClauseError(
-                f"{construct}: strings are allowed as list items only in decorators; pass the array itself"
-            )
+            text = next((item for item in dependence.items if isinstance(item, str)), "")
+            raise refused_text(construct, text)
         found.append(dependence.resolved({}))
     return tuple(found)

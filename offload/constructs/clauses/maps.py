@@ -344,6 +344,12 @@ def worded_items(clauses: Iterable[Any]) -> Iterator[tuple[str, str]]:
         yield from ((item, word) for item in string_items((clause,)))
 
 
+def first_text(clauses: Iterable[Any]) -> str:
+    """Return the first list item that is a string, of clauses of which `symbolic` is true."""
+    items = (item for clause in clauses for item in (clause.items if isinstance(clause, MapClause) else (clause,)))
+    return next(item for item in items if isinstance(item, str))
+
+
 def symbolic(clauses: Iterable[Any]) -> bool:
     """Tell whether any clause needs the call to find its items."""
     return any(

@@ -112,19 +112,26 @@ class SymbolicItem(NamedTuple):
                 index.append(self._index(dim, size, f"dimension {axis}", names))
             else:
                 triple = tuple(None if code is None else self._evaluate(code, names) for code in dim)
-                index.append(_slice_of(triple, size, axis, f"list item {self.text!r}"))
+                index.append(_slice_of(triple, value.shape, axis, self.text))
         return value[(*index, ...)]  # also where every dimension has an index: a 0-d view, not a copy of the element
 
     def _index(self, code: CodeType, size: int, of: str, names: Mapping[str, Any]) -> int:
-        at = self._evaluate(code, names)
+        given = self._evaluate(code, names)
+        try:
+            at = operator.index(given)
+        except TypeError:
+            raise ClauseError(
+                f"list item {self.text!r}: the index of {of} is {type(given).__name__} {given!r:.40}; use an int, for "
+                "example i // 2, or lower:length:stride"
+            ) from None
         if not 0 <= at < size:
             allowed = f"goes from 0 to {size - 1}" if size else "is empty"
             raise ClauseError(f"list item {self.text!r}: index {at} is outside of {of}, which {allowed}")
         return at
 
-    def _evaluate(self, code: CodeType, names: Mapping[str, Any]) -> int:
+    def _evaluate(self, code: CodeType, names: Mapping[str, Any]) -> Any:
         try:
-            return operator.index(eval(code, {"__builtins__": {}}, names))  # noqa: S307  # the program's own text
+            return eval(code, {"__builtins__": {}}, names)  # noqa: S307  # the program's own text
         except NameError as error:
             raise ClauseError(f"list item {self.text!r}: {unseen(error.name or str(error), names)}") from error
         except Exception as error:
@@ -144,12 +151,35 @@ def _host(value: Any, computes: str) -> Any:
     return host
 
 
+def refused_text(what: str, text: str) -> ClauseError:
+    """Return the error of a string among the list items of a call, which has no function to look names up in."""
+    try:
+        item = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError:
+        item = ast.Name("a")
+    dims: list[str] = []
+    while isinstance(item, ast.Subscript):
+        parts = item.slice.elts if isinstance(item.slice, ast.Tuple) else [item.slice]
+        dims[:0] = [_pair(part) for part in parts]
+        item = item.value
+    written = f"section({ast.unparse(item)}, {', '.join(dims)})" if dims else "the array itself"
+    return ClauseError(f"{what}: {text!r:.60} is a string, which only decorators take as a list item; write {written}")
+
+
+def _pair(dim: ast.expr) -> str:
+    """Return the tuple that `section` takes for a dimension of a list item in OpenMP's notation."""
+    given = (dim.lower, dim.upper, dim.step) if isinstance(dim, ast.Slice) else (dim, ast.Constant(1))
+    texts = ["None" if part is None else ast.unparse(part) for part in given]
+    return f"({', '.join(texts[:2] if texts[2:] == ['None'] else texts)})"
+
+
 def unseen(name: str, names: Iterable[str] = ()) -> str:
     """Return the text of messages about a name in a string that a call, which sees ``names``, does not see."""
+    hint = meant(name, names)
     return (
-        f"there is no parameter or visible name {name!r}{meant(name, names)}; a string can name parameters, globals, "
-        "and variables of enclosing functions that the body mentions: mention it there, make it a parameter, or pass "
-        "the array itself with .options(…)"
+        f"there is no parameter or visible name {name!r}{hint}{' A' if hint else '; a'} string can name parameters, "
+        "globals, and variables of enclosing functions that the body mentions: mention it there, make it a parameter, "
+        "or pass the array itself with .options(…)"
     )
 
 

@@ -17,7 +17,7 @@ from offload.arrays.foreign import check_numbers, in_kind_of, read_only_reason
 from offload.arrays.items import array_section, held_host, host_items, label
 from offload.arrays.sections import overlaps
 from offload.constructs.clauses.maps import as_tuple
-from offload.constructs.clauses.names import parse_item
+from offload.constructs.clauses.names import parse_item, refused_text
 from offload.constructs.clauses.operators import Operator, find_operator
 from offload.errors import ClauseError
 from offload.tasks import hooked
@@ -104,7 +104,7 @@ def reductions_of(clause: str, items: Sequence[ReductionItem]) -> tuple[Reductio
     found: list[Reduction] = []
     for name, item in items:
         if isinstance(item, str):
-            raise ClauseError(f"{clause}: strings are allowed as list items only in decorators; pass the array itself")
+            raise refused_text(clause, item)
         section = array_section(item)
         if not item.flags.writeable:
             raise ClauseError(

@@ -164,7 +164,7 @@ class Expressions:
 
     def integer(self, node: Expression, what: str) -> Expression:
         """Return a number as int64: a bound or an index."""
-        return _as_integer(self.typed(node), f"{what} {text_of(node)}", text_of(node))
+        return _as_integer(self.typed(node), f"{what} {text_of(node)}", node)
 
     def indices(self, array: str, indices: tuple[Expression, ...], place: SourceLine) -> tuple[Expression, ...]:
         """Return the indices of an access, one for every dimension."""
@@ -191,7 +191,7 @@ class Expressions:
             )
         if type_of(index).dtype == "uint64":
             index = _below_half(index)
-        return _as_integer(index, f"the index of {array}, {text_of(node)},", text_of(node))
+        return _as_integer(index, f"the index of {array}, {text_of(node)},", node)
 
     def _array(self, name: str, place: SourceLine) -> LoopArrayType:
         if name not in self.arrays:
@@ -326,9 +326,11 @@ def _below_half(index: Expression) -> Expression:
     return ir.FunctionCall(place=index.place, type=index.type, function="min", arguments=(index, greatest))
 
 
-def _as_integer(value: Expression, what: str, text: str) -> Expression:
+def _as_integer(value: Expression, what: str, node: Expression) -> Expression:
     if is_float(type_of(value).dtype):
-        raise refusal(value.place, "types", f"{what} is {value.type}; write int({text})")
+        is_division = isinstance(node, ir.Binary) and node.operator == "/"
+        integral = text_of(replace(node, operator="//")) if is_division else f"int({text_of(node)})"  # type: ignore[call-arg]  # a Binary
+        raise refusal(value.place, "types", f"{what} is a float; write {integral}")
     return convert(value, WEAK_INT)
 
 

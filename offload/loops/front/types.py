@@ -48,13 +48,23 @@ def infer(function: ParsedFunction, scalars: Mapping[str, Type], arrays: Mapping
     shapes = {name: node.shape for name, node in local.items()}
     for name in function.arrays:
         if name not in held:
-            raise refusal(function.place, "argument", f"{name} is used as an array; pass an array for it")
+            raise refusal(function.place, "argument", _no_array(function, name))
     found = _fixpoint(function, dict(scalars), held, shapes)
     typed = _Statements(Expressions(found, held, shapes))
     parts = tuple(typed.nest(part) if isinstance(part, ir.Nest) else typed.statement(part) for part in function.parts)
     return ir.Typed(
         function=replace(function, parts=parts), scalars=found, arrays=held, notes=tuple(_notes(function, found))
     )
+
+
+def _no_array(function: ParsedFunction, name: str) -> str:
+    """Return the message about a parameter that is used as an array, for which the call passes something else."""
+    if any(item.name == name for nest in function.nests for item in nest.reductions):
+        return (
+            f"the reduction variable {name} is a parameter, and the argument is a number, so the result would be lost; "
+            f"begin with `{name} = 0.0` in the function and return {name}, or pass an array of one element"
+        )
+    return f"{name} is used as an array; pass an array for it"
 
 
 # -- the rounds ------------------------------------------------------------------------------------------
