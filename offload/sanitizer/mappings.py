@@ -14,6 +14,7 @@ later.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from offload.arrays.items import address_of
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 _SPACE = 1 << 48
 """The size of a device's space: no address of a process reaches it."""
+
+_KEPT = 64
+"""The users and the ends of a mapping that are compared with each other."""
 
 _PACKED = 1 << 62
 """The first address of the spaces of packed sections."""
@@ -69,13 +73,17 @@ class Mapped:
         Whether the accesses of the host memory can be seen.
     finders : dict
         For courses that have found the storage and may have made it themselves: their work, and their map types.
+    users : dict
+        The same for the last other regions that have found it and copy back what they map, and their writes.
+    ends : deque of DoneAt
+        The last constructs that have ended the mapping, or would have done so if no region in flight had kept it.
     copies_left : int
         The copies to the host that end the mapping and have not been carried out.
     """
 
     __slots__ = (
-        "bytes", "copies_left", "end", "ended", "finders", "host", "is_present", "is_seen", "is_tracked", "label",
-        "latest", "made", "map_type", "rows", "section", "shift", "space", "start",
+        "bytes", "copies_left", "end", "ended", "ends", "finders", "host", "is_present", "is_seen", "is_tracked",
+        "label", "latest", "made", "map_type", "rows", "section", "shift", "space", "start", "users",
     )  # fmt: skip
 
     bytes: MappedBytes
@@ -93,10 +101,19 @@ class Mapped:
         self.is_seen = self.is_tracked = True
         self.rows = PackedRows(section) if section.dims else None
         self.finders: dict[Course, tuple[DoneAt, str]] = {}
+        self.users: dict[Course, tuple[DoneAt, str, dict[tuple[DoneAt, Runs], None]]] = {}
+        self.ends: deque[DoneAt] = deque(maxlen=_KEPT)
         self.copies_left = 0
         self.made = made
         self.ended: DoneAt | None = None
         self.latest: object = None  # the last write on the device that host reads are compared with
+
+    def note_user(self, course: Course, done: DoneAt, map_type: str) -> None:
+        """Note that a region has found the storage."""
+        if map_type in {"from", "tofrom"}:
+            self.users[course] = done, map_type, {}
+            if len(self.users) > _KEPT:
+                del self.users[next(iter(self.users))]
 
     def holds(self, run: Run) -> bool:
         """Tell whether it is a mapping of all these bytes of host memory."""

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from offload.sanitizer.authors import Place
+    from offload.sanitizer.courses import Course
     from offload.sanitizer.findings import Side
     from offload.sanitizer.live import Conflict
     from offload.sanitizer.orders import Orders
@@ -177,16 +178,19 @@ class Sanitizer:
                 self._end(mapped, done, discards=discards)
 
     def find(self, mapped: Mapped, done: DoneAt, map_type: str) -> None:
-        """Note that a region has found storage that it may have to make under another schedule."""
+        """Note that a region has found storage; under another schedule it may have to make some."""
         with self._lock:
             course = self.orders.course_of(done.stretch)
-            if not course.finds(self.orders.course_of(mapped.made.stretch)):
+            if course.finds(self.orders.course_of(mapped.made.stretch)):
+                mapped.note_user(course, done, map_type)
+            else:
                 mapped.finders[course] = done, map_type
 
     def keep(self, mapped: Mapped, host: np.ndarray[Any, Any], done: DoneAt) -> None:
         """Note a copy to the host that a construct would make, if a region in flight did not keep the storage."""
         with self.judging():
             self._compare(mapped.device_layout(host), self._updating(done), None, mapped)
+            self._note_end(mapped, done)
 
     def miss(self, mapped: Mapped, host: np.ndarray[Any, Any], done: DoneAt) -> None:
         """Note a copy that an update would make under another schedule, with storage that is not there now."""
@@ -198,6 +202,8 @@ class Sanitizer:
 
     def _end(self, mapped: Mapped, done: DoneAt, *, discards: bool) -> None:
         mapped.ended, mapped.is_present = done, False
+        if mapped.is_seen and not discards:
+            self._note_end(mapped, done)
         self._states.unmapped(mapped.bytes, done, discards=discards or not mapped.is_seen)
         if not mapped.is_tracked:
             self._forget_host(mapped)
@@ -363,14 +369,39 @@ class Sanitizer:
         course = self.orders.course_of(done.stretch)
         made, map_type = mapped.finders.get(course, (mapped.made, mapped.map_type))
         is_own = self._is_own(mapped, done) or course in mapped.finders
-        key = done.author, made.author, map_type if is_own else ""
-        side = self._newer_sides.get(key)
-        if side is None:
-            side = self._newer_sides[key] = NewerOnDevice(done.author, made.author, map_type, is_own=is_own)
+        side = self._newer_side(done.author, made.author, map_type, is_own=is_own)
         write = done.stretch, side, tuple(runs)
         if write == mapped.latest:  # reads of the host since then have met it
             return
         mapped.latest = write
+        self._note_newer_at(side, runs, done)
+        if course in mapped.users:
+            mapped.users[course][2][done, tuple(runs)] = None
+            for end in mapped.ends:
+                self._note_end_for(course, mapped, end)
+
+    def _note_end(self, mapped: Mapped, end: DoneAt) -> None:
+        """Note that a construct ends a mapping. Regions that it does not follow copy back themselves if it is first."""
+        mapped.ends.append(end)
+        for course in mapped.users:
+            self._note_end_for(course, mapped, end)
+
+    def _note_end_for(self, course: Course, mapped: Mapped, end: DoneAt) -> None:
+        found, map_type, writes = mapped.users[course]
+        for write, runs in writes:
+            if not self._is_earlier(write, end) and self.orders.compares(write.stretch, end.stretch):
+                side = self._newer_side(write.author, found.author, map_type, is_own=True)
+                self._note_newer_at(side, runs, write)
+
+    def _newer_side(self, author: Author, made: Author, map_type: str, *, is_own: bool) -> NewerOnDevice:
+        key = author, made, map_type if is_own else ""
+        side = self._newer_sides.get(key)
+        if side is None:
+            side = self._newer_sides[key] = NewerOnDevice(author, made, map_type, is_own=is_own)
+        return side
+
+    def _note_newer_at(self, side: NewerOnDevice, runs: Runs, done: DoneAt) -> None:
+        """Compare a write on a device with the reads of host memory, those so far and later ones."""
         for array in arrays_over(runs):
             for other, _, stretch, shared in self._live.unordered(done.stretch, array, writes=True):
                 if not other.writes and other.doing is not Doing.COPY:

@@ -299,3 +299,28 @@ def test_mapping_that_is_made_later(findings, tmp_path):
         text = (tmp_path / "program.py").read_text()
         (one,) = [one for one in found if lines(one) == (marked(text, "first"), marked(text, "second"))]
         assert (one.rule, one.fix.kind, one.fix.line, one.count) == ("race", "wait", marked(text, "fix"), 1)
+
+
+@pytest.mark.parametrize("end", ["from_", "from_, nowait", "release"])
+def test_read_after_an_end_that_nothing_orders(same, end):
+    """A region that may come after the end of the mapping, and copies back itself then, races with later host reads."""
+    kind, _, nowait = end.partition(", ")
+    found, text = same(
+        f"""
+        @omp.target(nowait=True)  # region
+        def double(x):
+            x *= 2  # write
+        x = np.ones(8)
+        omp.target_enter_data(map=[to(x)])
+        double(x)
+        omp.target_exit_data(map=[{kind}(x)]{", nowait=True" if nowait else ""})  # end
+        print(x.sum())  # read
+        omp.taskwait()
+        omp.target_exit_data(map=[release(x)])
+        """
+    )
+    line = {name: marked(text, name) for name in ("region", "write", "end", "read")}
+    expected = {(line["region"], line["read"])}
+    if kind == "from_":
+        expected.add((line["write"], line["end"]))
+    assert {(one.rule, lines(one)) for one in found} == {("race", pair) for pair in expected}
