@@ -12,9 +12,10 @@ from offload.port.unseen import unseen_uses
 from offload.sanitizer.findings import Fix, Side
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from offload.port.log import PortLog, StreamOperation
+    from offload.port.model import SyncLine
     from offload.port.races import RacePair
     from offload.port.shelves import AccessWord
 
@@ -156,7 +157,7 @@ def analyse(log: PortLog, program: str, on: str) -> PortReport:
         [PortRedundant(*line, counts[line], why) for line, why in sorted(redundant.items())],
         _blocking(log),
         _edges(log),
-        not_seen=_not_seen(log),
+        not_seen=[*_not_seen(log), *_timed(log, redundant)],
     )
 
 
@@ -245,6 +246,14 @@ def _not_seen(log: PortLog) -> list[str]:
     if len(threads) > 1:
         sentences.append(f"{len(threads)} host threads count as one, in the order of their calls.")
     return sentences
+
+
+def _timed(log: PortLog, redundant: Iterable[SyncLine]) -> list[str]:
+    """Say that needless waits may be needed to measure time."""
+    if not log.timed or not any(line.call == "synchronize" for line in redundant):
+        return []
+    lines = _lines(sorted({place.line for place in log.timed}))
+    return [f"The time between two events at {lines} needs events that have completed: keep the wait before it."]
 
 
 def _unseen(log: PortLog) -> Iterator[str]:

@@ -122,6 +122,8 @@ class PortLog:
     """Where the program got the memory of a host array in a form whose accesses cannot be seen, and which array."""
     obstacles: dict[ProgramPlace, str] = field(default_factory=dict)
     """Calls that the task form cannot express, with their reason: `Stream.use`, several devices, …"""
+    timed: dict[ProgramPlace, None] = field(default_factory=dict)
+    """Calls of ``get_elapsed_time``, which need events that have completed."""
     arrived: dict[int, bytes] = field(default_factory=dict)
     """By operation: a digest of the bytes that a copy brought to the host, if the recorder was asked for digests."""
 

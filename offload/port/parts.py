@@ -142,7 +142,7 @@ class FormParts:
     def _is_quiet_inside(self, node: ast.stmt) -> bool:
         """Tell whether a compound statement can run later as a whole: it has no effect on the host's variables."""
         if not hasattr(node, "body"):
-            return True
+            return not isinstance(node, ast.Match)
         if not isinstance(node, (ast.For, ast.While, ast.If)) or self.recorded.facts.get(node) is not None:
             return False
         inner = [part for part in ast.walk(node) if isinstance(part, ast.stmt) and part is not node]

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 from dataclasses import dataclass, field
 from functools import partial
@@ -39,6 +40,9 @@ SYNC: Final = "sync"
 MIXED: Final = "mixed"
 _UNDECIDED: Kind = NONE
 """The kind of a value that depends on itself, as long as nothing else decides."""
+
+_ENCODING: Final = re.compile(r"\A((?:[^\S\n]*(?:#[^\n]*)?\n)?[^\S\n]*#.*?coding[:=][^\S\n]*)[-_.a-zA-Z0-9]+")
+"""The line about the encoding, as PEP 263 has it: a comment in the first or second line."""
 
 FunctionNode: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef"
 FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -632,13 +636,15 @@ def _evaluated_outside(node: ast.AST) -> set[ast.AST]:
 def program_text(path: str) -> str:
     """Return the text of a file of Python; tabs that indent lines become four blanks each.
 
+    Its line about the encoding says UTF-8, in which a task form is written.
+
     Raises
     ------
     SyntaxError, UnicodeDecodeError
         The text is not Python.
     """
     with tokenize.open(path) as file:
-        text = file.read()
+        text = _ENCODING.sub(r"\g<1>utf-8", file.read(), count=1)
     if "\t" not in text:
         return text
     ast.parse(text, path)  # it may be no Python at all

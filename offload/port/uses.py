@@ -532,7 +532,7 @@ class StreamUses:
                 single = self._single_assignment(targets, value)
                 if single is not None:
                     return single
-        return self.colon_head(node) if hasattr(node, "body") else self.text(node)
+        return self.colon_head(node)
 
     def _single_assignment(self, targets: list[ast.expr], value: ast.expr) -> str | None:
         """Return ``a = b`` for ``a, s = b, stream``; None for other assignments."""

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from offload.port.emit import emit
 from tests.port.emitting import HEAD, emitted_of, run_text
 
 RING = '''\
@@ -659,6 +660,44 @@ def test_an_assignment_to_a_part_fills_the_name_of_the_part(tmp_path):
     lines = body_of(emitted.text)
     at = lines.index("e_part = e[1:-1]  # line 14")
     assert "e_part[...] = d_part + 1" in lines[at:]
+
+
+def test_a_match_around_blocks(tmp_path):
+    """The blocks in the cases of a `match` become regions of their own."""
+    text = HEAD + (
+        "d.set(h[0], stream=s)\n"
+        "for i in range(4):\n"
+        "    match i % 2:\n"
+        "        case 0:\n"
+        "            with s:\n"
+        "                d += 1\n"
+        "        case _:\n"
+        "            with s: d *= 2\n"
+        "s.synchronize()\n"
+        "print(d.get(stream=s))\n"
+    )
+    emitted = emitted_of(tmp_path, text)
+    assert emitted.reasons == []
+    lines = body_of(emitted.text)
+    assert lines[2:8] == [
+        "match i % 2:",
+        "case 0:",
+        *('with omp("target nowait depend(inout: d)"):  # line 14', "d += 1"),
+        "case _:",
+        'with omp("target nowait depend(inout: d)"):  # line 17',
+    ]
+
+
+def test_a_program_in_another_encoding(tmp_path):
+    """The form is UTF-8, and its line about the encoding says so."""
+    path = tmp_path / "program.py"
+    text = (
+        f"# by hand\n# -*- coding: latin-1 -*-\n{HEAD}d.set(h[0], stream=s)\ns.synchronize()\nprint('Größe', d.get())\n"
+    )
+    path.write_bytes(text.encode("latin-1"))
+    emitted = emit(str(path), [])
+    assert emitted.text.startswith("# by hand\n# -*- coding: utf-8 -*-\n")
+    assert run_text(tmp_path, emitted.text) == "Größe [0. 1. 2. 3.]\n"
 
 
 def test_compound_statements_around_parts_are_kept(tmp_path):

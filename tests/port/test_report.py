@@ -85,6 +85,13 @@ def test_memory_that_the_host_was_not_seen_to_use(tmp_path, record):
     assert analyse(record(text.replace("USE", "h.sum()")), path, "sim").not_seen == []
 
 
+def test_a_wait_before_the_time_is_read(record, tmp_path):
+    """The report says that measuring time needs a wait, even if the wait orders no data."""
+    text = HEAD + "one, two = load.record(), load.record()\ntwo.synchronize()\ncp.cuda.get_elapsed_time(one, two)\n"
+    [sentence] = analyse(record(text), str(tmp_path / "program.py"), "sim").not_seen
+    assert "between two events at line 12 needs events that have completed" in sentence
+
+
 def test_sides_and_names(report, tmp_path):
     """A side has the absolute file, the line, the kind of access, and the variable of the stream or the thread."""
     text = HEAD + "for k in range(2):\n    with work[k]: bufs[k] += 1\nwith load: bufs[1] *= 2\n"
