@@ -480,7 +480,6 @@ def check_depend_now(construct: str, value: Any) -> tuple[Dependence, ...]:
     found: list[Dependence] = []
     for dependence in check_depend(value):
         if dependence.is_symbolic:
-            text = next((item for item in dependence.items if isinstance(item, str)), "")
-            raise refused_text(construct, text)
+            raise refused_text(construct, next(item for item in dependence.items if isinstance(item, str)))  # type: ignore[union-attr]  # a DepObj has arrays
         found.append(dependence.resolved({}))
     return tuple(found)
