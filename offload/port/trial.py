@@ -262,8 +262,9 @@ def _note_copies(stack: ExitStack, result: Rehearsal, path: str) -> None:
             def note() -> None:
                 result.arrived[place] = (line, digest(dst))
 
-            # A program that waits for the copy has to wait for the note, before it overwrites the bytes.
-            return offload.task(depend=[offload.in_(dst)], name="the bytes that arrived")(note)()
+            # A program that waits for the copy has to wait for the note, before it overwrites the bytes. So the note is
+            # ordered like the copy, as a write.
+            return offload.task(depend=[offload.inout(dst)], name="the bytes that arrived")(note)()
         return task
 
     offload.target_memcpy_rect_async = target_memcpy_rect_async

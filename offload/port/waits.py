@@ -30,16 +30,15 @@ from __future__ import annotations
 import ast
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from offload.port.chains import names_in
-from offload.port.extents import covers, shares
+from offload.port.extents import covers
 from offload.port.log import NULL
-from offload.port.pending import PendingAccesses
 from offload.port.pieces import Role
 from offload.port.races import leaves_work
 from offload.port.statements import bindings_in
+from offload.port.under_way import TasksUnderWay
 from offload.port.unseen import unseen_uses
 
 if TYPE_CHECKING:
@@ -153,42 +152,34 @@ class WaitPlan:
     # -- the replay --------------------------------------------------------------------------------
     def _replay(self) -> _Need | None:
         """Return the first access of the host that must wait and does not."""
-        pending: PendingAccesses[tuple[bool, int]] = PendingAccesses()
-        known: set[tuple[AccessPart, bool, int]] = set()
-        awaited = -1  # tasks encountered before this time have ended
-        ended: set[int] = set()  # later tasks that have ended
+        tasks = TasksUnderWay()
         ending = -1  # a copy for which the host waits
         for encounter in self.encounters:
             if ending >= 0 and encounter.task != ending:
-                ended.add(ending)
+                tasks.end(ending)
                 ending = -1
             statement = self.recorded.statement_at(encounter.owner)
             operation = encounter.operation
             if operation is None:
-                awaited = encounter.time if statement in self.needed else awaited
+                if statement in self.needed:
+                    tasks.end_all(encounter.time)
                 continue
             if encounter.task < 0:
-                awaited = max([awaited, *self._waits_before(encounter)])
+                tasks.end_all(max([-1, *self._waits_before(encounter)]))
             elif statement in self.blocking:
                 ending = encounter.task
             for part, writes in accesses_of(operation):
-                if encounter.task < 0:
-                    is_over = partial(_is_over, awaited, ended)
-                    pending.drop(part, is_over)
-                    found = {
-                        since
-                        for other, (other_writes, since) in pending.near(part)
-                        if (writes or other_writes) and shares(part, other)
-                    }
-                    limit = self._named_before(encounter, part, writes=writes) if found else -1
-                    ended |= {since for since in found if since < limit}
-                    found -= ended
-                    if found:  # a wait for the last one waits for all
-                        time, owner = encounter.time, encounter.owner
-                        return _Need(max(found), time, owner, part, writes, operation.number)
-                elif (part, writes, encounter.task) not in known:
-                    known.add((part, writes, encounter.task))
-                    pending.add(part, (writes, encounter.task))
+                if encounter.task >= 0:
+                    tasks.add(encounter.task, part, writes=writes)
+                    continue
+                found = tasks.conflicts(part, writes=writes)
+                limit = self._named_before(encounter, part, writes=writes) if found else -1
+                for task in found:
+                    if task < limit:
+                        tasks.end(task)
+                late = [task for task in found if task >= limit]
+                if late:  # a wait for the last one waits for all
+                    return _Need(max(late), encounter.time, encounter.owner, part, writes, operation.number)
         return None
 
     def _waits_before(self, encounter: Encounter) -> Iterator[int]:
@@ -442,11 +433,6 @@ def _waits_for(wait: StreamOperation, copy: StreamOperation, operations: list[St
     if wait.kind == "event wait" and wait.record is not None:
         return operations[wait.record].stream == copy.stream and wait.record > copy.number
     return wait.kind == "device wait" or (wait.kind == "stream wait" and wait.stream == copy.stream)
-
-
-def _is_over(awaited: int, ended: set[int], _: AccessPart, access: tuple[bool, int]) -> bool:
-    """Tell whether the task of a pending access has ended."""
-    return access[1] < awaited or access[1] in ended
 
 
 def _inside(block: BlockPart) -> Iterator[ast.stmt]:

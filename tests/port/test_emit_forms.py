@@ -420,7 +420,7 @@ print(h)
 @pytest.mark.parametrize(
     ("use", "wait"),
     [
-        ("h[k] *= 2", "offload.taskwait(depend=[offload.inout(h[k])])  # line 9"),
+        ("h[k] *= 2", "offload.taskwait(depend=[offload.in_(h[k])])  # line 9"),  # what has read h[k] is over by then
         ("h[k][1:] = 3", "offload.taskwait(depend=[offload.out(h[k][1:])])  # line 9"),
         ("print(h[k].sum())", "offload.taskwait(depend=[offload.in_(h[k])])  # line 9"),
         ("[a.sum() for a in h[k:k + 1]]", 'omp("taskwait")  # line 9'),

@@ -134,7 +134,7 @@ def test_a_function_that_works_and_returns_an_event_stays(tmp_path):
 
 
 def test_tabs_and_declared_encodings_are_read(tmp_path):
-    """Tabs that indent code become blanks; those in strings stay."""
+    """Tabs that indent code become blanks; those in strings stay. The line about the encoding says UTF-8."""
     path = tmp_path / "program.py"
     path.write_bytes("# -*- coding: latin-1 -*-\nif 1:\n\tx = 'ü'\n\ty = '''\n\tz'''\n".encode("latin-1"))
-    assert program_text(str(path)) == "# -*- coding: latin-1 -*-\nif 1:\n    x = 'ü'\n    y = '''\n\tz'''\n"
+    assert program_text(str(path)) == "# -*- coding: utf-8 -*-\nif 1:\n    x = 'ü'\n    y = '''\n\tz'''\n"
