@@ -12,9 +12,9 @@ by addresses if one of them is `Scattered`. A pair that cannot be decided is not
 the first ones of a group, and those that come after it are the last ones. So the unordered ones lie in between, and are
 found by bisection.
 
-*Forgetting.* An access is forgotten once a write has covered all its bytes that comes after it. A race with that access
-is then found as a race with the write. If very many groups stand at a place, the oldest and the newest of each side
-stay.
+*Forgetting.* An access is forgotten once a write has covered all its bytes that comes after it, unless few accesses
+stand at its place. A race with that access is then found as a race with the write only. If very many groups stand at a
+place, the oldest and the newest of each side stay.
 
 *Spaces.* The addresses of an access can be shifted. Storage that a device has now for some host memory is thereby
 compared with the storage that it had for that before.
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
     from offload.sanitizer.clocks import Order
     from offload.sanitizer.states import Runs
+
+_REMEMBERED = 8
+"""The groups of a place, and the accesses of a group, that stay although a write has covered them."""
 
 _FIRST_PRUNING = 64
 """Groups at a place before some of each side are dropped."""
@@ -136,8 +139,8 @@ class LiveAccesses:
     order : Order
         The order of the stretches.
     forgets : bool
-        Whether accesses are dropped that an ordered write covers. Without that, each pair is found, and the time and
-        the memory grow with the number of accesses.
+        Whether accesses are dropped that an ordered write covers, where there are many. Without that, each pair is
+        found, and the time and the memory grow with the number of accesses.
     compares : callable, optional
         Says of two unordered stretches whether their accesses conflict. Without it all do.
 
@@ -257,8 +260,8 @@ class LiveAccesses:
                 continue  # it stays: a read and a write of one stretch are two sides of a race
             if is_before(last, stretch):
                 if forgets:
-                    stretches.clear()
-                    is_over = True
+                    is_over = len(place.groups) > _REMEMBERED
+                    del stretches[: None if is_over else -_REMEMBERED]
                 continue
             n_before = self._count_before(stretches, stretch)
             n_until = self._count_until(stretches, n_before, stretch)
@@ -268,8 +271,8 @@ class LiveAccesses:
                     unordered = [other for other in unordered if compares(other, stretch)]
                 if unordered:
                     found.append(Conflict(group.side, len(unordered), unordered[-1], link.runs))
-            if forgets and n_before:
-                del stretches[:n_before]
+            if forgets and n_before > _REMEMBERED:
+                del stretches[: n_before - _REMEMBERED]
         if is_over:
             place.groups = [group for group in place.groups if group.stretches]
 

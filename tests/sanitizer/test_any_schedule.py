@@ -324,3 +324,27 @@ def test_read_after_an_end_that_nothing_orders(same, end):
     if kind == "from_":
         expected.add((line["write"], line["end"]))
     assert {(one.rule, lines(one)) for one in found} == {("race", pair) for pair in expected}
+
+
+def test_write_that_another_one_covers(same):
+    """A task that nothing orders with two ordered writes races with both, whichever of the three comes first."""
+    found, text = same(
+        """
+        @omp.task(depend=[out("x")])
+        def one(x):
+            x += 1  # one
+        @omp.task(depend=[out("x")])
+        def two(x):
+            x[...] = 2  # two
+        @omp.task
+        def free(x):
+            x.sum()  # free
+        x = np.ones(8)
+        one(x)
+        two(x)
+        free(x)
+        omp.taskwait()
+        """
+    )
+    line = {name: marked(text, name) for name in ("one", "two", "free")}
+    assert {lines(one) for one in found} == {(line["one"], line["free"]), (line["two"], line["free"])}
