@@ -331,7 +331,10 @@ def hashed(x):
 
 @pytest.mark.parametrize(
     ("function", "words"),
-    [(halved_place, "the index of x, i / 2, is a float; write i // 2"), (hashed, r"write np.uint64\(18446744073709551615\)")],
+    [
+        (halved_place, "the index of x, i / 2, is a float; write i // 2"),
+        (hashed, r"write np.uint64\(18446744073709551615\)"),
+    ],
 )
 def test_messages_about_types_quote_the_text(function, words):
     """What has the wrong type is quoted as it is written, with a remedy that works."""
