@@ -261,7 +261,7 @@ def _unseen(log: PortLog) -> Iterator[str]:
     lines: dict[str, set[int]] = {}
     for use in unseen_uses(log):
         operation = log.operations[use.copy]
-        if not operation.host_reads:  # memory that CuPy has read at once may be written without a wait
+        if not (operation.host_reads or operation.blocks):  # for those copies CuPy itself waits
             word = "written" if operation.kind == "to device" else "read"
             lines.setdefault(word, set()).add(operation.place.line)
     for word, why in (("read", "file.write(h)"), ("written", "file.readinto(h)")):

@@ -36,10 +36,10 @@ def report_view(report: PortReport, graph: Graph) -> Group:
     shown += _redundant(report, names)
     shown += _blocking(report, names)
     shown += _edges(report, names)
-    shown += [_line(sentence, "yellow") for sentence in report.not_seen]
+    shown += [Text(sentence, style="yellow") for sentence in report.not_seen]
     if report.emitted is not None:
         shown.append(_line(f"The task form is in {report.emitted}."))
-    shown += [_line(f"No task form: {reason}") for reason in report.reasons]
+    shown += [Text(f"No task form: {reason}") for reason in report.reasons]
     return Group(*shown)
 
 
