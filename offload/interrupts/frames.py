@@ -12,7 +12,7 @@ import sys
 import warnings
 from functools import lru_cache
 from operator import call
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,8 +73,9 @@ def frames_of_threads() -> dict[int, FrameType]:
     CPython before 3.12 holds a lock of the interpreter meanwhile, which the end of a `threading.local` takes too. If
     the collector came to one then, the process would hang. So the collector rests.
     """
-    # `map` calls all three without a return to Python's code, so no other thread comes in between.
-    was_on, _, frames = map(call, (gc.isenabled, gc.disable, sys._current_frames))  # noqa: SLF001  # as `faulthandler`
+    frames: dict[int, FrameType]
+    calls: tuple[Any, ...] = gc.isenabled, gc.disable, sys._current_frames  # noqa: SLF001  # what `faulthandler` shows
+    was_on, _, frames = map(call, calls)  # without a return to Python's code, so that no other thread comes in between
     if was_on:
         gc.enable()
     return frames
