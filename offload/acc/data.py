@@ -456,7 +456,6 @@ def _moved(
             items = _moved_otherwise(word, value, names)
         for item in items:
             item.present = not if_present and bool(item.section.run_nbytes)  # absent: an error
-            item.if_present = if_present
         found += items
     return found
 

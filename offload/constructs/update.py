@@ -59,9 +59,8 @@ def target_update(
     ----------
     to, from_ : list of arrays
         Host arrays, or views with any strides, to copy to the device and from it. Bytes between the elements of a view
-        do not change. Give at least one item. The construct ignores items that are absent or without elements. If only
-        a part of an item is present, nothing of it is copied, and offload issues a `DirectiveWarning`. For an object
-        with a mapper, it copies the items that its mapper copies in that direction.
+        do not change. Give at least one item. The construct ignores items that are absent, present in part only, or
+        without elements. For an object with a mapper, it copies the items that its mapper copies in that direction.
     present : bool
         True: an item that is not wholly present is an error. For an item without elements, its address must be present.
     depend, nowait, device, devices

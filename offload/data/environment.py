@@ -36,7 +36,6 @@ import numpy as np
 from offload.arrays.items import array_section
 from offload.data.entries import Counter, correspond
 from offload.data.exchanges import complete, mark_written
-from offload.data.incomplete import warn_of_parts
 from offload.data.items import check_writeable
 from offload.data.ledger import OPEN, DuePoint, Ledger, is_over
 from offload.data.maptypes import MapType
@@ -250,24 +249,19 @@ class DataEnvironment:
         plan = None if known is None else known.plan
         point: Point | None = None
         sets: Sequence[ReplicaSet] = ()
-        is_told = False
         while True:
             with locked_for(self, sets) if sets else self.lock:
                 is_new = plan is None or plan.state is not self.table.state
                 if plan is None or is_new:
                     plan = self.table.update(items)
                 found = replicas_of([entry for _, entry in plan.copies]) if self.sets else ()
-                partial = () if is_told else plan.partial
-                if not partial and (not found or all(one in sets for one in found)):
+                if not found or all(one in sets for one in found):
                     if found:
                         complete(self, [copy for copy in plan.copies if not _is_overwritten(*copy)], lane)
                     point = self._begin_update(plan, lane, plan.enqueuers)
                     if found:
                         mark_written(self, plan.copies_in)
                     break
-            if partial:  # without the lock, and before anything is copied: the warning may be an error
-                is_told = True
-                warn_of_parts(partial, self.table.device_num)
             sets = found
         if point is None:
             point = self._carry_out(plan, lane, staged)

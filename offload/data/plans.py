@@ -61,8 +61,6 @@ class Plan:
     # -- of an update, which other launches carry out again while the table is in the same state -------
     # What must live until the copies are done.
     held: list[object]
-    # The items that are not copied because only a part is present, each with the entry of that part.
-    partial: Sequence[ItemCopy] = ()
     # What enqueues each copy on a stream; None where one has to be looked at each time (`Device.repeat`).
     enqueuers: Enqueuers = None
 

@@ -266,8 +266,6 @@ class PresentTable:
                 _check_place(item, other, "target_update")
                 if item.present:
                     raise NotPresentError(self._absent(item, other, "target_update"))
-                if other is not None and not item.if_present:
-                    plan.partial = [*plan.partial, (item, other)]
             elif item.section.run_nbytes:
                 copies.append((item, entry))
         if copies[1:]:

@@ -212,7 +212,6 @@ def checked(world, name, found, calls):
     check(world.environment.table, after)
 
 
-@pytest.mark.filterwarnings("ignore::offload.DirectiveWarning")  # updates of items that are present in part
 @given(st.lists(constructs(), min_size=10, max_size=40))
 def test_constructs_do_what_they_have_to(sequence):
     """After any constructs: each follows all that conflicts with it, and copies and marks no more than it has to."""
@@ -239,7 +238,6 @@ def test_constructs_do_what_they_have_to(sequence):
             checked(world, name, found, world.run(name, found))
 
 
-@pytest.mark.filterwarnings("ignore::offload.DirectiveWarning")
 @given(st.lists(constructs(), min_size=5, max_size=10), constructs(), st.integers(0, 5))
 def test_a_device_that_fails(sequence, last, fails_at):
     """Whichever call fails, an entry or update has changed nothing, an exit nothing or all; nothing is left open."""

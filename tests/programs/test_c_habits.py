@@ -126,31 +126,6 @@ def test_the_api_of_the_other_omp():
     assert not hasattr(omp, "__wrapped__")
 
 
-def test_an_update_of_an_array_that_is_present_in_part():
-    """An update of an array of which a part is present warns with the part; one of the part does not, and copies."""
-    u = np.zeros((8, 8))
-    with offload.target_data(map=[to(u[2:4])]):
-        offload.target(lambda u: u.fill(1))(u[2:4])
-        with pytest.warns(
-            offload.DirectiveWarning, match=r"from: float64\[8, 8\]\) copies nothing, .* its part \[2:4\]"
-        ):
-            offload.target_update(from_=[u])
-        assert not u.any()
-        offload.target_update(from_=[u[2:3]])
-    assert u.sum() == 8
-
-
-@pytest.mark.filterwarnings("error::offload.DirectiveWarning")
-def test_an_update_in_part_that_is_an_error_copies_nothing():
-    """A program that makes the warning an error finds nothing copied, of other items neither."""
-    u, v = np.zeros(8), np.zeros(8)
-    with offload.target_data(map=[to(u[2:4], v)]):
-        offload.target(lambda v: v.fill(1))(v)
-        with pytest.raises(offload.DirectiveWarning):
-            offload.target_update(from_=[v, u])
-        assert not v.any()
-
-
 @directives
 def absent(u, v, n):
     with omp("target teams distribute parallel for map(present, to: v[0:n])"):
