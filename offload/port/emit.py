@@ -27,9 +27,9 @@ from offload.port.checks import FormCheck, at_line
 from offload.port.facts import Recorded
 from offload.port.log import HOST, NULL
 from offload.port.marks import numbered
+from offload.port.modules import module_names
 from offload.port.parts import FormParts
 from offload.port.program import ProgramText, program_text
-from offload.port.regions import module_names
 from offload.port.trial import observe, rehearse
 from offload.port.uses import Obstacle, StreamUses
 from offload.port.waits import WaitPlan
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from offload.port.log import PortLog
-    from offload.port.regions import ModuleNames
+    from offload.port.modules import ModuleNames
     from offload.port.trial import Observation
 
 _KERNELS: Final = frozenset(

@@ -29,8 +29,8 @@ from offload.port.program import (
 )
 
 if TYPE_CHECKING:
+    from offload.port.modules import ModuleNames
     from offload.port.program import FunctionNode
-    from offload.port.regions import ModuleNames
 
 PINNED: Final = {
     "cupyx.empty_pinned": "empty",

@@ -22,10 +22,10 @@ from offload.port.uses import PINNED, StatementUse
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from offload.port.modules import ModuleNames
     from offload.port.parts import FormParts
     from offload.port.pieces import BlockPart, CopyPart
     from offload.port.program import ProgramText
-    from offload.port.regions import ModuleNames
     from offload.port.waits import HostWait, WaitPlan
 
 _WIDTH: Final = 120
