@@ -5,9 +5,9 @@ import pytest
 from offload.port.checks import FormCheck
 from offload.port.facts import Recorded
 from offload.port.marks import numbered
+from offload.port.modules import module_names
 from offload.port.parts import FormParts
 from offload.port.program import ProgramText
-from offload.port.regions import module_names
 from offload.port.trial import observe, rehearse
 from offload.port.uses import StreamUses
 from offload.port.waits import WaitPlan

@@ -5,8 +5,8 @@ import textwrap
 
 import pytest
 
+from offload.port.modules import module_names
 from offload.port.program import ProgramText, program_text
-from offload.port.regions import module_names
 from offload.port.uses import StatementUse, StreamUses
 
 HEAD = """\
