@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import sys
 import warnings
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import call
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -71,14 +71,27 @@ def frames_of_threads() -> dict[int, FrameType]:
     """Return the innermost frame of each thread, by the thread's identifier.
 
     CPython before 3.12 holds a lock of the interpreter meanwhile, which the end of a `threading.local` takes too. If
-    the collector came to one then, the process would hang. So the collector rests.
+    the collector came to one then, the process would hang.
     """
-    frames: dict[int, FrameType]
-    calls: tuple[Any, ...] = gc.isenabled, gc.disable, sys._current_frames  # noqa: SLF001  # what `faulthandler` shows
-    was_on, _, frames = map(call, calls)  # without a return to Python's code, so that no other thread comes in between
+    return _while_collector_rests(sys._current_frames)  # type: ignore[no-any-return]  # noqa: SLF001  # as `faulthandler`
+
+
+def of_any_thread(frame: FrameType, name: str) -> Any:
+    """Return an attribute of a frame that another thread may be about to leave.
+
+    CPython before 3.12 may collect while it makes the value. Another thread could run then and leave the frame, whose
+    memory the interpreter still reads.
+    """
+    return _while_collector_rests(partial(getattr, frame, name))
+
+
+def _while_collector_rests(function: Callable[[], Any]) -> Any:
+    """Call a function that is written in C, and not in Python."""
+    calls: tuple[Any, ...] = gc.isenabled, gc.disable, function
+    was_on, _, found = map(call, calls)  # without a return to Python's code, so that no other thread comes in between
     if was_on:
         gc.enable()
-    return frames
+    return found
 
 
 def warn(message: str, category: type[Warning], location: str = "") -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from offload.interrupts.frames import frames_of_threads, is_between
+from offload.interrupts.frames import frames_of_threads, is_between, of_any_thread
 from offload.sanitizer.elements import byte_bounds
 from offload.sanitizer.findings import ItemPart, source_line
 from offload.sanitizer.memory import layout_of
@@ -94,7 +94,7 @@ def _locals_of(frame: FrameType) -> Mapping[str, Any]:
     Before Python 3.13 a function's frame keeps a dict of them, and thereby their values after the program has let go
     of them. It is emptied here, unless the program has asked for it too, or a debugger is about to write it back.
     """
-    names = frame.f_locals
+    names: dict[str, Any] = of_any_thread(frame, "f_locals")
     is_copy = type(names) is dict and frame.f_code.co_flags & CO_OPTIMIZED and frame.f_trace is None
     if not is_copy or sys.getrefcount(names) > _OWN_REFERENCES:
         return names
@@ -120,7 +120,7 @@ def variable_anywhere(run: Run) -> Variable | None:
         while at is not None:
             if not (is_between(at) or is_installed(at.f_code.co_filename)):
                 stack.append(at)
-            at = at.f_back
+            at = of_any_thread(at, "f_back")
         for frame in reversed(stack):
             if (found := variable_at(frame, run, is_at_access=False)) is not None:
                 return found
