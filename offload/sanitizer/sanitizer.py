@@ -80,6 +80,7 @@ class Sanitizer:
         self._store = FindingStore()
         self._freed = FreedMemory()
         self._raced: Spans[bool] = Spans()
+        self._raced_copies: set[frozenset[Course]] = set()
         self._names = FrameNames()
         self._not_seen: dict[str, None] = {}
         self._mappings = Mappings()
@@ -242,10 +243,13 @@ class Sanitizer:
                     self._compare(src.array, self._updating(reads), None, at)
                 self._copy_back(at, dst.array, host_at, writes)
                 return
-            if at is None or at.is_seen:
-                self._compare(src.array, reads, None, at)
-            if to is None or to.is_seen:
-                self._compare(dst.array, writes, None, to, is_own=to is not None and self._is_own(to, writes))
+            # Storage of a mapping that has ended meanwhile stands for the same host memory.
+            known = src.found(self)
+            if known is None or known.is_seen:
+                self._compare(src.array, reads, None, known)
+            known = dst.found(self)
+            if known is None or known.is_seen:
+                self._compare(dst.array, writes, None, known, is_own=to is not None and self._is_own(to, writes))
             if to is None:
                 if not dst.on_device:
                     self._states.written_host(runs_to, writes)
@@ -455,7 +459,19 @@ class Sanitizer:
             remedy = remedy_for_race(first, second, left=self._leaver(stretch, done.stretch), waits=waits)
             part = self._part(runs, frame, mapped)
             writes = first.changes, second.changes
+            if first.doing is second.doing is Doing.COPY:
+                count = self._count_of_copies(stretch, done.stretch)  # noqa: PLW2901
             self._store.add(Occurrence(FindingRule.RACE, part, first.side, second.side, remedy, (), writes), count)
+
+    def _count_of_copies(self, *stretches: int) -> int:
+        """Return 1 at the first race between the copies of two constructs, else 0.
+
+        The schedule says in which memories they meet: on the device, on the host, or both.
+        """
+        pair = frozenset(map(self.orders.course_of, stretches))
+        is_new = pair not in self._raced_copies
+        self._raced_copies.add(pair)
+        return int(is_new)
 
     def _conflicts(
         self, array: np.ndarray[Any, Any], done: DoneAt, mapped: Mapped | None, *, is_own: bool
@@ -559,6 +575,10 @@ class CopiedArray(NamedTuple):
 
     array: np.ndarray[Any, Any]
     on_device: bool
+
+    def found(self, sanitizer: Sanitizer) -> Mapped | None:
+        """Return the mapping whose storage it lies in, also one that has ended."""
+        return sanitizer._mappings.find(byte_bounds(self.array)[0]) if self.on_device else None  # noqa: SLF001  # of this file
 
     def mapped(self, sanitizer: Sanitizer) -> Mapped | None:
         """Return the mapping that it lies in."""

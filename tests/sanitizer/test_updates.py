@@ -62,3 +62,24 @@ def test_update_that_is_ordered(clean):
         omp.target_exit_data(map=[release(a)])
         """
     )
+
+
+@pytest.mark.parametrize("direction", ["to", "from_"])
+def test_update_beside_a_region(findings, tmp_path, direction):
+    """An update races with the copies and the body of a region that maps its item, in whichever order they come."""
+    text = f"""
+        @omp.target(nowait=True, map=[tofrom("a")])  # region
+        def double(a):
+            a *= 2  # body
+        a = np.ones(8)
+        double(a)
+        omp.target_update({direction}=[a], nowait=True)  # update
+        omp.taskwait()
+        """
+    for seed in SEEDS:
+        found = findings(text, seed=seed)
+        written = (tmp_path / "program.py").read_text()
+        line = {name: marked(written, name) for name in ("region", "body", "update")}
+        pairs = {(one.first.line, one.second.line): one.count for one in found}
+        n_accesses = 2 if direction == "to" else 1  # of the body that conflict
+        assert pairs == {(line["region"], line["update"]): 1, (line["body"], line["update"]): n_accesses}
