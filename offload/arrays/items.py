@@ -328,6 +328,16 @@ class Label:
         return f"{self._name}: {text}" if self._name else text
 
 
+class LeafLabel(Label):
+    """The label of an array that a mapper maps: the name is the class of the object, and the mapper is kept."""
+
+    __slots__ = ("mapper",)
+
+    def __init__(self, array: Any, name: str, mapper: Callable[[Any], Any] | None) -> None:
+        super().__init__(array, name)
+        self.mapper = mapper
+
+
 def section(a: Any, *dims: tuple[int | None, ...]) -> Any:
     """Return the array section of ``a`` that OpenMP writes ``a[lower:length:stride]…``.
 

@@ -66,7 +66,7 @@ def tracked_program(kind: str, name: str) -> Iterator[None]:
 
 
 def _end(path: str | None, program: Sequence[str]) -> None:
-    """Write the report, and have the process fail if there are findings."""
+    """Write the report, and have the process fail if there are findings, or the sanitizer has failed."""
     from offload.runtime import sanitized
     from offload.sanitizer.findings import merged
 
@@ -85,5 +85,5 @@ def _end(path: str | None, program: Sequence[str]) -> None:
                 with suppress(OSError, ValueError):
                     sys.stderr.write(f"offload: the report {path} could not be written: {error}\n")
             status.fail()
-    if summary.findings:
+    if summary.findings or summary.failure:
         status.fail()

@@ -79,17 +79,18 @@ class SanitizedRun:
             for entry in place.table.entries():
                 mapped = sanitized_data.mapping_of(place, entry)
                 if entry.origin is Origin.MAPPED and mapped is not None:
-                    author = mapped.made.author
-                    self._leak(mapped.host, mapped.label, author.side, is_mapped=True, is_acc=author.is_acc)
+                    part = _part_of(mapped.host, mapped.label, mapped.made.author.side)
+                    self.sanitizer.leak_of(mapped, part)
         for array, what, call in allocated:
             file, line = place_of(line_of(call))
             storage = array._storage if hasattr(array, "_storage") else array  # noqa: SLF001  # of a simulated device
-            side = Side(file, line, "map", "target_alloc")
-            self._leak(storage, what.partition(" on ")[0], side, is_mapped=False, is_acc=False)
+            name, _, where = what.partition(" on ")
+            side = Side(file, line, "map", "target_alloc", f"allocated on {where}" if where else "")
+            self.sanitizer.leak(side, ((call[0], line),), storage, _part_of(storage, name, side))
         summary = self._summary = self.sanitizer.summary()
         if keeps_summaries:
             summaries.append(summary)
-        if self._raises and summary.findings and in_flight is None:
+        if self._raises and (summary.findings or summary.failure) and in_flight is None:
             in_flight = SanitizerError(f"the sanitizer has findings\n{summary.text}", findings=summary.findings)
         else:
             with suppress(OSError, ValueError):  # nobody reads it
@@ -98,18 +99,19 @@ class SanitizedRun:
                 show(summary, sys.stderr)
         return in_flight
 
-    def _leak(self, array: Any, label: str, made: Side, *, is_mapped: bool, is_acc: bool) -> None:
-        lo, hi = byte_bounds(array)
-        found = variable_at(caller(), (lo, hi))
-        name = found.name if found is not None else assigned_at(made) or plain_name(label)
-        part = ItemPart(name, tuple((0, n) for n in array.shape), lo)
-        self.sanitizer.leak(made, part, is_mapped=is_mapped, is_acc=is_acc)
-
     def leave(self) -> None:
         """Take back all that observes the runtime, which is closed, or has never been open."""
         _sinks.remove(self.sanitizer)
         sanitizing.end(self._runtime)
         sanitized_data.leave(self.sanitizer)
+
+
+def _part_of(array: Any, label: str, made: Side) -> ItemPart:
+    """Return all of an array of storage that is left, by the name that the program has for it."""
+    lo, hi = byte_bounds(array)
+    found = variable_at(caller(), (lo, hi))
+    name = found.name if found is not None else assigned_at(made) or plain_name(label)
+    return ItemPart(name, tuple((0, n) for n in array.shape), lo)
 
 
 class _Sinks:

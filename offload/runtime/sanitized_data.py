@@ -21,13 +21,17 @@ from offload.data.entries import Entry, Origin
 from offload.data.environment import DataEnvironment
 from offload.data.maptypes import MapType
 from offload.data.present_table import PresentTable
+from offload.devices.sim.array import SimArray
+from offload.devices.sim.device import SimDevice
 from offload.devices.streams import Lane
+from offload.errors import RegionClosedError
 from offload.interrupts.frames import caller
 from offload.runtime.observing import ObservedPlace
-from offload.runtime.works import FillWork
+from offload.runtime.works import CopyWork, FillWork
+from offload.sanitizer.authors import COPIED_BACK
 from offload.sanitizer.elements import byte_bounds, taken
-from offload.sanitizer.mappings import DoneAt, Mapped
-from offload.sanitizer.names import is_description, plain_name, variable_at
+from offload.sanitizer.mappings import DoneAt, ListItem, Mapped
+from offload.sanitizer.names import argument_of, is_description, names_device, plain_name, variable_at
 from offload.sanitizer.sanitizer import CopiedArray, Sanitizer
 from offload.sanitizer.tracked import is_tracked
 from offload.tasks import hooked
@@ -37,6 +41,11 @@ if TYPE_CHECKING:
 
     from offload.data.items import MapItem
     from offload.data.plans import Plan
+    from offload.devices.retirement import Retired
+
+
+_ENDING = [one for one in MapType if one.copies_out or one in (MapType.RELEASE, MapType.DELETE)]
+"""The map types with which a construct says something about the end of a mapping."""
 
 
 class SanitizedPlace:
@@ -52,16 +61,18 @@ class SanitizedPlace:
 
     def __init__(self, place: Any, sanitizer: Sanitizer) -> None:
         self.device = place.device
+        # The report's words for a copy to the device.
+        self.copied_here = f"copied to device {place.device.number}"
         self.sanitizer = sanitizer
         self.mapped: dict[Entry, Mapped] = {}
         # The references that regions in flight have to entries.
         self._used: dict[Entry, int] = {}
 
-    def done(self, what: str, *, writes: bool) -> DoneAt:
+    def done(self, what: str, *, writes: bool, shown: str) -> DoneAt:
         """Return the construct that the calling thread launches, as the author of work that it enqueues."""
-        return self._done(what, (writes,))[0]
+        return self._done(what, (writes,), shown)[0]
 
-    def _done(self, what: str, writes: Iterable[bool]) -> list[DoneAt]:
+    def _done(self, what: str, writes: Iterable[bool], shown: str) -> list[DoneAt]:
         """Return that author as one that writes, or does not, as each of ``writes`` says."""
         orders, authors = self.sanitizer.orders, self.sanitizer.authors
         with orders.lock:
@@ -69,18 +80,19 @@ class SanitizedPlace:
             stretch = orders.of_copy(task)
             if task is None:
                 frame = caller()
-                return [DoneAt(authors.of_call(frame, what, writes=each), stretch) for each in writes]
-            return [DoneAt(authors.of_task(task, what, writes=each), stretch) for each in writes]
+                return [DoneAt(authors.of_call(frame, what, writes=each, shown=shown), stretch) for each in writes]
+            return [DoneAt(authors.of_task(task, what, writes=each, shown=shown), stretch) for each in writes]
 
     def note(self, plan: Plan) -> None:
         """Have the events of a plan that has been committed wait for an operation on a lane."""
         if plan.counted and self._counts(plan.counted, ()):
             self._note_found(plan)
+            self._note_copied_back(plan)
         if plan.created:
-            types = {entry: item.map_type for item, entry in zip(plan.items, plan.entries, strict=False)}
-            done = self.done("map", writes=True)
+            items = _items_of(plan)
+            done = self.maps()
             for entry in plan.created:
-                mapped = self.describe(entry, done, types.get(entry, MapType.ALLOC))
+                mapped = self.describe(entry, done, items.get(entry))
                 _pending.add(self.device, partial(self.sanitizer.begin_mapping, mapped))
         if plan.removed:
             self._note_removed(plan)
@@ -108,21 +120,34 @@ class SanitizedPlace:
 
     def _note_found(self, plan: Plan) -> None:
         """Note the storage that a region has found."""
-        done = self.done("map", writes=True)
+        done = self.maps()
         for item, _, mapped in self._known(plan):
-            self.sanitizer.find(mapped, done, item.map_type.word)
+            self.sanitizer.find(mapped, done, self._list_item(item, done))
+
+    def _note_copied_back(self, plan: Plan) -> None:
+        """Note the host memory that the region which the calling thread launches copies back, if it is the last."""
+        orders = self.sanitizer.orders
+        with orders.lock:
+            course = orders.course(orders._local.launching)  # noqa: SLF001  # nobody else asks
+            sections = [item.section for item in plan.items if item.map_type.copies_out]
+            course.copied_back = tuple([(section.address, section.end) for section in sections])
+
+    def _ends(self, item: MapItem) -> DoneAt:
+        """Return the construct that the calling thread launches, as it would end the mapping of an item: as a read."""
+        if item.map_type.copies_out:
+            return self.done("copy", writes=False, shown=COPIED_BACK)
+        return self.done("map", writes=False, shown=f"unmapped on device {self.device.number}")
 
     def _note_kept(self, plan: Plan) -> None:
-        """Note the copies of a construct that would end a mapping, if no region in flight kept the storage.
+        """Note the end of a mapping by a construct, if no region in flight kept the storage.
 
         Regions that end earlier under another schedule do not, and nothing else may be in order with the copy.
         """
         used = self._used
         kept = {entry for entry, *counts in plan.counts if 0 < sum(counts) <= used.get(entry, 0)}
         for item, entry, mapped in self._known(plan):
-            if entry in kept and item.map_type.copies_out:
-                done = self.done("copy", writes=False)
-                _pending.add(self.device, partial(self.sanitizer.keep, mapped, _plain(item.host), done))
+            if entry in kept and item.map_type in _ENDING:
+                _pending.add(self.device, partial(self.sanitizer.keep, mapped, _plain(item.host), self._ends(item)))
 
     def _known(self, plan: Plan) -> Iterator[tuple[MapItem, Entry, Mapped]]:
         """Yield the items of a plan whose storage was there before it."""
@@ -137,20 +162,27 @@ class SanitizedPlace:
             section = item.section
             if id(item) in present or not section.run_nbytes:
                 continue
-            done, host = self.done("copy", writes=item.map_type.copies_in), _plain(item.host)
+            to_device, host = item.map_type.copies_in, _plain(item.host)
+            done = self.done("copy", writes=to_device, shown=self.copied_here if to_device else COPIED_BACK)
             self.sanitizer.watch_memory(host)
             for nbytes in {section.end - section.address, section.nbytes}:  # with the gaps between rows, and packed
                 storage = Section(self.device.space, section.address, (), nbytes)
-                mapped = Mapped(storage, host, section, plain_name(str(item.label)), done, item.map_type.word)
+                mapped = Mapped(storage, host, section, plain_name(str(item.label)), done, ListItem(item.map_type.word))
                 if nbytes != section.nbytes:
                     mapped.rows = None
                 self.sanitizer.miss(mapped, host, done)
 
-    def describe(self, entry: Entry, done: DoneAt, map_type: MapType) -> Mapped:
-        """Return new storage as the sanitizer knows it."""
+    def maps(self) -> DoneAt:
+        """Return the construct that the calling thread launches, as the author of a mapping."""
+        return self.done("map", writes=True, shown=f"mapped on device {self.device.number}")
+
+    def describe(self, entry: Entry, done: DoneAt, item: MapItem | None) -> Mapped:
+        """Return new storage as the sanitizer knows it; ``item`` is the list item that has made it, if there is one."""
         host: Any = entry.host
         storage = self.device.section(entry.buffer)
-        mapped = Mapped(storage, _plain(host), entry.section, _label_of(entry), done, map_type.word)
+        mapped = Mapped(storage, _plain(host), entry.section, _label_of(entry), done, self._list_item(item, done))
+        if self.device.number or names_device(done.author.side):
+            mapped.on = self.device.number
         # Declarations keep no array, and so not whether it was tracked.
         mapped.is_tracked = entry.origin is Origin.DECLARED or _is_tracked(host)
         for memory in (_plain(host), _storage(entry.buffer).array):
@@ -161,25 +193,29 @@ class SanitizedPlace:
 
     def _note_removed(self, plan: Plan) -> None:
         copies = [entry for _, entry in plan.copies_out]
-        types = {entry: item.map_type for item, entry in zip(plan.items, plan.entries, strict=False)}
-        done = self.done("map", writes=True)
+        items, done = _items_of(plan), self.maps()
         for entry in plan.removed:
             mapped = self.mapped.pop(entry, None)
             if mapped is None:
                 continue
-            if entry in types:
-                mapped.map_type = types[entry].word
+            if entry in items:
+                mapped.item = self._list_item(items[entry], done)
             mapped.ended = done
             mapped.copies_left = copies.count(entry)
             if not mapped.copies_left:
+                if entry in items and items[entry].map_type in (MapType.RELEASE, MapType.DELETE):
+                    host = _plain(items[entry].host)
+                    _pending.add(self.device, partial(self.sanitizer.keep, mapped, host, self._ends(items[entry])))
                 # A plan of no construct undoes an entry.
                 end = partial(self.sanitizer.end_mapping, mapped, done, discards=plan.counter is None)
                 _pending.add(self.device, end)
 
     def copy(self, dst: Any, src: Any, lane: Lane) -> None:
         """Note a copy that is about to be enqueued."""
-        reads, writes = self._done("copy", (False, True))
-        _put(lane, partial(self.sanitizer.copy, _storage(dst), _storage(src), reads, writes))
+        to, at = _storage(dst), _storage(src)
+        shown = f"copied to device {dst.device.number}" if to.on_device else COPIED_BACK
+        reads, writes = self._done("copy", (False, True), shown)
+        _put(lane, partial(self.sanitizer.copy, to, at, reads, writes))
 
     def zero(self, entries: Iterable[Entry], lane: Lane) -> None:
         """Note that new storage is about to be filled with zeros."""
@@ -188,7 +224,21 @@ class SanitizedPlace:
 
     def fill(self, array: Any, lane: Lane) -> None:
         """Note that an array is about to be filled."""
-        _put(lane, partial(self.sanitizer.fill, _storage(array), self.done("copy", writes=True)))
+        done = self.done("copy", writes=True, shown=f"filled on device {self.device.number}")
+        _put(lane, partial(self.sanitizer.fill, _storage(array), done))
+
+    def _list_item(self, item: MapItem | None, done: DoneAt) -> ListItem:
+        """Return a list item as its clause has it, in the construct that the calling thread launches."""
+        if item is None:
+            return ListItem(MapType.ALLOC.word)
+        label, word = item.label, item.map_type.word
+        code = getattr(getattr(label, "mapper", None), "__code__", None)
+        if code is not None:
+            return ListItem(word, code.co_varnames[0], mapper=(code.co_filename, code.co_firstlineno))
+        if isinstance(label, str):
+            return ListItem(word, plain_name(label), is_string=True)
+        name = argument_of(str(label), self.sanitizer.orders._local.launching)  # noqa: SLF001  # the same
+        return ListItem(word, name, is_string=bool(name), is_implicit=item.implicit)
 
 
 class _Pending(threading.local):
@@ -219,7 +269,8 @@ _places: dict[Any, SanitizedPlace] = {}
 def watch(runtime: Any, sanitizer: Sanitizer) -> None:
     """Have the sanitizer of a runtime told of its mappings and copies."""
     for place in runtime.places:
-        _places[place] = _places[id(place.table)] = SanitizedPlace(place, sanitizer)
+        known = SanitizedPlace(place, sanitizer)
+        _places[place] = _places[id(place.table)] = _places[id(place.device)] = known
 
 
 def mapping_of(place: Any, entry: Entry) -> Mapped | None:
@@ -249,6 +300,11 @@ def _carry_out(lane: Lane, event: Callable[[], None]) -> None:
         event()
     else:
         lane.stream.lane.put(event, ())
+
+
+def _items_of(plan: Plan) -> dict[Entry | None, MapItem]:
+    """Return the list items of a construct by their entries."""
+    return {entry: item for item, entry in zip(plan.items, plan.entries, strict=False)}
 
 
 def _storage(array: Any) -> CopiedArray:
@@ -358,7 +414,7 @@ def _sanitized_insert(plain: Any) -> Any:
         entry: Entry = plain(self, item, buffer, origin)
         known = _places.get(id(self))
         if known is not None:
-            mapped = known.describe(entry, known.done("map", writes=True), MapType.TO)
+            mapped = known.describe(entry, known.maps(), item)
             known.sanitizer.begin_mapping(mapped)
             if origin is Origin.DECLARED:  # the host's values are copied at once
                 known.sanitizer.initialise(mapped)
@@ -372,7 +428,7 @@ def _sanitized_discard(plain: Any) -> Any:
         plain(self, entry)
         known = _places.get(id(self))
         if known is not None and (mapped := known.mapped.pop(entry, None)) is not None:
-            known.sanitizer.end_mapping(mapped, known.done("map", writes=True))
+            known.sanitizer.end_mapping(mapped, known.maps())
 
     return discard
 
@@ -417,6 +473,39 @@ def _sanitized_fill(plain: Any) -> Any:
     return begin
 
 
+def _sanitized_copy_work(plain: Any) -> Any:
+    def begin(self: CopyWork, launch: Any, place: Any, lane: Lane, staged: list[Any]) -> None:
+        try:
+            plain(self, launch, place, lane, staged)
+        except RegionClosedError:  # under another schedule the array is still there
+            if (known := _places.get(place)) is not None:
+                known.copy(self._dst, self._src, lane)
+            raise
+
+    return begin
+
+
+def _sanitized_retire(plain: Any) -> Any:
+    def retire(self: SimDevice, array: SimArray, retired: Retired) -> None:
+        if retired.routine and (known := _places.get(id(self))) is not None:
+            known.sanitizer.free(array._storage, caller(), f"freed on device {self.number}")  # noqa: SLF001  # of its device
+        plain(self, array, retired)
+
+    return retire
+
+
+def _sanitized_use(plain: Any) -> Any:
+    def use(self: SimArray, *args: Any) -> Any:
+        try:
+            return plain(self, *args)
+        except RegionClosedError:  # likewise
+            if (known := _places.get(id(self._device))) is not None:
+                known.sanitizer.note([self._storage], [], self._device)
+            raise
+
+    return use
+
+
 def _sanitized_mark(plain: Any) -> Any:
     def mark(self: Lane) -> Any:
         if _pending.events:
@@ -435,4 +524,8 @@ hooked.register(ObservedPlace, "copy", _sanitized_copy, "sanitize")
 hooked.register(DataEnvironment, "copy_in", _sanitized_copy_in, "sanitize")
 hooked.register(DataEnvironment, "_begin_update", _sanitized_update, "sanitize")
 hooked.register(FillWork, "begin", _sanitized_fill, "sanitize")
+hooked.register(CopyWork, "begin", _sanitized_copy_work, "sanitize")
+hooked.register(SimDevice, "retire", _sanitized_retire, "sanitize")
+hooked.register(SimArray, "_settled", _sanitized_use, "sanitize")
+hooked.register(SimArray, "_part", _sanitized_use, "sanitize")
 hooked.register(Lane, "mark", _sanitized_mark, "sanitize")

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from offload.interrupts.frames import caller, is_between, is_calling_program, is_own
+from offload.sanitizer.depends import is_directive
 from offload.sanitizer.findings import Side
 from offload.tasks.site import line_of
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 _WATCHING = ("offload.devices.sim", "offload.sanitizer", "offload.runtime.sanitized")
 """The modules between an array's method and the sanitizer."""
+
+
+COPIED_BACK = "copied back to the host"
+"""The report's words for a copy from a device."""
 
 
 class Doing(Enum):
@@ -55,11 +60,15 @@ class Author:
         Whether the construct is OpenACC's.
     directive : str
         The name of the construct; empty outside of tasks.
+    is_string : bool
+        Whether the construct is a directive string's.
     is_update : bool
         Whether the construct copies items without a map of them.
     """
 
-    __slots__ = ("call", "changes", "clauses", "directive", "doing", "is_acc", "is_update", "side", "writes")
+    __slots__ = (
+        "call", "changes", "clauses", "directive", "doing", "is_acc", "is_string", "is_update", "side", "writes",
+    )  # fmt: skip
 
     def __init__(self, side: Side, doing: Doing, task: Any, frame: FrameType, *, writes: bool) -> None:
         self.side = side
@@ -69,9 +78,11 @@ class Author:
         if task is None:
             self.clauses = self.call = here
             self.directive = ""
+            self.is_string = False
         else:
             self.clauses, self.call = clauses_of(task), call_of(task, frame)
             self.directive = str(task.construct.directive)
+            self.is_string = is_directive(task.construct)
         self.is_acc = self.directive.startswith("acc")
         self.is_update = "update" in self.directive
 
@@ -85,7 +96,9 @@ class Authors:
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], Author] = {}
 
-    def of_frame(self, frame: FrameType | None, scope: Any, *, writes: bool, stream: str = "") -> Author:
+    def of_frame(
+        self, frame: FrameType | None, scope: Any, *, writes: bool, stream: str = "", device: int | None = None
+    ) -> Author:
         """Return the author of an access by the program.
 
         Parameters
@@ -98,40 +111,47 @@ class Authors:
             Whether the access writes.
         stream : str
             The name of the stream that carries it out, if it was launched on one.
+        device : int or None
+            The number of the device that carries it out; None on the host.
         """
         task = None if scope is None else scope.task
         if frame is None:
             if task is not None:
-                return self.of_line(task, *clauses_of(task), writes=writes)
+                return self.of_line(task, *clauses_of(task), writes=writes, shown=_words(device, writes=writes))
             frame = caller()
         file, line = frame.f_code.co_filename, frame.f_lineno
-        key = file, line, writes, stream, *_key_of(task, frame)
+        key = file, line, writes, stream, device, *_key_of(task, frame)
         author = self._known.get(key)
         if author is None:
             doing = Doing.STREAM if stream else Doing.HOST if task is None else Doing.TASK
             name = stream or _name_of(task)
-            side = Side(os.path.abspath(file), line, "write" if writes else "read", name)  # noqa: PTH100  # no link is followed
+            shown = _words(device, writes=writes)
+            side = Side(os.path.abspath(file), line, "write" if writes else "read", name, shown)  # noqa: PTH100  # no link is followed
             author = self._known[key] = Author(side, doing, task, frame, writes=writes)
         return author
 
-    def of_line(self, task: Any, file: str, line: int, *, writes: bool) -> Author:
-        """Return the author of an access that the library has for a line of the program, perhaps in a task."""
+    def of_line(self, task: Any, file: str, line: int, *, writes: bool, what: str = "", shown: str = "") -> Author:
+        """Return the author of an access that the library has for a line of the program, perhaps in a task.
+
+        ``what`` and ``shown`` are its side's; an empty ``what`` stands for ``"read"`` or ``"write"``.
+        """
         frame = caller()
-        key = "line", file, line, writes, *_key_of(task, frame)
+        key = "line", file, line, writes, what, shown, *_key_of(task, frame)
         author = self._known.get(key)
         if author is None:
-            side = Side(os.path.abspath(file), line, "write" if writes else "read", _name_of(task))  # noqa: PTH100  # the same
+            what = what or ("write" if writes else "read")
+            side = Side(os.path.abspath(file), line, what, _name_of(task), shown)  # noqa: PTH100  # the same
             doing = Doing.HOST if task is None else Doing.TASK
             author = self._known[key] = Author(side, doing, task, frame, writes=writes)
         return author
 
-    def of_task(self, task: Any, what: str, *, writes: bool) -> Author:
+    def of_task(self, task: Any, what: str, *, writes: bool, shown: str = "") -> Author:
         """Return the author of work that the library does for a construct."""
         frame = caller()
-        key = what, writes, *_key_of(task, frame)
+        key = what, writes, shown, *_key_of(task, frame)
         author = self._known.get(key)
         if author is None:
-            side = Side(*clauses_of(task), what, str(task.name))
+            side = Side(*clauses_of(task), what, str(task.name), shown)
             author = self._known[key] = Author(side, Doing.COPY, task, frame, writes=writes)
         return author
 
@@ -141,7 +161,8 @@ class Authors:
         author = self._known.get(key)
         if author is None:
             author = self._known[key] = copy(made)
-            author.side, author.writes, author.changes = replace(made.side, what="copy"), True, True
+            author.side = replace(made.side, what="copy", shown=COPIED_BACK)
+            author.writes = author.changes = True
         return author
 
     def updating(self, reads: Author) -> Author:
@@ -153,13 +174,13 @@ class Authors:
             author.changes = True
         return author
 
-    def of_call(self, frame: FrameType, what: str, *, writes: bool) -> Author:
+    def of_call(self, frame: FrameType, what: str, *, writes: bool, shown: str = "") -> Author:
         """Return the author of work that the library does in a call, without a task."""
         file, line = frame.f_code.co_filename, frame.f_lineno
-        key = "call", file, line, what, writes
+        key = "call", file, line, what, writes, shown
         author = self._known.get(key)
         if author is None:
-            side = Side(os.path.abspath(file), line, what, threading.current_thread().name)  # noqa: PTH100  # the same
+            side = Side(os.path.abspath(file), line, what, threading.current_thread().name, shown)  # noqa: PTH100  # the same
             author = self._known[key] = Author(side, Doing.COPY, None, frame, writes=writes)
         return author
 
@@ -181,6 +202,11 @@ def is_unwrapped_by_library() -> bool:
     while frame is not None and str(frame.f_globals.get("__name__")).startswith(_WATCHING):
         frame = frame.f_back
     return frame is not None and is_own(frame.f_globals.get("__name__"))
+
+
+def _words(device: int | None, *, writes: bool) -> str:
+    """Return the report's words for an access on a device; empty on the host."""
+    return "" if device is None else f"{'written' if writes else 'read'} on device {device}"
 
 
 def _is_numpy(frame: FrameType) -> bool:

@@ -9,7 +9,14 @@ from offload.interrupts.shields import Shield
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
+    from types import CodeType
     from typing import TypeAlias
+
+    from offload.sanitizer.depends import Given, Params
+    from offload.sanitizer.states import Runs
+
+    Calls: TypeAlias = tuple[tuple[CodeType, int], ...]
+    """Lines of the program, each with its code."""
 
     End: TypeAlias = "Course | int"
     """A course, whose end may not be known yet, or a stretch."""
@@ -42,20 +49,34 @@ class Course:
         A stretch that comes after the end; -1 if nobody has asked for one.
     tokens : set
         The things of which a task excludes others that have them.
+    params, given : tuple
+        The parameters of a task that are arrays, and its dependences (`offload.sanitizer.depends`).
+    calls : tuple
+        The lines of the program, each with its code, at which a task was generated: the innermost one first. Only those
+        of tasks that a host thread has generated are kept.
+    copied_back : tuple
+        The host memory that a region copies back at its end, unless another mapping keeps the storage.
+    is_waited_for : bool
+        Whether the code that has generated a task has waited for its body there.
     """
 
     __slots__ = (
         "before",
+        "calls",
         "construct",
+        "copied_back",
         "end",
         "family",
+        "given",
         "is_released",
+        "is_waited_for",
         "kind",
         "lines",
         "looked_at",
         "name",
         "number",
         "open",
+        "params",
         "parent",
         "promise",
         "start",
@@ -71,6 +92,11 @@ class Course:
         self.parent = parent
         self.number = number
         self.construct: Any = None
+        self.params: Params = ()
+        self.given: Given = ()
+        self.calls: Calls = ()
+        self.copied_back: Runs = ()
+        self.is_waited_for = False
         self.stretch = self.end = self.promise = self.start = -1
         self.is_released = False
         # What a task follows, until it begins.

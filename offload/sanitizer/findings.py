@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import linecache
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from enum import IntEnum
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from offload.sanitizer.depends import Need, clauses_fix, waiting_fix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -37,12 +40,15 @@ class Side:
         ``"read"``, ``"write"``, ``"copy"`` or ``"map"``.
     name : str
         The name of the task, stream or thread.
+    shown : str
+        The access in the report's words, such as ``copied to device 0``. Empty: those of ``what``.
     """
 
     file: str
     line: int
     what: str
     name: str
+    shown: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +62,16 @@ class Fix:
     text : str
         The clause or call.
     file, line : str, int
-        The place where it belongs.
+        The line to edit: of the clauses, of the statement before which a call belongs, or after which a release does.
+    shown : str
+        What to do, in the report's words. Empty: the text, before the line.
     """
 
     kind: str
     text: str
     file: str
     line: int
+    shown: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +106,11 @@ class Finding:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the finding as the JSON report has it."""
-        return asdict(self)
+        found = asdict(self)
+        for part in (found["first"], found["second"], found["fix"]):
+            if part is not None:
+                del part["shown"]
+        return found
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return _mimebundle((self,))
@@ -133,21 +146,25 @@ class ItemPart(NamedTuple):
 
 
 class Remedy(NamedTuple):
-    """A fix for any array: ``{}`` in the text stands for the names of the arrays.
+    """A fix for any array: ``{}`` in the texts stands for the names of the arrays.
 
-    For ``depend`` the text is made at the end, from all accesses of the two lines (`_depend_text`).
+    ``shown`` is a `Fix.shown`. ``item`` is the array's name in the line to edit, if it has another name there, and
+    ``is_string`` says whether a clause there names it by a string.
     """
 
     kind: str
     text: str
     file: str
     line: int
+    shown: str = ""
+    item: str = ""
+    is_string: bool = False
 
 
 class Occurrence(NamedTuple):
     """Something that was seen; equal ones are counted. ``runs`` are its bytes, on the host where they are mapped.
 
-    ``writes`` says of both sides whether a dependence has to name the array as one that is written.
+    ``needs`` has the clauses that would order the two sides of a race (`offload.sanitizer.depends`).
     """
 
     rule: FindingRule
@@ -156,7 +173,17 @@ class Occurrence(NamedTuple):
     second: Side | None
     remedy: Remedy
     runs: Runs
-    writes: tuple[bool, bool] = (False, False)
+    needs: tuple[Need, ...] = ()
+
+
+class LateTasks(IntEnum):
+    """The tasks that are complete only because of something that the program does after a line which could wait."""
+
+    NONE = 0
+    OTHERS = 1
+    """Tasks that the line need not wait for."""
+    FIRST = 2
+    """The task of the first side itself."""
 
 
 class Summary(NamedTuple):
@@ -167,12 +194,13 @@ class Summary(NamedTuple):
     silenced: int
     accesses: int
     not_seen: tuple[str, ...]
+    failure: str = ""  # the traceback of a mistake in the sanitizer itself
 
     @property
     def text(self) -> str:
         """The whole report."""
         lines = ["".join(text for text, _ in segments(finding)) for finding in self.findings]
-        return "\n".join([*lines, last_line(self)])
+        return "\n".join([*([failure_text(self)] if self.failure else ()), *lines, last_line(self)])
 
     def as_json(self, program: Sequence[str]) -> dict[str, Any]:
         """Return the report that ``offload run --sanitize --report`` writes."""
@@ -192,7 +220,8 @@ _RANKS = {"copy": 0, "map": 1, "write": 2, "read": 3}
 
 def _rank_of(occurrence: Occurrence) -> tuple[Any, ...]:
     sides = (occurrence.first, occurrence.second or occurrence.first)
-    return *(_RANKS[side.what] for side in sides), *(side.name for side in sides), occurrence.remedy
+    words = ((_RANKS[side.what], side.name, side.shown) for side in sides)
+    return *words, occurrence.remedy
 
 
 def merged(summaries: Sequence[Summary]) -> Summary:
@@ -210,6 +239,7 @@ def merged(summaries: Sequence[Summary]) -> Summary:
         sum(summary.silenced for summary in summaries),
         sum(summary.accesses for summary in summaries),
         tuple(dict.fromkeys(text for summary in summaries for text in summary.not_seen)),
+        next((summary.failure for summary in summaries if summary.failure), ""),
     )
 
 
@@ -220,13 +250,21 @@ class _Merged:
         self.first = first
         self.count = 0
         self.parts: list[ItemPart] = []
-        self.writes: set[tuple[bool, bool]] = set()
+        self.needs: set[Need] = set()
+        self.late = LateTasks.NONE
+        # The names of the arrays in the line to edit, and whether they are strings there.
+        self.items: set[tuple[str, bool]] = set()
+        self.last = first.remedy
 
-    def add(self, occurrence: Occurrence, count: int) -> None:
+    def add(self, occurrence: Occurrence, count: int, late: LateTasks) -> None:
         self.count += count
-        self.writes.add(occurrence.writes)
+        self.late = max(self.late, late)
+        remedy, part = occurrence.remedy, occurrence.part
+        self.needs.update(need if need.item else need._replace(item=part.name) for need in occurrence.needs)
         self.first = min(self.first, occurrence, key=_rank_of)  # whichever this run has come to first
-        part = occurrence.part
+        self.last = max(self.last, remedy, key=lambda one: (one.file, one.line))
+        if remedy.item:
+            self.items.add((remedy.item, remedy.is_string))
         for number, known in enumerate(self.parts):
             if known.name == part.name or known.address == part.address:
                 self.parts[number] = known.joined(part) if _is_name(known.name) else part.joined(known)
@@ -234,25 +272,30 @@ class _Merged:
         self.parts.append(part)
 
     def finding(self) -> Finding:
-        rule, _, first, second, remedy, *_ = self.first
+        rule, _, first, second, *_ = self.first
         parts = sorted(self.parts)  # this run may have come to another one first
-        names = ", ".join(dict.fromkeys(part.name for part in parts))
-        text = remedy.text if remedy.kind != "depend" else self._depend_text()
-        fix = Fix(remedy.kind, text.replace("{}", names), remedy.file, remedy.line)
+        names = [*dict.fromkeys(part.name for part in parts)]
         elements = ", ".join(part.elements for part in parts)
-        return Finding(rule.value, names, elements, first, second, fix, max(self.count, 1))
+        return Finding(rule.value, ", ".join(names), elements, first, second, self._fix(names), max(self.count, 1))
 
-    def _depend_text(self) -> str:
-        """Return the clauses for both tasks, by what each does with the arrays."""
-        types = []
-        for side in (0, 1):
-            uses = {writes[side] for writes in self.writes}
-            types.append("in_" if uses == {False} else "out" if uses == {True} else "inout")
-        first, second = self.first.first, self.first.second
-        assert second is not None
-        if types[0] == types[1]:
-            return f"depend=[{types[0]}({{}})] on both tasks"
-        return f"depend=[{types[0]}({{}})] on {first.name}, depend=[{types[1]}({{}})] on {second.name}"
+    def _fix(self, names: list[str]) -> Fix:
+        # Storage of several arrays is released after the last use of any.
+        remedy = self.last if self.first.rule.value == "leak" else self.first.remedy
+        if remedy.kind == "depend" and self.needs:
+            return Fix("depend", *clauses_fix(self.needs))
+        if self.late is LateTasks.OTHERS:
+            return Fix("wait", *waiting_fix(self.needs, remedy.file, remedy.line))
+        place = f"{remedy.file}:{remedy.line}"
+        if self.late is LateTasks.FIRST:
+            shown = f"fulfil the event of {self.first.first.name} and call {remedy.text} before {place}"
+            return Fix("wait", remedy.text, remedy.file, remedy.line, shown)
+        items = sorted(self.items) or [(name, False) for name in names]
+        text = remedy.text.replace("{}", ", ".join(name for name, _ in items))
+        shown = remedy.shown or f"call {remedy.text} before {place}"
+        shown = shown.replace("{}", ", ".join(f'"{name}"' if is_string else name for name, is_string in items))
+        if text not in shown:  # the standard's clause, and how the program spells it
+            shown = f"{text}: {shown}"
+        return Fix(remedy.kind, text, remedy.file, remedy.line, shown)
 
 
 class FindingStore:
@@ -265,16 +308,19 @@ class FindingStore:
         """Note an occurrence; one with the count 0 is a finding too, if nothing else counts at its lines."""
         self._counts[occurrence] = self._counts.get(occurrence, 0) + count
 
-    def settled(self, counts: Callable[[Occurrence], bool]) -> tuple[FindingList, int, int]:
+    def settled(
+        self, counts: Callable[[Occurrence], bool], late: Callable[[Occurrence], LateTasks] = lambda _: LateTasks.NONE
+    ) -> tuple[FindingList, int, int]:
         """Return the findings, the number of those beyond `MOST_FINDINGS`, and the number of silenced ones.
 
-        ``counts`` says which occurrences are findings.
+        ``counts`` says which occurrences are findings, and ``late`` which tasks a wait before the second side would
+        wait for in vain.
         """
         merged: dict[tuple[Any, ...], _Merged] = {}
         for occurrence, count in self._counts.items():
             if counts(occurrence):
                 key = occurrence.rule, *_lines_of(occurrence)
-                merged.setdefault(key, _Merged(occurrence)).add(occurrence, count)
+                merged.setdefault(key, _Merged(occurrence)).add(occurrence, count, late(occurrence))
         shown = [one.finding() for one in merged.values() if not _is_silenced(one.first)]
         shown.sort(key=_place_of)
         return FindingList(shown[:MOST_FINDINGS]), max(0, len(shown) - MOST_FINDINGS), len(merged) - len(shown)
@@ -318,10 +364,12 @@ def source_line(side: Side) -> str:
 _TITLES = {
     "stale-host": "the host reads data that is newer on a device",
     "stale-device": "a device reads data that is newer on the host",
-    "uninitialised": "data is read that nobody has written",
+    "uninitialised": "a device reads its copy of data, but nothing was copied to it",
     "race": "nothing orders two accesses",
     "leak": "storage is never released",
 }
+_COPIED_BACK = "the host reads data that was copied back, but the device never wrote it"
+_COUNTED = {"race": "pairs of accesses", "leak": "arrays"}
 _VERBS = {"read": "read", "write": "written", "copy": "copied", "map": "mapped"}
 
 _STYLES = {"bold red": "font-weight:bold;color:#b00", "cyan": "color:#067", "bold green": "font-weight:bold;color:#060"}
@@ -330,21 +378,22 @@ _STYLES = {"bold red": "font-weight:bold;color:#b00", "cyan": "color:#067", "bol
 
 def segments(finding: Finding) -> list[tuple[str, str]]:
     """Return the lines about a finding as pieces of text, each with its style; no style is an empty one."""
-    times = f" ({finding.count:,} times)" if finding.count > 1 else ""
-    pieces = [(finding.rule, "bold red"), (f": {_TITLES[finding.rule]}: {_items(finding)}{times}\n", "")]
-    for side in (finding.first, finding.second):
-        if side is not None:
-            pieces += [
-                (f"  {_VERBS[side.what]:<8}", ""),
-                (f"{side.file}:{side.line}", "cyan"),
-                (f" in {side.name}: {source_line(side)}\n", ""),
-            ]
-    return [
-        *pieces,
-        (f"  {'fix':<8}", ""),
-        (finding.fix.text, "bold green"),
-        (f" at {finding.fix.file}:{finding.fix.line}\n", ""),
-    ]
+    rule, sides = finding.rule, [side for side in (finding.first, finding.second) if side is not None]
+    times = f" ({finding.count:,} {_COUNTED.get(rule, 'reads')})" if finding.count > 1 else ""
+    title = _COPIED_BACK if rule == "uninitialised" and finding.first.what == "copy" else _TITLES[rule]
+    pieces = [(rule, "bold red"), (f": {title}: {_items(finding)}{times}\n", "")]
+    verbs = [side.shown or _VERBS[side.what] for side in sides]
+    width = max(7, *map(len, verbs))
+    for side, verb in zip(sides, verbs, strict=True):
+        text = source_line(side)
+        pieces += [
+            (f"  {verb:<{width}} ", ""),
+            (f"{side.file}:{side.line}", "cyan"),
+            (f" in {side.name}{': ' if text else ''}{text}\n", ""),
+        ]
+    fix = finding.fix
+    shown = fix.shown or f"{fix.text} before {fix.file}:{fix.line}"
+    return [*pieces, (f"  {'fix':<{width}} ", ""), (shown, "bold green"), ("\n", "")]
 
 
 def _items(finding: Finding) -> str:
@@ -353,6 +402,11 @@ def _items(finding: Finding) -> str:
     if len(names) != len(boxes):
         return f"{finding.item} {finding.elements}"
     return ", ".join(name + box for name, box in zip(names, boxes, strict=True))
+
+
+def failure_text(summary: Summary) -> str:
+    """Return the text about a mistake in the sanitizer itself."""
+    return f"error: the sanitizer failed, and findings may be missing; please report this:\n{summary.failure}"
 
 
 def last_line(summary: Summary) -> str:

@@ -230,6 +230,10 @@ class LiveAccesses:
         for place in self._meeting(low, high):
             self._drop(place)
 
+    def stretches(self, low: int, high: int) -> list[int]:
+        """Return the latest stretches that have accessed these addresses, one for each chain at each place."""
+        return [group.stretches[-1] for place in self._meeting(low, high) for group in place.groups if group.stretches]
+
     # -- comparing -----------------------------------------------------------------------------------
     def _group_of(self, place: _Place, stretch: int, side: Any, *, writes: bool) -> _LiveGroup | None:
         """Return the group that an access belongs to, if there is one."""

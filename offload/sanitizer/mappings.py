@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from offload.arrays.sections import Section
-    from offload.sanitizer.authors import Author
+    from offload.sanitizer.authors import Author, Place
     from offload.sanitizer.courses import Course
     from offload.sanitizer.states import MappedBytes, Run, Runs
 
@@ -48,6 +48,41 @@ class DoneAt(NamedTuple):
     stretch: int
 
 
+class ListItem(NamedTuple):
+    """A list item as the clause of a construct has it.
+
+    Attributes
+    ----------
+    map_type : str
+        The map type.
+    name : str
+        The name in the clause; empty if it is not known.
+    is_string : bool
+        Whether the clause gives the name as a string: it is a parameter's.
+    is_implicit : bool
+        Whether no clause has the item.
+    mapper : tuple of str and int, or None
+        The place of the mapper that has named the array; then ``name`` is its parameter.
+    """
+
+    map_type: str
+    name: str = ""
+    is_string: bool = False
+    is_implicit: bool = False
+    mapper: Place | None = None
+
+
+class MadeBy(NamedTuple):
+    """The construct that has made a mapping, with its list item.
+
+    ``on`` is the number of the device, if a construct there has to name it.
+    """
+
+    author: Author
+    item: ListItem
+    on: int | None
+
+
 class Mapped:
     """Corresponding storage on a device, as the sanitizer knows it.
 
@@ -63,8 +98,10 @@ class Mapped:
         Its bytes.
     label : str
         The list item that has made it.
-    map_type : str
-        The map type that it has, in the construct that made it or ended it last.
+    item : ListItem
+        The list item of the construct that made it, or that ended it last.
+    on : int or None
+        The number of the device, if a construct there has to name it.
     is_present : bool
         Whether the mapping has begun and has not ended.
     is_seen : bool
@@ -72,7 +109,7 @@ class Mapped:
     is_tracked : bool
         Whether the accesses of the host memory can be seen.
     finders : dict
-        For courses that have found the storage and may have made it themselves: their work, and their map types.
+        For courses that have found the storage and may have made it themselves: their work, and their list items.
     users : dict
         The same for the last other regions that have found it and copy back what they map, and their writes.
     ends : deque of DoneAt
@@ -83,35 +120,36 @@ class Mapped:
 
     __slots__ = (
         "bytes", "copies_left", "end", "ended", "ends", "finders", "host", "is_present", "is_seen", "is_tracked",
-        "label", "latest", "made", "map_type", "rows", "section", "shift", "space", "start", "users",
+        "item", "label", "latest", "made", "on", "rows", "section", "shift", "space", "start", "users",
     )  # fmt: skip
 
     bytes: MappedBytes
     shift: int
 
-    def __init__(self, device: Section, host: Any, section: Section, label: str, made: DoneAt, map_type: str) -> None:
+    def __init__(self, device: Section, host: Any, section: Section, label: str, made: DoneAt, item: ListItem) -> None:
         self.space = device.space
         self.start = device.address
         self.end = device.end
         self.host = layout_of(host)
         self.section = section
         self.label = label
-        self.map_type = map_type
+        self.item = item
+        self.on: int | None = None
         self.is_present = False
         self.is_seen = self.is_tracked = True
         self.rows = PackedRows(section) if section.dims else None
-        self.finders: dict[Course, tuple[DoneAt, str]] = {}
-        self.users: dict[Course, tuple[DoneAt, str, dict[tuple[DoneAt, Runs], None]]] = {}
+        self.finders: dict[Course, tuple[DoneAt, ListItem]] = {}
+        self.users: dict[Course, tuple[DoneAt, ListItem, dict[tuple[DoneAt, Runs], None]]] = {}
         self.ends: deque[DoneAt] = deque(maxlen=_KEPT)
         self.copies_left = 0
         self.made = made
         self.ended: DoneAt | None = None
         self.latest: object = None  # the last write on the device that host reads are compared with
 
-    def note_user(self, course: Course, done: DoneAt, map_type: str) -> None:
+    def note_user(self, course: Course, done: DoneAt, item: ListItem) -> None:
         """Note that a region has found the storage."""
-        if map_type in {"from", "tofrom"}:
-            self.users[course] = done, map_type, {}
+        if item.map_type in {"from", "tofrom"}:
+            self.users[course] = done, item, {}
             if len(self.users) > _KEPT:
                 del self.users[next(iter(self.users))]
 

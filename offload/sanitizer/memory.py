@@ -18,6 +18,12 @@ _MOST_ARRAYS = 256
 """The arrays that stand for bytes with gaps of different sizes; bytes in more pieces are not compared with others."""
 
 
+def array_in(value: Any) -> np.ndarray[Any, Any] | None:
+    """Return a host array, or the hidden storage of a device's; None for anything else, and without elements."""
+    array = value if isinstance(value, np.ndarray) else getattr(type(value), "_storage", None) and value._storage  # noqa: SLF001  # a device's array
+    return array if isinstance(array, np.ndarray) and array.size else None
+
+
 def runs_of_array(array: np.ndarray[Any, Any]) -> Runs:
     """Return the bytes of an array; none if they are not known."""
     if isinstance(array, Scattered):

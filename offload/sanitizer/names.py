@@ -13,16 +13,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from offload.interrupts.frames import frames_of_threads, is_between, of_any_thread
 from offload.sanitizer.elements import byte_bounds
 from offload.sanitizer.findings import ItemPart, source_line
-from offload.sanitizer.memory import layout_of
+from offload.sanitizer.memory import array_in, layout_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import FrameType
+
+    import numpy as np
 
     from offload.sanitizer.findings import Side
     from offload.sanitizer.states import Run, Runs
@@ -145,18 +145,13 @@ def _arrays_of(names: Any) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
     for name, value in list(names.items()):
         if not name.isidentifier():  # pytest's own
             continue
-        array = _array_in(value)
+        array = array_in(value)
         if array is not None:
             yield name, array
         elif not isinstance(value, (ModuleType, type)):
             for attribute, inner in list(getattr(value, "__dict__", {}).items()):
-                if (array := _array_in(inner)) is not None:
+                if (array := array_in(inner)) is not None:
                     yield f"{name}.{attribute}", array
-
-
-def _array_in(value: Any) -> np.ndarray[Any, Any] | None:
-    array = value if isinstance(value, np.ndarray) else getattr(type(value), "_storage", None) and value._storage  # noqa: SLF001  # a device's array
-    return array if isinstance(array, np.ndarray) and array.size else None
 
 
 def part_of(name: str, array: np.ndarray[Any, Any], runs: Runs) -> ItemPart:
@@ -219,6 +214,28 @@ def assigned_at(side: Side) -> str:
 
 
 _ASSIGNED = re.compile(r"((?:\w+\.)*\w+)(?:\s*,[\w\s,.]*)?\s*(?::[^=]*)?=(?!=)")
+
+
+def names_device(side: Side) -> bool:
+    """Tell whether a side's line has a ``device`` clause."""
+    return _DEVICE.search(source_line(side)) is not None
+
+
+_DEVICE = re.compile(r"\bdevice\s*=")
+
+
+def argument_of(label: str, task: Any) -> str:
+    """Return the parameter that the label of an implicit item means, as ``argument 0: float64[8]``; else empty."""
+    found = _ARGUMENT.match(label)
+    if found is None:
+        return ""
+    at, code = found[1].strip("'"), getattr(getattr(task, "body", None), "__code__", None)
+    if not at.isdecimal():
+        return at
+    return code.co_varnames[int(at)] if code is not None and int(at) < code.co_argcount else ""
+
+
+_ARGUMENT = re.compile(r"argument ([\w']+)")
 
 
 def is_description(label: str) -> bool:

@@ -33,16 +33,19 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, ref
 
 from offload.events.event import Event
-from offload.interrupts.frames import calls_program
+from offload.interrupts.frames import caller, calls_program, is_between
 from offload.sanitizer.clocks import Order
 from offload.sanitizer.courses import Course, ShieldedLock, StreamLine, ThreadState
+from offload.sanitizer.depends import given_by, params_of
+from offload.sanitizer.names import is_installed
 from offload.tasks.depend import Followed
 from offload.tasks.scope import current_scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
+    from types import CodeType, FrameType
 
-    from offload.sanitizer.courses import End
+    from offload.sanitizer.courses import Calls, End
     from offload.tasks.region import TaskSet
 
 
@@ -73,6 +76,9 @@ class Orders:
         self._queues: dict[Any, StreamLine] = {}
         self._points: dict[Any, list[End]] = {}  # where the program has recorded events of devices
         self._entries: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+        self._fulfilled: list[Course] = []  # the events that code of the program has fulfilled
+        self._of_program: dict[CodeType, bool] = {}
+        self._known_calls: dict[Calls, Calls] = {}  # equal ones are the same object
         self._locks: dict[Any, int] = {}
         # Of graphs that are computed: the tasks of nodes, and the groups that end at nodes.
         self._nodes: dict[Any, Course] = {}
@@ -121,6 +127,21 @@ class Orders:
             ]
             course.looked_at = stretch, len(course.open)
         return not course.open
+
+    def late_children(self, stretch: int) -> list[Course]:
+        """Return the children before a stretch that end because of an event which is fulfilled after it."""
+        is_before, code = self.order.is_before, self._course_of[stretch]
+        late = [event.end for event in self._fulfilled if is_before(stretch, event.end)]
+        if not late:
+            return []
+        return [
+            course
+            for course in self._tasks.values()
+            if course.parent is code
+            and course.end >= 0
+            and is_before(course.start, stretch)
+            and any(is_before(end, course.end) for end in late)
+        ]
 
     # -- courses and their stretches -----------------------------------------------------------------
     def _stretch(self, course: Course, *before: int) -> int:
@@ -209,10 +230,28 @@ class Orders:
             course.construct = task.construct
             course.start = self._release(parent)
             course.before = [*self._local.extra]
+            course.params = params_of(task)
+            if parent.kind == "thread":
+                course.calls = self._calls_here()
             self._local.extra = ()
             course.family.open.append(course)
             self._local.created = self._tasks[reference] = course
         return course
+
+    def _calls_here(self) -> Calls:
+        """Return the program's lines on the stack of the calling thread, the innermost one first."""
+        frame: FrameType | None = caller()
+        found, known = [], self._of_program
+        while frame is not None:
+            code = frame.f_code
+            is_of_program = known.get(code)
+            if is_of_program is None:
+                is_of_program = known[code] = not (is_between(frame) or is_installed(code.co_filename))
+            if is_of_program:
+                found.append((code, frame.f_lineno))
+            frame = frame.f_back
+        calls = tuple(found)
+        return self._known_calls.setdefault(calls, calls)
 
     def _begun(self, course: Course) -> Course:
         """Give a task its first stretch, if it has none."""
@@ -243,6 +282,7 @@ class Orders:
             course = self.course(task)
             course.before += [end for end in self._ends_named(accesses, found) if end is not course]
             course.tokens.update(tokens)
+            course.given = given_by(accesses)
 
     def named(self, accesses: Sequence[Any], found: Sequence[Any]) -> None:
         """Note the tasks that a wait with these dependences would follow."""
@@ -270,6 +310,7 @@ class Orders:
         """Note that the calling code has waited for the body of an undeferred task."""
         with self.lock:
             course = self.course(task)
+            course.is_waited_for = True
             self._join(self._code(), [course if course.end >= 0 else self._release(self._begun(course))])
 
     def made(self, tasks: Sequence[Any], edges: Iterable[tuple[int, int]]) -> None:
@@ -388,6 +429,7 @@ class Orders:
         """Note that the calling code fulfils an event."""
         with self.lock:
             self._fulfil(event, self._release(self._code()))
+            self._fulfilled.append(self._event(event))
 
     def fulfilled_by_others(self, event: Any) -> None:
         """Note that a source other than a stream fulfils an event: after all that host threads have done so far."""

@@ -20,15 +20,18 @@ in a race on does not count either.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from traceback import format_exception
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from offload.interrupts.frames import caller
 from offload.sanitizer.authors import Author, Authors, Doing, is_unwrapped_by_library, place_of, program_frame
+from offload.sanitizer.depends import Need, need_of
 from offload.sanitizer.elements import byte_bounds
-from offload.sanitizer.findings import FindingStore, ItemPart, Occurrence, Summary
+from offload.sanitizer.findings import FindingStore, ItemPart, LateTasks, Occurrence, Summary
 from offload.sanitizer.freed import FreedMemory
+from offload.sanitizer.last_uses import last_use, place_after
 from offload.sanitizer.live import LiveAccesses
-from offload.sanitizer.mappings import DoneAt, Mapped, Mappings
+from offload.sanitizer.mappings import DoneAt, MadeBy, Mapped, Mappings
 from offload.sanitizer.memory import arrays_over, runs_of_array
 from offload.sanitizer.names import FrameNames, part_of, plain_name, variable_at
 from offload.sanitizer.remedies import remedy_for_fault, remedy_for_leak, remedy_for_race
@@ -41,14 +44,20 @@ if TYPE_CHECKING:
     import numpy as np
 
     from offload.sanitizer.authors import Place
-    from offload.sanitizer.courses import Course
-    from offload.sanitizer.findings import Side
+    from offload.sanitizer.courses import Calls, Course
+    from offload.sanitizer.findings import Finding, Side
     from offload.sanitizer.live import Conflict
+    from offload.sanitizer.mappings import ListItem
     from offload.sanitizer.orders import Orders
-    from offload.sanitizer.states import Runs
+    from offload.sanitizer.states import Run, Runs
 
 _MOST_UNSEEN = 50
 """Places that the report lists as not seen."""
+
+_MOST_WAITS = 100
+"""The accesses at a line for which it is worked out whether a wait there would end."""
+
+_NO_THREADING = "locks, events and queues of threading, which may order the host tasks in these races"
 
 
 class Sanitizer:
@@ -66,7 +75,9 @@ class Sanitizer:
         self.orders = orders
         self.authors = Authors()
         self.accesses = 0
-        self.failure: BaseException | None = None
+        self.failure: Exception | None = None
+        # Where code reads or writes without a wait for what another line does: its stretches there, and the tasks.
+        self._unwaited: dict[tuple[Side, Side | None], set[tuple[int, Course]]] = {}
         self._scope = scope
         self._lock = orders.lock  # one for both: each asks the other
         self._live = LiveAccesses(orders.order, compares=orders.compares)
@@ -75,7 +86,7 @@ class Sanitizer:
         # The writes of devices, by the host memory that corresponds: they race with no access of the host, but one that
         # reads there is stale.
         self._newer = LiveAccesses(orders.order)
-        self._newer_sides: dict[tuple[Author, Author, str], NewerOnDevice] = {}
+        self._newer_sides: dict[tuple[Author, MadeBy, bool], NewerOnDevice] = {}
         self._states = States()
         self._store = FindingStore()
         self._freed = FreedMemory()
@@ -115,9 +126,10 @@ class Sanitizer:
             frame, scope = program_frame(), self._scope()
             course = self.orders.course_of(stretch)
             stream = course.name if course.kind == "stream" else ""
+            number, of_frame = None if device is None else device.number, self.authors.of_frame
             for is_write, arrays in ((False, reads), (True, writes)):
                 if arrays:
-                    done = DoneAt(self.authors.of_frame(frame, scope, writes=is_write, stream=stream), stretch)
+                    done = DoneAt(of_frame(frame, scope, writes=is_write, stream=stream, device=number), stretch)
                     for array in arrays:
                         self._access(array, done, frame, on_device=device is not None, is_alone=is_alone)
 
@@ -178,17 +190,17 @@ class Sanitizer:
             if mapped.is_present:
                 self._end(mapped, done, discards=discards)
 
-    def find(self, mapped: Mapped, done: DoneAt, map_type: str) -> None:
+    def find(self, mapped: Mapped, done: DoneAt, item: ListItem) -> None:
         """Note that a region has found storage; under another schedule it may have to make some."""
         with self._lock:
             course = self.orders.course_of(done.stretch)
             if course.finds(self.orders.course_of(mapped.made.stretch)):
-                mapped.note_user(course, done, map_type)
+                mapped.note_user(course, done, item)
             else:
-                mapped.finders[course] = done, map_type
+                mapped.finders[course] = done, item
 
     def keep(self, mapped: Mapped, host: np.ndarray[Any, Any], done: DoneAt) -> None:
-        """Note a copy to the host that a construct would make, if a region in flight did not keep the storage."""
+        """Note that a construct would end a mapping, perhaps with a copy, if no region in flight kept the storage."""
         with self.judging():
             self._compare(mapped.device_layout(host), self._updating(done), None, mapped)
             self._note_end(mapped, done)
@@ -283,6 +295,14 @@ class Sanitizer:
         """Judge an access that a call of the library has for the program; in `judging`."""
         self._access(array, done, None, on_device=on_device)
 
+    def free(self, storage: np.ndarray[Any, Any], frame: FrameType, shown: str) -> None:
+        """Note that a call at a frame frees storage of a device: that conflicts with every access."""
+        with self.judging():
+            scope, file, line = self._scope(), frame.f_code.co_filename, frame.f_lineno
+            task = None if scope is None else scope.task
+            author = self.authors.of_line(task, file, line, writes=True, what="map", shown=shown)
+            self._access(storage, DoneAt(author, self.orders.here()), frame, on_device=True)
+
     def copied(self, array: np.ndarray[Any, Any], done: DoneAt, *, on_device: bool) -> None:
         """Note one side of a copy by the library whose other side is other memory; in `judging`.
 
@@ -362,18 +382,18 @@ class Sanitizer:
             return  # the run might have had them the other way round
         mapped: Mapped = fault.mapping.owner
         ended: DoneAt | None = fault.ended
-        remedy = remedy_for_fault(
-            fault, done.author, mapped.made.author, mapped.map_type, ended.author if ended is not None else None
-        )
         part = self._part(fault.runs, frame, mapped if is_on_device else None, names_reader=True)
+        by = None if ended is None else ended.author
+        place = MadeBy(mapped.made.author, mapped.item, mapped.on)
+        remedy = remedy_for_fault(fault, done.author, place, by, part.name)
         self._store.add(Occurrence(fault.rule, part, first.author.side, done.author.side, remedy, tuple(accessed)))
 
     def _note_newer(self, mapped: Mapped, runs: Runs, done: DoneAt) -> None:
         """Note a write on a device for host memory that nothing orders with it; report reads that come later."""
         course = self.orders.course_of(done.stretch)
-        made, map_type = mapped.finders.get(course, (mapped.made, mapped.map_type))
+        made, item = mapped.finders.get(course, (mapped.made, mapped.item))
         is_own = self._is_own(mapped, done) or course in mapped.finders
-        side = self._newer_side(done.author, made.author, map_type, is_own=is_own)
+        side = self._newer_side(done.author, MadeBy(made.author, item, mapped.on), is_own=is_own)
         write = done.stretch, side, tuple(runs)
         if write == mapped.latest:  # reads of the host since then have met it
             return
@@ -391,17 +411,17 @@ class Sanitizer:
             self._note_end_for(course, mapped, end)
 
     def _note_end_for(self, course: Course, mapped: Mapped, end: DoneAt) -> None:
-        found, map_type, writes = mapped.users[course]
+        found, item, writes = mapped.users[course]
         for write, runs in writes:
             if not self._is_earlier(write, end) and self.orders.compares(write.stretch, end.stretch):
-                side = self._newer_side(write.author, found.author, map_type, is_own=True)
+                side = self._newer_side(write.author, MadeBy(found.author, item, mapped.on), is_own=True)
                 self._note_newer_at(side, runs, write)
 
-    def _newer_side(self, author: Author, made: Author, map_type: str, *, is_own: bool) -> NewerOnDevice:
-        key = author, made, map_type if is_own else ""
+    def _newer_side(self, author: Author, by: MadeBy, *, is_own: bool) -> NewerOnDevice:
+        key = author, by, is_own
         side = self._newer_sides.get(key)
         if side is None:
-            side = self._newer_sides[key] = NewerOnDevice(author, made, map_type, is_own=is_own)
+            side = self._newer_sides[key] = NewerOnDevice(author, by, is_own=is_own)
         return side
 
     def _note_newer_at(self, side: NewerOnDevice, runs: Runs, done: DoneAt) -> None:
@@ -423,21 +443,22 @@ class Sanitizer:
         """Report a read of the host, if the program has generated it after the write on a device."""
         if not self.orders.compares(stretch, read.stretch):
             return
-        first, _, waits = self._in_order(DoneAt(side.author, stretch), read)
-        if first is not side.author:
+        first, second, waits = self._in_order(DoneAt(side.author, stretch), read)
+        if second is not read:
             return
         part = self._part(runs, frame, None)
         if side.copies_back:  # this run has not come to the copy, or another mapping has kept the storage
-            copy, uses = self.authors.copy_of(side.made), (True, False)
-            remedy = remedy_for_race(copy, read.author, left=None, waits=waits)
+            copy = DoneAt(self.authors.copy_of(side.by.author), stretch)
             self._raced.set(runs, value=True)
             # The copy itself counts, if it comes.
-            self._store.add(Occurrence(FindingRule.RACE, part, copy.side, read.author.side, remedy, (), uses), 0)
+            self._note_race(copy, read, part, runs, waits=waits, count=0)
             return
         fault = Fault(FindingRule.STALE_HOST, runs, first, None, None)
-        ended = side.made if side.is_own else None
-        remedy = remedy_for_fault(fault, read.author, side.made, side.map_type, ended)
-        self._store.add(Occurrence(FindingRule.STALE_HOST, part, first.side, read.author.side, remedy, tuple(runs)))
+        ended = side.by.author if side.is_own else None
+        remedy = remedy_for_fault(fault, read.author, side.by, ended, part.name)
+        self._store.add(
+            Occurrence(FindingRule.STALE_HOST, part, first.author.side, read.author.side, remedy, tuple(runs))
+        )
 
     def _compare(
         self,
@@ -454,14 +475,52 @@ class Sanitizer:
             runs: Runs = [(lo - shift, hi - shift) for lo, hi in shared]
             if mapped is not None:
                 runs = mapped.host_runs(runs)
+            if not self._matters(DoneAt(other, stretch), done, runs):
+                continue
             self._raced.set(runs, value=True)
             first, second, waits = self._in_order(DoneAt(other, stretch), done)
-            remedy = remedy_for_race(first, second, left=self._leaver(stretch, done.stretch), waits=waits)
-            part = self._part(runs, frame, mapped)
-            writes = first.changes, second.changes
-            if first.doing is second.doing is Doing.COPY:
+            if first.author.doing is second.author.doing is Doing.COPY:
                 count = self._count_of_copies(stretch, done.stretch)  # noqa: PLW2901
-            self._store.add(Occurrence(FindingRule.RACE, part, first.side, second.side, remedy, (), writes), count)
+            self._note_race(first, second, self._part(runs, frame, mapped), runs, waits=waits, count=count)
+
+    def _matters(self, one: DoneAt, other: DoneAt, runs: Runs) -> bool:
+        """Tell whether a conflict changes anything.
+
+        The end of a mapping without a copy only matters to a region that copies back what it has written: whether it
+        does so depends on which of the two comes last.
+        """
+        for end, access in ((one, other), (other, one)):
+            if end.author.side.what == "map" and not end.author.writes:
+                copied = self.orders.course_of(access.stretch).copied_back
+                return any(lo < end_ and start < hi for lo, hi in copied for start, end_ in runs)
+        return True
+
+    def _note_race(
+        self, first: DoneAt, second: DoneAt, part: ItemPart, runs: Runs, *, waits: bool, count: int = 1
+    ) -> None:
+        """Note a race; ``waits`` says whether the second can wait for the first."""
+        courses = [self.orders.course_of(each.stretch) for each in (first, second)]
+        lines = [course.lineage() for course in courses]
+        depth = sum(1 for a, b in zip(*lines, strict=False) if a is b)
+        is_child = len(lines[0]) > depth + 1
+        left = self._leaver(first.stretch, second.stretch)
+        remedy = remedy_for_race(first.author, second.author, left=left, waits=waits, is_child=is_child)
+        sides = first.author.side, second.author.side
+        needs: list[Need] = []
+        if remedy.kind == "depend" or (remedy.text == "taskwait()" and not is_child):
+            for side, (done, line) in enumerate(zip((first, second), lines, strict=True)):
+                writes = done.author.changes
+                if len(line) > depth:
+                    task = line[depth]
+                    if task.construct is None:
+                        continue
+                    is_inner = len(line) > depth + 1
+                    place = place_of(task.construct.location) if is_inner else done.author.clauses
+                    needs.append(need_of(task, place, runs, side=side, writes=writes, is_child=is_inner))
+                else:
+                    needs.append(Need(side, sides[side].file, sides[side].line, "", "", False, writes))
+                    self._unwaited.setdefault(sides, set()).add((done.stretch, lines[0][depth]))
+        self._store.add(Occurrence(FindingRule.RACE, part, *sides, remedy, (), tuple(needs)), count)
 
     def _count_of_copies(self, *stretches: int) -> int:
         """Return 1 at the first race between the copies of two constructs, else 0.
@@ -496,14 +555,14 @@ class Sanitizer:
                 return place_of(task.construct.location)
         return None
 
-    def _in_order(self, one: DoneAt, other: DoneAt) -> tuple[Author, Author, bool]:
-        """Return two authors as the program has generated their work, and whether the second can wait for the first.
+    def _in_order(self, one: DoneAt, other: DoneAt) -> tuple[DoneAt, DoneAt, bool]:
+        """Return two accesses as the program has generated their work, and whether the second can wait for the first.
 
         Code that has generated a task accesses something after that, or it would be ordered with the task.
         """
         mine, others = self.orders.course_of(one.stretch), self.orders.course_of(other.stretch)
         first, second = (one, other) if mine.precedes(others) else (other, one)
-        return first.author, second.author, mine.descends(others) or others.descends(mine)
+        return first, second, mine.descends(others) or others.descends(mine)
 
     def _part(
         self, runs: Runs, frame: FrameType | None, mapped: Mapped | None, *, names_reader: bool = False
@@ -526,21 +585,60 @@ class Sanitizer:
         return ItemPart("an array", ((0, whole[1] - whole[0]),), whole[0])
 
     # -- the end -------------------------------------------------------------------------------------
-    def leak(self, made: Side, part: ItemPart, *, is_mapped: bool, is_acc: bool) -> None:
-        """Note storage that is left when the runtime ends."""
-        remedy = remedy_for_leak((made.file, made.line), is_mapped=is_mapped, is_acc=is_acc)
+    def leak_of(self, mapped: Mapped, part: ItemPart) -> None:
+        """Note a mapping that is left when the runtime ends."""
+        made = mapped.made.author
+        calls = self.orders.course_of(mapped.made.stretch).calls
+        run = mapped.start + mapped.shift, mapped.end + mapped.shift
+        self._leak(made.side, calls, run, part, mapped.on, is_mapped=True, is_acc=made.is_acc)
+
+    def leak(self, made: Side, calls: Calls, storage: np.ndarray[Any, Any], part: ItemPart) -> None:
+        """Note allocated storage of a device that is left when the runtime ends."""
+        self._leak(made, calls, byte_bounds(storage), part, None, is_mapped=False, is_acc=False)
+
+    def _leak(
+        self, made: Side, calls: Calls, run: Run, part: ItemPart, on: int | None, *, is_mapped: bool, is_acc: bool
+    ) -> None:
         with self._lock:
+            courses = map(self.orders.course_of, self._live.stretches(*run))
+            use = last_use(courses, self.orders.order.is_before)
+            place = (made.file, made.line) if use is None else place_after(calls, use.calls)
+            waits = use is not None and not use.is_waited_for
+            remedy = remedy_for_leak(place, on, is_mapped=is_mapped, is_acc=is_acc, waits=waits)
             self._store.add(Occurrence(FindingRule.LEAK, part, made, None, remedy, ()))
 
     def summary(self) -> Summary:
         """Return the findings so far."""
         with self._lock:
-            findings, more, silenced = self._store.settled(self._counts)
-            return Summary(findings, more, silenced, self.accesses, tuple(self._not_seen))
+            findings, more, silenced = self._store.settled(self._counts, self._late)
+            not_seen = [*self._not_seen]
+            if any(_is_of_host(finding) for finding in findings):
+                not_seen.append(_NO_THREADING)
+            error = self.failure
+            failure = "" if error is None else "".join(format_exception(error)).rstrip()
+            return Summary(findings, more, silenced, self.accesses, tuple(not_seen), failure)
+
+    def _late(self, occurrence: Occurrence) -> LateTasks:
+        """Return the tasks that a wait before the second side of a race would wait for in vain."""
+        found = LateTasks.NONE
+        waits = sorted(self._unwaited.get((occurrence.first, occurrence.second), ()), key=lambda one: one[0])
+        for stretch, task in waits[:_MOST_WAITS]:
+            late = self.orders.late_children(stretch)
+            if late:
+                found = max(found, LateTasks.FIRST if task in late else LateTasks.OTHERS)
+        return found
 
     def _counts(self, occurrence: Occurrence) -> bool:
         """Tell whether an occurrence is a finding: no other rule reports bytes that are in a race."""
         return next(self._raced.pieces(occurrence.runs), None) is None
+
+
+def _is_of_host(finding: Finding) -> bool:
+    """Tell whether a finding is a race between the code of host tasks, or of one and the code around it."""
+    sides = (finding.first, finding.second)
+    return finding.rule == "race" and all(
+        side is not None and side.what in ("read", "write") and not side.shown for side in sides
+    )
 
 
 class NewerOnDevice:
@@ -548,26 +646,25 @@ class NewerOnDevice:
 
     Attributes
     ----------
-    author, made : Author
-        The write, and the construct that has made the mapping.
-    map_type : str
-        The map type there.
+    author : Author
+        The write.
+    by : MadeBy
+        The construct that has made the mapping.
     is_own : bool
         Whether that is the construct whose body writes.
     """
 
-    __slots__ = ("author", "is_own", "made", "map_type")
+    __slots__ = ("author", "by", "is_own")
 
-    def __init__(self, author: Author, made: Author, map_type: str, *, is_own: bool) -> None:
+    def __init__(self, author: Author, by: MadeBy, *, is_own: bool) -> None:
         self.author = author
-        self.made = made
-        self.map_type = map_type
+        self.by = by
         self.is_own = is_own
 
     @property
     def copies_back(self) -> bool:
         """Whether the construct whose body writes copies back itself."""
-        return self.is_own and self.map_type in ("from", "tofrom")
+        return self.is_own and self.by.item.map_type in ("from", "tofrom")
 
 
 class CopiedArray(NamedTuple):

@@ -59,7 +59,7 @@ def test_findings(program, tmp_path):
     assert (found.returncode, found.stdout) == (1, "[1. 1. 1. 1.] ndarray ['a', '-b']\n")
     path = str(tmp_path / "program.py")
     assert f"{path}:7 in double: x *= 2" in found.stderr
-    assert f"map(tofrom: x) at {path}:5" in found.stderr
+    assert f'map(tofrom: x): change to("x") to tofrom("x") at {path}:5' in found.stderr
     written = report(tmp_path)
     assert written.keys() == KEYS
     assert (written["version"], written["program"], written["not_seen"]) == (1, ["program.py", "a", "-b"], [])
@@ -83,6 +83,21 @@ def test_no_findings(program, tmp_path):
     assert len(found.stderr.splitlines()) == 1
     written = report(tmp_path)
     assert (written["findings"], written["accesses"] > 0) == ([], True)
+
+
+def test_mistake_of_the_sanitizer(program, tmp_path):
+    """If the sanitizer itself fails, the status is 1, although there are no findings, and its error comes first."""
+    text = f"""
+from offload.sanitizer.sanitizer import Sanitizer
+def fail(*args, **options):
+    raise ValueError("a mistake")
+Sanitizer._access = fail
+{CLEAN}"""
+    found = run(tmp_path, "--sanitize", "--report", "r.json", program(text))
+    assert (found.returncode, found.stdout) == (1, "[2. 2. 2. 2.] ndarray []\n")
+    assert found.stderr.startswith("error: the sanitizer failed")
+    assert 'in fail\n    raise ValueError("a mistake")\nValueError: a mistake\n' in found.stderr
+    assert "ValueError('a mistake')" in report(tmp_path)["not_seen"][0]
 
 
 ENDS = {

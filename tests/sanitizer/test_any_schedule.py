@@ -320,9 +320,7 @@ def test_read_after_an_end_that_nothing_orders(same, end):
         """
     )
     line = {name: marked(text, name) for name in ("region", "write", "end", "read")}
-    expected = {(line["region"], line["read"])}
-    if kind == "from_":
-        expected.add((line["write"], line["end"]))
+    expected = {(line["region"], line["read"]), (line["write"], line["end"])}
     assert {(one.rule, lines(one)) for one in found} == {("race", pair) for pair in expected}
 
 

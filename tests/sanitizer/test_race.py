@@ -56,7 +56,7 @@ def test_two_regions(check):
             fill(x)
             copy(x, y)
         """,
-        *("race", "depend", "depend=[out(x)] on fill, depend=[in_(x)] on copy"),
+        *("race", "depend", 'depend=[out("x")] on fill, depend=[in_("x")] on copy'),
         seeds=SEEDS,
     )
 
@@ -73,7 +73,7 @@ def test_two_host_tasks(check):
         add(x)
         omp.taskwait()
         """,
-        *("race", "depend", "depend=[inout(x)] on both tasks"),
+        *("race", "depend", 'depend=[inout("x")] on add, called twice'),
         seeds=SEEDS,
     )
 
@@ -92,7 +92,7 @@ def test_region_and_update(check):
             omp.taskwait()
         print(x)
         """,
-        *("race", "depend", "depend=[out(x)] on both tasks"),
+        *("race", "depend", 'depend=[out("x")] on fill, depend=[out(x)] on target update'),
         seeds=SEEDS,
     )
 
@@ -113,7 +113,7 @@ def test_queues(check):
             shift.options(async_=2)(x)
             acc.wait()
         """,
-        *("race", "depend", "depend=[inout(x)] on both tasks"),
+        *("race", "depend", 'depend=[inout("x")] on double, depend=[inout("x")] on shift'),
         seeds=SEEDS,
     )
 

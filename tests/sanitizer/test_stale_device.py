@@ -74,7 +74,7 @@ def test_two_devices(check):
         copy(x, y)  # fix
         omp.target_exit_data(map=[release(x)], device=1)
         """,
-        *("stale-device", "update", "target_update(to=[x])"),
+        *("stale-device", "update", "target_update(to=[x], device=1)"),
         devices="sim:2",
     )
 

@@ -63,6 +63,7 @@ class Leaf(NamedTuple):
     array: np.ndarray[Any, Any]
     map_type: MapType  # as it is in the end
     modifiers: Modifiers
+    mapper: Callable[[Any], Any] | None = None
 
 
 @takes_clauses
@@ -170,7 +171,7 @@ def expand_object(
         for part in inner.items if inner is not None else host_items((clause,)):
             if isinstance(part, np.ndarray):
                 array_section(part)  # refuses Python objects
-                expansion.own.append(Leaf(part, effective, united))
+                expansion.own.append(Leaf(part, effective, united, function))
             elif mapper_of(part, inner.mapper if inner is not None else None) is not None:
                 nested = inner.mapper if inner is not None else None
                 expansion.add_part(expand_object(part, effective, nested, united, (*_outer, item)))

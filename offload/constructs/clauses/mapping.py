@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.arrays.foreign import read_only_reason
-from offload.arrays.items import Label, address_of, array_section, is_device_array, mapper_of
+from offload.arrays.items import Label, LeafLabel, address_of, array_section, is_device_array, mapper_of
 from offload.constructs.clauses.maps import MapClause, remedy_of
 from offload.constructs.clauses.names import parse_item
 from offload.constructs.clauses.variadics import members
@@ -135,7 +135,7 @@ def object_items(expansion: Expansion, clause: MapClause | None = None) -> list[
         map_item(
             leaf.array,
             leaf.map_type,
-            Label(leaf.array, owner),
+            LeafLabel(leaf.array, owner, leaf.mapper),
             always=leaf.modifiers.always,
             present=leaf.modifiers.present,
             clause=clause,

@@ -16,8 +16,8 @@ def kernel(a, b, c):
 
 
 def mult(a, b, c):
-    acc.enter_data(copyin=[a, b, c])  # first, fix
-    kernel(a, b, c)
+    acc.enter_data(copyin=[a, b, c])  # first
+    kernel(a, b, c)  # fix
     acc.exit_data(copyout=[c], delete=[a])
 
 

@@ -16,8 +16,8 @@ def kernel(a, b, c):
 
 
 def mult(a, b, c):
-    target_enter_data(map=[to(a, b, c)])  # first, fix
-    kernel(a, b, c)
+    target_enter_data(map=[to(a, b, c)])  # first
+    kernel(a, b, c)  # fix
     target_exit_data(map=[from_(c), release(a)])
 
 
