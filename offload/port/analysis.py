@@ -6,13 +6,14 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from offload.port import dependences
+from offload.port.extents import space_of
 from offload.port.log import HOST, NULL
 from offload.port.races import find_races
-from offload.port.unseen import unseen_uses
+from offload.port.unseen import copied_again, unseen_uses
 from offload.sanitizer.findings import Fix, Side
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from offload.port.log import PortLog, StreamOperation
     from offload.port.model import SyncLine
@@ -140,7 +141,7 @@ def analyse(log: PortLog, program: str, on: str) -> PortReport:
     on : str
         ``"sim"`` or ``"cuda"``.
     """
-    pairs, redundant = find_races(log)
+    pairs, redundant, kept = find_races(log)
     counts: dict[tuple[str, int, str], int] = {}
     for operation in log.operations:
         call = "wait_event" if operation.kind == "wait_event" else "synchronize"
@@ -157,7 +158,7 @@ def analyse(log: PortLog, program: str, on: str) -> PortReport:
         [PortRedundant(*line, counts[line], why) for line, why in sorted(redundant.items())],
         _blocking(log),
         _edges(log),
-        not_seen=[*_not_seen(log), *_timed(log, redundant)],
+        not_seen=[*_not_seen(log), *_kept(log, kept)],
     )
 
 
@@ -241,34 +242,42 @@ def _not_seen(log: PortLog) -> list[str]:
         f"Accesses to the memory of {item} that the program got at line {place.line} cannot be seen."
         for place, item in log.given_away.items()
     ]
-    sentences += _unseen(log)
+    sentences += _unused(log)
     threads = {operation.thread for operation in log.operations}
     if len(threads) > 1:
         sentences.append(f"{len(threads)} host threads count as one, in the order of their calls.")
     return sentences
 
 
-def _timed(log: PortLog, redundant: Iterable[SyncLine]) -> list[str]:
-    """Say that needless waits may be needed to measure time."""
-    if not log.timed or not any(line.call == "synchronize" for line in redundant):
-        return []
-    lines = _lines(sorted({place.line for place in log.timed}))
-    return [f"The time between two events at {lines} needs events that have completed: keep the wait before it."]
-
-
-def _unseen(log: PortLog) -> Iterator[str]:
-    """Yield what the host was not seen to do with the bytes of copies."""
+def _unused(log: PortLog) -> Iterator[str]:
+    """Yield which copies have bytes of the host that the host was not seen to use, if it may have done so."""
+    if log.sees_buffers:
+        return
     lines: dict[str, set[int]] = {}
-    for use in unseen_uses(log):
-        operation = log.operations[use.copy]
-        if not (operation.host_reads or operation.blocks):  # for those copies CuPy itself waits
-            word = "written" if operation.kind == "to device" else "read"
-            lines.setdefault(word, set()).add(operation.place.line)
-    for word, why in (("read", "file.write(h)"), ("written", "file.readinto(h)")):
+    again = copied_again(log)
+    for number, part in unseen_uses(log).items():
+        copy = log.operations[number]
+        if part is not None and (copy.kind == "to host" or (copy.place, part) in again):
+            lines.setdefault("read" if copy.kind == "to host" else "write", set()).add(copy.place.line)
+    for word, call in (("read", "file.write(h)"), ("write", "file.readinto(h)")):
         if word in lines:
-            verb = "read" if word == "read" else "write"
-            yield f"The host was not seen to {verb} the host memory of the copies at {_lines(sorted(lines[word]))}."
-            yield f"Accesses by compiled code, such as {why}, cannot be seen: keep the waits before them."
+            yield f"The host was not seen to {word} the host memory of the copies at {_lines(sorted(lines[word]))}."
+            yield f"Before Python 3.12, accesses by the buffer protocol, such as {call}, cannot be seen."
+
+
+def _kept(log: PortLog, kept: Mapping[SyncLine, int]) -> Iterator[str]:
+    """Yield why lines are not needless, although no access that was seen needs them."""
+    unseen = unseen_uses(log) if kept else {}
+    for line, number in sorted(kept.items()):
+        part, copy = unseen[number], log.operations[number]
+        if part is None:
+            continue
+        label = log.storage_of(part).label
+        if space_of(part) in log.out_of_sight:
+            why = f"accesses to the memory of {label} cannot be seen"
+        else:
+            why = f"before Python 3.12, accesses by the buffer protocol, as in file.write({label}), cannot be seen"
+        yield f"Line {line.line} may be needed for the copy of {label} at line {copy.place.line}: {why}."
 
 
 def _lines(lines: Sequence[int]) -> str:

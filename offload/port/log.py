@@ -120,10 +120,14 @@ class PortLog:
     """The kernels that the run did not carry out, with the first launch of each."""
     given_away: dict[ProgramPlace, str] = field(default_factory=dict)
     """Where the program got the memory of a host array in a form whose accesses cannot be seen, and which array."""
+    out_of_sight: set[int] = field(default_factory=set)
+    """The storages of this memory."""
+    sees_buffers: bool = True
+    """Whether the log has the host's accesses by the buffer protocol, which Python shows since 3.12."""
+    timed: set[int] = field(default_factory=set)
+    """The operations that recorded an event whose time the program asks for."""
     obstacles: dict[ProgramPlace, str] = field(default_factory=dict)
     """Calls that the task form cannot express, with their reason: `Stream.use`, several devices, …"""
-    timed: dict[ProgramPlace, None] = field(default_factory=dict)
-    """Calls of ``get_elapsed_time``, which need events that have completed."""
     arrived: dict[int, bytes] = field(default_factory=dict)
     """By operation: a digest of the bytes that a copy brought to the host, if the recorder was asked for digests."""
 

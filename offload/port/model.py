@@ -20,6 +20,8 @@ The rules (CuPy 14 on CUDA), each with its register:
 * The host waits for a stream, a position or all streams by joining them into `host`.
 
 A call that is left out has no effect at all: its moves are not carried out.
+
+Work with a result that the host may use unseen (`offload.port.unseen`) takes a position even without accesses.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from offload.port.log import HOST, NULL
+from offload.port.unseen import unseen_uses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,11 +46,12 @@ class ClockMove(NamedTuple):
     operation: StreamOperation
     reads: tuple[AccessPart, ...] = ()
     writes: tuple[AccessPart, ...] = ()
+    is_unseen: bool = False  # whether the host may use its result unseen
 
     @property
     def has_accesses(self) -> bool:
         """Tell whether the move takes a position."""
-        return bool(self.reads or self.writes)
+        return bool(self.reads or self.writes or self.is_unseen)
 
 
 class StreamModel:
@@ -59,10 +63,13 @@ class StreamModel:
         Chains, and length of a clock: one for each stream, numbered like it, and the host's.
     host, blocking : int
         Registers of the host, and of all work on streams that are not ``non_blocking``.
+    unseen : dict
+        The operations whose result the host may use unseen, with the bytes of the host that they access, if any.
     """
 
     def __init__(self, log: PortLog) -> None:
         self.log = log
+        self.unseen = unseen_uses(log)
         self.chains = len(log.streams) + 1
         self.host = len(log.streams)
         self.blocking = self.host + 1
@@ -129,7 +136,8 @@ class StreamModel:
             sources.append(self.blocking if stream == NULL else NULL)
         if operation.kind == "wait_event" and operation.record is not None:
             sources.append(self.event(operation.record))
-        yield ClockMove(stream, tuple(sources), operation, operation.reads, operation.writes)
+        is_unseen = operation.number in self.unseen
+        yield ClockMove(stream, tuple(sources), operation, operation.reads, operation.writes, is_unseen)
         if is_blocking and stream != NULL:
             yield ClockMove(self.blocking, (stream,), operation)
         if operation.kind == "record" and operation.number in self.last_use:

@@ -11,6 +11,9 @@ after the last call of its line stays equal, and is given back.
 *Pairs.* An access is unordered with the last executions of a group, those after the position that its clock has for the
 chain. So bisection counts them. A search of a shelf ends at the first group that is ordered in all rows.
 
+*Unseen uses.* The first wait of the host that comes after work whose result the host may use unseen
+(`offload.port.unseen`) is needed by that work. A line that nothing else needs is *kept*.
+
 *Reasons.* A second pass over the redundant lines asks why. It carries along, for each line, the positions of the work
 that its calls wait for. If a later access conflicts with such work, other calls or a stream give the order too. Else
 the calls order no data.
@@ -22,8 +25,9 @@ order at a time, and `offload.sanitizer.live` forgets an access that a later wri
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -33,7 +37,7 @@ from offload.port.shelves import AccessGroup, AccessIndex, AccessWord
 from offload.port.variants import VariantClocks
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Hashable, Iterable, Iterator
 
     from offload.port.log import PortLog
     from offload.port.model import ClockMove
@@ -60,7 +64,9 @@ class _RacePass:
     races : dict
         The races, by both lines.
     clocks : VariantClocks
-        Its undecided lines at the end are redundant.
+        Its undecided lines at the end are redundant, unless they are kept.
+    kept : dict
+        Lines that work whose result the host may use unseen needs, with an operation of that work.
     """
 
     def __init__(self, log: PortLog, model: StreamModel, lines: Iterable[SyncLine]) -> None:
@@ -68,6 +74,8 @@ class _RacePass:
         self._index = AccessIndex()
         self.clocks = VariantClocks(model, lines, copies=True)
         self.races: dict[Hashable, RacePair] = {}
+        self.kept: dict[SyncLine, int] = {}
+        self._unseen = _UnseenWork()
 
     def run(self) -> None:
         """Carry out the log."""
@@ -79,7 +87,23 @@ class _RacePass:
                 if move.has_accesses:
                     clock[:, move.target] += 1
                     self._access(move, clock)
+                self._unseen.note(move, clock)
+                if move.target == self._model.host:
+                    self._keep(clock)
             clocks.forget(operation)
+
+    def _keep(self, clock: VectorClock) -> None:
+        """Keep the lines without which the host would not have waited for work that it may now use unseen."""
+        rows = self.clocks.open_rows
+        for chain, position, operation in self._unseen.ordered(clock[0]):
+            for row in rows[clock[rows, chain] < position].tolist() if len(rows) else ():
+                line = self.clocks.line_of(row)
+                self.kept[line] = min(self.kept.get(line, operation), operation, key=self._reason_rank)
+
+    def _reason_rank(self, operation: int) -> tuple[bool, bool, int]:
+        """Rank the reasons to keep a line: a callback or a time, then a copy to the host, then one to the device."""
+        is_copy = self._model.unseen[operation] is not None
+        return is_copy, is_copy and self._log.operations[operation].kind == "to device", operation
 
     def _access(self, move: ClockMove, clock: VectorClock) -> None:
         index, rows = self._index, self.clocks.open_rows
@@ -119,6 +143,25 @@ class _RacePass:
                 self.clocks.decide(row)
 
 
+class _UnseenWork:
+    """Work whose result the host may use unseen, until the host has waited for it."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, deque[tuple[int, int]]] = {}  # by chains: positions and operations
+
+    def note(self, move: ClockMove, clock: VectorClock) -> None:
+        """Note the work of a move."""
+        if move.is_unseen:
+            at = int(clock[0, move.target])
+            self._waiting.setdefault(move.target, deque()).append((at, move.operation.number))
+
+    def ordered(self, host: np.ndarray[Any, Any]) -> Iterator[tuple[int, int, int]]:
+        """Yield chain, position and operation of the work that the host's clock has reached now."""
+        for chain, waiting in self._waiting.items():
+            while waiting and waiting[0][0] <= host[chain]:
+                yield (chain, *waiting.popleft())
+
+
 class _ReasonPass:
     """One pass over the log that tells which redundant lines have other calls that order the same data.
 
@@ -134,6 +177,7 @@ class _ReasonPass:
         self._log, self._model = log, model
         self._index = AccessIndex()
         self.clocks = VariantClocks(model, lines, copies=False)
+        self._first: dict[int, int] = {}  # by chains: the first position of work with an unseen use
 
     def run(self) -> None:
         """Carry out the log, as long as a line is undecided."""
@@ -151,7 +195,18 @@ class _ReasonPass:
                 if move.has_accesses:
                     clock[0, move.target] += 1
                     self._access(move, clock)
+                if move.is_unseen:
+                    self._first.setdefault(move.target, int(clock[0, move.target]))
+            if row is not None:
+                self._note_unseen()
             clocks.forget(operation)
+
+    def _note_unseen(self) -> None:
+        """Note that other calls give the order, if a line waits for work whose result the host may use unseen."""
+        for chain, position in self._first.items():
+            rows, clock = self.clocks.open_rows, self.clocks.of(self._model.host)
+            for row in rows[clock[rows, chain] >= position].tolist() if len(rows) else ():
+                self.clocks.decide(row)
 
     def _access(self, move: ClockMove, clock: VectorClock) -> None:
         group = self._index.group_of(move)
@@ -192,18 +247,56 @@ def leaves_work(log: PortLog) -> set[int]:
     return found
 
 
-def find_races(log: PortLog) -> tuple[list[RacePair], dict[SyncLine, str]]:
-    """Return the races in program order, and the redundant lines with ``"implied"`` or ``"no data"``."""
+def waits_for_unseen(log: PortLog) -> set[int]:
+    """Return the operations by which the host first waits for work whose result it may use unseen."""
+    model = StreamModel(log)
+    clocks, unseen = VariantClocks(model, (), copies=False), _UnseenWork()
+    found: set[int] = set()
+    for operation in log.operations if model.unseen else ():
+        for move in model.moves_of(operation):
+            clock = clocks.join(move)
+            if move.has_accesses:
+                clock[0, move.target] += 1
+            unseen.note(move, clock)
+            if move.target == model.host and any([*unseen.ordered(clock[0])]):
+                found.add(operation.number)
+        clocks.forget(operation)
+    return found
+
+
+class FoundRaces(NamedTuple):
+    """The races of a run and the waits that could be left out.
+
+    Attributes
+    ----------
+    races : list of RacePair
+        In program order.
+    redundant : dict
+        The redundant lines, with ``"implied"`` or ``"no data"``.
+    kept : dict
+        Lines that would be redundant, but for an operation whose result the host may use unseen.
+    """
+
+    races: list[RacePair]
+    redundant: dict[SyncLine, str]
+    kept: dict[SyncLine, int]
+
+
+def find_races(log: PortLog) -> FoundRaces:
+    """Return the races and the redundant lines."""
     model = StreamModel(log)
     first = _RacePass(log, model, model.last_call)
     first.run()
-    redundant = first.clocks.undecided
+    redundant, kept = first.clocks.undecided, first.kept
     waiting = first.clocks.postponed
     while waiting:
         again = _RacePass(log, model, waiting)
         again.run()
         redundant.update(again.clocks.undecided)
+        kept.update(again.kept)
         waiting = again.clocks.postponed
+    kept = {line: kept[line] for line in redundant if line in kept}
+    redundant = {line: None for line in redundant if line not in kept}
     reasons: dict[SyncLine, str] = dict.fromkeys(redundant, "implied")
     waiting = redundant
     while waiting:
@@ -211,4 +304,5 @@ def find_races(log: PortLog) -> tuple[list[RacePair], dict[SyncLine, str]]:
         why.run()
         reasons.update(dict.fromkeys(why.clocks.undecided, "no data"))
         waiting = why.clocks.postponed
-    return sorted(first.races.values(), key=lambda pair: (pair.first, pair.second)), reasons
+    races = sorted(first.races.values(), key=lambda pair: (pair.first, pair.second))
+    return FoundRaces(races, reasons, kept)

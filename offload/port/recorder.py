@@ -21,6 +21,7 @@ import numpy as np
 from offload.interrupts.frames import caller
 from offload.port.extents import AccessPart, part_of, space_of
 from offload.port.log import HOST, PortLog, ProgramPlace, StorageRecord, StreamOperation, StreamRecord
+from offload.sanitizer.buffers import ARE_SEEN, exporter
 from offload.sanitizer.elements import byte_bounds
 from offload.sanitizer.imports import is_under
 
@@ -60,7 +61,7 @@ class ProgramRecorder:
     """
 
     def __init__(self, program: str, *, wants_digests: bool = False) -> None:
-        self.log = PortLog()
+        self.log = PortLog(sees_buffers=ARE_SEEN)
         self.lock = threading.RLock()
         self._folder = Path(program).resolve().parent
         self.wants_digests = wants_digests
@@ -302,7 +303,30 @@ class ProgramRecorder:
         if device is None and not sys.is_finalizing():
             with self.lock:
                 part = self.host_part(storage)
-                self.log.given_away.setdefault(self.place(), self.log.storage_of(part).label)
+                self._give_away(part, self.place())
+
+    def lent(self, storage: Any) -> Callable[[], None]:
+        """Note that compiled code has received the memory of a tracked array; see `offload.sanitizer.tracked.Sink`."""
+        log = self.log
+        if sys.is_finalizing():
+            return lambda: None
+        with self.lock:
+            part, place = self.host_part(storage), self.place()
+            was_known = place in log.given_away, space_of(part) in log.out_of_sight
+            self._give_away(part, place)
+
+        def take_back() -> None:
+            with self.lock:
+                if not was_known[0]:
+                    del log.given_away[place]
+                if not was_known[1]:
+                    log.out_of_sight.discard(space_of(part))
+
+        return take_back
+
+    def _give_away(self, part: AccessPart, place: ProgramPlace) -> None:
+        self.log.given_away.setdefault(place, self.log.storage_of(part).label)
+        self.log.out_of_sight.add(space_of(part))
 
     @contextmanager
     def callback(self, operation: StreamOperation) -> Iterator[None]:
@@ -324,7 +348,7 @@ def _memory_of(array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], Any]:
     base: Any = _base_of(array)
     while base is not None:
         if isinstance(base, memoryview):
-            base = base.obj
+            base = exporter(base)
         if not isinstance(base, np.ndarray):
             return owner, base
         owner, base = base, _base_of(base)

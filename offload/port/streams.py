@@ -78,8 +78,7 @@ class CudaSide:
 
     def elapsed(self, start: PortEvent, end: PortEvent) -> float:
         """Return the time between two events in ms, as ``get_elapsed_time`` does."""
-        with self.recorder.lock:
-            self.recorder.log.timed[self.recorder.place()] = None
+        self.recorder.log.timed.update(event.position for event in (start, end) if event.position is not None)
         if self.cuda is not None:
             return float(self.cuda.get_elapsed_time(start.native, end.native))
         if start.time_s is None or end.time_s is None:

@@ -103,6 +103,10 @@ class VariantClocks:
         self._note_open()
         return row
 
+    def line_of(self, row: int) -> SyncLine:
+        """Return the line that an open row belongs to."""
+        return self._line_of[row]
+
     def decide(self, row: int) -> SyncLine:
         """Give a row back, whose line is decided; return the line."""
         line = self._line_of.pop(row)

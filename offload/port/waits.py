@@ -36,7 +36,7 @@ from offload.port.chains import names_in
 from offload.port.extents import covers
 from offload.port.log import NULL
 from offload.port.pieces import Role
-from offload.port.races import leaves_work
+from offload.port.races import leaves_work, waits_for_unseen
 from offload.port.statements import bindings_in
 from offload.port.under_way import TasksUnderWay
 from offload.port.unseen import unseen_uses
@@ -321,22 +321,18 @@ class WaitPlan:
                 self.needed.add(statement)
 
     def _keep_unseen(self) -> None:
-        """Keep the waits for copies whose host bytes compiled code may use, which cannot be seen."""
-        recorded = self.recorded
-        operations = recorded.log.operations
-        for use in unseen_uses(recorded.log):
-            owner, copy = recorded.owners[use.copy], operations[use.copy]
-            statement = recorded.statement_at(owner)
-            if owner < 0 or self.parts.roles.get(statement) is not Role.COPY:
-                continue
-            if copy.blocks or copy.host_reads:
-                self.blocking.add(statement)
-                continue
-            for wait in operations[use.copy + 1 : use.until]:
-                place = recorded.statement_at(recorded.owners[wait.number])
-                if self.parts.roles.get(place) is Role.WAIT and _waits_for(wait, copy, operations):
-                    self.needed.add(place)
-                    break
+        """Keep the waits for copies whose arrays the host may access unseen."""
+        for number, part in unseen_uses(self.recorded.log, at_once=True).items():
+            owner, copy = self.recorded.owners[number], self.recorded.log.operations[number]
+            if part is not None and owner >= 0 and (copy.blocks or copy.host_reads):
+                statement = self.recorded.statement_at(owner)
+                if self.parts.roles.get(statement) is Role.COPY:
+                    self.blocking.add(statement)
+        for number in waits_for_unseen(self.recorded.log):
+            owner = self.recorded.owners[number]
+            statement = self.recorded.statement_at(owner)
+            if owner >= 0 and self.parts.roles.get(statement) is Role.WAIT:
+                self.needed.add(statement)
 
     # -- the default stream ------------------------------------------------------------------------
     def _check_default_stream(self) -> None:
@@ -426,13 +422,6 @@ def accesses_of(operation: StreamOperation) -> Iterator[tuple[AccessPart, bool]]
         yield part, False
     for part in operation.writes:
         yield part, True
-
-
-def _waits_for(wait: StreamOperation, copy: StreamOperation, operations: list[StreamOperation]) -> bool:
-    """Tell whether the host waits for a copy, by its stream or by an event that was recorded there."""
-    if wait.kind == "event wait" and wait.record is not None:
-        return operations[wait.record].stream == copy.stream and wait.record > copy.number
-    return wait.kind == "device wait" or (wait.kind == "stream wait" and wait.stream == copy.stream)
 
 
 def _inside(block: BlockPart) -> Iterator[ast.stmt]:

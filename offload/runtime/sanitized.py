@@ -21,7 +21,7 @@ from offload.tasks.scope import current_scope
 from offload.tasks.site import line_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     import numpy as np
 
@@ -142,6 +142,15 @@ class _Sinks:
     def given_away(self, storage: np.ndarray[Any, Any], device: Any) -> None:
         for sanitizer in self._sanitizers:
             sanitizer.given_away(storage, device)
+
+    def lent(self, storage: np.ndarray[Any, Any]) -> Callable[[], None]:
+        ends = [sanitizer.lent(storage) for sanitizer in self._sanitizers]
+
+        def take_back() -> None:
+            for end in ends:
+                end()
+
+        return take_back
 
 
 _sinks = _Sinks()

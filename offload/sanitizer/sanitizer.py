@@ -38,7 +38,7 @@ from offload.sanitizer.remedies import remedy_for_fault, remedy_for_leak, remedy
 from offload.sanitizer.states import Fault, FindingRule, Spans, States, runs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
 
     import numpy as np
@@ -154,6 +154,22 @@ class Sanitizer:
             found = variable_at(frame, run)
             name = found.name if found is not None else mapped.label if mapped is not None else "an array"
             self._leave_out(f"{name} was given away at {frame.f_code.co_filename}:{frame.f_lineno}")
+
+    def lent(self, storage: np.ndarray[Any, Any]) -> Callable[[], None]:
+        """Note that compiled code has received the buffer of a host array; see `offload.sanitizer.tracked.Sink`."""
+        frame = program_frame()
+        with self.judging():
+            found = variable_at(frame, byte_bounds(storage))
+            name = found.name if found is not None else "an array"
+            text = f"the buffer of {name} was given away at {frame.f_code.co_filename}:{frame.f_lineno}"
+            if text in self._not_seen:
+                return lambda: None
+            self._leave_out(text)
+
+        def take_back() -> None:
+            self._not_seen.pop(text, None)
+
+        return take_back
 
     def _leave_out(self, text: str) -> None:
         """Note something that cannot be seen, for the report."""

@@ -11,6 +11,8 @@ Theory of operation
 plain views of the arrays, so that NumPy's own code accesses plain arrays only, and the result becomes tracked. Numbers
 stay NumPy's. Functions that only make views run on the tracked arrays, so that ``base`` is right.
 
+Compiled code that asks for the array's buffer, as ``file.write`` and ``hashlib`` do, comes to ``__buffer__``.
+
 After the operation, the accesses are noted if the program has made them (`accessor`). The library's own work on tracked
 arrays is not an access: the frame that called NumPy is the library's.
 """
@@ -25,6 +27,7 @@ import numpy as np
 
 from offload.arrays import given
 from offload.interrupts.frames import is_calling_program, is_own
+from offload.sanitizer import buffers
 from offload.sanitizer.accesses import KEEPS_LISTS, accesses_of, accesses_of_method, is_native
 from offload.sanitizer.flats import TrackedFlags, TrackedFlat
 
@@ -65,6 +68,12 @@ class Sink(Protocol):
 
     def given_away(self, storage: np.ndarray[Any, Any], device: Any) -> None:
         """Note that the program has received memory whose accesses cannot be seen from now on."""
+
+    def lent(self, storage: np.ndarray[Any, Any]) -> Callable[[], None]:
+        """Note that compiled code has received host memory. Return a function that takes the note back.
+
+        It is called if the code has given the memory back before the program goes on. All its accesses are noted then.
+        """
 
 
 sink: Sink | None = None
@@ -360,7 +369,7 @@ class TrackedArray(np.ndarray, metaclass=_Kind):
     def data(self) -> Any:
         """See `numpy.ndarray.data`."""
         give_away(self, frame_at(1))
-        return np.ndarray.data.__get__(self)
+        return np.ndarray.data.__get__(_view(self, np.ndarray))
 
     @property
     def ctypes(self) -> Any:
@@ -408,6 +417,23 @@ class TrackedArray(np.ndarray, metaclass=_Kind):
         contents: Any = new.ravel("A").tolist() if new.dtype.hasobject else new.tobytes("A")
         self.__setstate__((1, new.shape, new.dtype, order, contents))  # type: ignore[arg-type]  # a plain bool
         self._is_whole = True  # its memory is that of `contents`, which nobody else has
+
+
+def _buffer(self: Any, flags: int) -> memoryview:
+    """Return the buffer for compiled code, and note that it is read, or written if it has to be writable."""
+    array = _view(self, np.ndarray)
+    view: memoryview = array.__buffer__(flags)  # type: ignore[attr-defined]  # since Python 3.12
+    frame = frame_at(1)
+    if sink is not None and accessor(frame) is not None and not buffers.is_quiet():
+        note(*(([], [array]) if flags & buffers.WRITABLE else ([array], [])))
+        buffers.watch(view, frame, sink.lent(array))
+    return view
+
+
+def _new(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    """Make an array, over the memory of another one if that is given: this is no access."""
+    with buffers.quiet():
+        return np.ndarray.__new__(cls, *args, **kwargs)
 
 
 def _is_whole(array: TrackedArray) -> bool:
@@ -499,6 +525,9 @@ for _name in _CONVERTED.split():
         setattr(TrackedArray, _name, _converted(_name))
 for _name in _NATIVE.split():
     setattr(TrackedArray, _name, _native(_name))
+if buffers.ARE_SEEN:
+    TrackedArray.__buffer__ = _like(_buffer, np.ndarray.__buffer__)  # type: ignore[attr-defined]  # since Python 3.12
+    TrackedArray.__new__ = _new  # type: ignore[method-assign]  # NumPy asks for the buffer that it is given
 # What a program prints of the class, and what errors say of it, is the same as without the sanitizer.
 type.__dict__["__name__"].__set__(TrackedArray, "numpy.ndarray")  # what errors of C say
 TrackedArray.__qualname__ = "ndarray"

@@ -5,7 +5,20 @@ from __future__ import annotations
 import pytest
 
 from offload.port import variants
+from offload.port.running import ProgramRecorder
 from tests.port import brute
+
+
+@pytest.fixture(autouse=True)
+def _all_accesses_are_seen(monkeypatch):
+    """The programs have no accesses by the buffer protocol, which the model does not know."""
+    plain = ProgramRecorder.__init__
+
+    def init(self, *args, **kwargs):
+        plain(self, *args, **kwargs)
+        self.log.sees_buffers = True
+
+    monkeypatch.setattr(ProgramRecorder, "__init__", init)
 
 
 def check(program, report):

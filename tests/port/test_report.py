@@ -12,6 +12,7 @@ from rich.console import Console
 from offload.port.analysis import analyse
 from offload.port.graphs import line_graph
 from offload.port.report import report_view
+from offload.sanitizer.buffers import ARE_SEEN
 from tests.port.marked import line_of
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -31,7 +32,9 @@ cp.cuda.Device().synchronize()
 
 def test_the_keys(report):
     """The report has the keys of the reference, and nothing else."""
-    text = HEAD + "with load: x.set(h)\nwith work[0]: x += 1\nx.get()\nload.synchronize()\nz = cp.empty(3)\nz.sum()\n"
+    text = (
+        HEAD + "with load: x.set(h)\nwith work[0]: x += 1\nx.get()\nwork[0].synchronize()\nz = cp.empty(3)\nz.sum()\n"
+    )
     found = report(text)
     assert list(found) == [
         *("version", "program", "on", "operations", "streams", "unchecked", "races", "uninitialised", "redundant"),
@@ -72,6 +75,7 @@ def test_a_variable_of_several_streams_names_none(report):
     assert race["fix"]["text"].startswith("stream_5.wait_event(event), with event = stream_4.record() after line")
 
 
+@pytest.mark.skipif(ARE_SEEN, reason="Python shows these accesses")
 def test_memory_that_the_host_was_not_seen_to_use(tmp_path, record):
     """The report names copies whose host memory only compiled code can have used."""
     text = HEAD + "for _ in range(2):\n    bytes(5)\n    USE\n    x.set(h, stream=load)\n    load.synchronize()\n"

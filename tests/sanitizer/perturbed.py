@@ -35,6 +35,10 @@ class Recorder:
     def given_away(self, storage, device):
         self.away.append(storage)
 
+    def lent(self, storage):
+        self.away.append(storage)
+        return lambda: None
+
 
 def given():
     """Return the arrays that the statements use."""

@@ -31,6 +31,10 @@ class Noted:
     def given_away(self, storage, device):
         self.away.append(storage.shape)
 
+    def lent(self, storage):
+        self.away.append(storage.shape)
+        return self.away.pop
+
     def taken(self):
         found, self.accesses = self.accesses, []
         return found
