@@ -158,7 +158,7 @@ def analyse(log: PortLog, program: str, on: str) -> PortReport:
         [PortRedundant(*line, counts[line], why) for line, why in sorted(redundant.items())],
         _blocking(log),
         _edges(log),
-        not_seen=[*_not_seen(log), *_kept(log, kept)],
+        not_seen=[*_not_seen(log), *_unused(log, kept), *_kept(log, kept)],
     )
 
 
@@ -242,22 +242,23 @@ def _not_seen(log: PortLog) -> list[str]:
         f"Accesses to the memory of {item} that the program got at line {place.line} cannot be seen."
         for place, item in log.given_away.items()
     ]
-    sentences += _unused(log)
     threads = {operation.thread for operation in log.operations}
     if len(threads) > 1:
         sentences.append(f"{len(threads)} host threads count as one, in the order of their calls.")
     return sentences
 
 
-def _unused(log: PortLog) -> Iterator[str]:
+def _unused(log: PortLog, kept: Mapping[SyncLine, int]) -> Iterator[str]:
     """Yield which copies have bytes of the host that the host was not seen to use, if it may have done so."""
+    explained = {log.operations[number].place for number in kept.values()}
     if log.sees_buffers:
         return
     lines: dict[str, set[int]] = {}
     again = copied_again(log)
     for number, part in unseen_uses(log).items():
         copy = log.operations[number]
-        if part is not None and (copy.kind == "to host" or (copy.place, part) in again):
+        is_new = part is not None and copy.place not in explained
+        if is_new and (copy.kind == "to host" or (copy.place, part) in again):
             lines.setdefault("read" if copy.kind == "to host" else "write", set()).add(copy.place.line)
     for word, call in (("read", "file.write(h)"), ("write", "file.readinto(h)")):
         if word in lines:

@@ -157,7 +157,7 @@ class Sanitizer:
 
     def lent(self, storage: np.ndarray[Any, Any]) -> Callable[[], None]:
         """Note that compiled code has received the buffer of a host array; see `offload.sanitizer.tracked.Sink`."""
-        frame = program_frame()
+        frame = program_frame() or caller()
         with self.judging():
             found = variable_at(frame, byte_bounds(storage))
             name = found.name if found is not None else "an array"
