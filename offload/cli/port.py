@@ -102,7 +102,7 @@ def _access_options(texts: Sequence[str]) -> list[Any]:
 
 def _port(args: argparse.Namespace, program: GivenProgram, options: Sequence[Any]) -> int:
     """Run the program, write and print its report, and return the exit status."""
-    from offload.port.analysis import analyse
+    from offload.port.analysis import analyse, failure_by_doubt
     from offload.port.running import recorded
 
     path = os.path.abspath(program.name)  # noqa: PTH100  # as Python names the file
@@ -113,7 +113,8 @@ def _port(args: argparse.Namespace, program: GivenProgram, options: Sequence[Any
                 thread.join()
     report = analyse(past.log, path, args.on)
     report.argv = [program.name, *program.args]
-    if status:
+    report.failure = failure_by_doubt(past.log, status)
+    if status and not report.failure:
         report.not_seen.append(
             f"The program ended with status {status}: the report is about the operations before that."
         )

@@ -95,6 +95,8 @@ class PortReport:
         The file with the task form, or why there is none.
     not_seen : list of str
         Sentences about the limits of the report.
+    failure : str
+        Why the program may have failed: it received data that the run has not computed.
     """
 
     program: str
@@ -111,6 +113,7 @@ class PortReport:
     emitted: str | None = None
     reasons: list[str] = field(default_factory=list)
     not_seen: list[str] = field(default_factory=list)
+    failure: str = ""
 
     @property
     def is_faulty(self) -> bool:
@@ -125,7 +128,7 @@ class PortReport:
             del edge["files"]
         for entry in made["uninitialised"]:
             del entry["item"]
-        del made["not_seen"]
+        del made["not_seen"], made["failure"]
         return made
 
 
@@ -235,7 +238,7 @@ def _not_seen(log: PortLog) -> list[str]:
         f"Kernel {name} was ordered and not carried out, so the data that it writes is unchecked (line {place.line})."
         for name, place in log.unchecked_kernels.items()
     ]
-    lines = sorted({place.line for place in log.unchecked_places})
+    lines = _places(log)
     if lines:
         sentences.append(f"The host received unchecked data at {_lines(lines)}.")
     sentences += [
@@ -257,7 +260,7 @@ def _unused(log: PortLog, kept: Mapping[SyncLine, int]) -> Iterator[str]:
     again = copied_again(log)
     for number, part in unseen_uses(log).items():
         copy = log.operations[number]
-        is_new = part is not None and copy.place not in explained
+        is_new = part is not None and not copy.blocks and copy.place not in explained
         if is_new and (copy.kind == "to host" or (copy.place, part) in again):
             lines.setdefault("read" if copy.kind == "to host" else "write", set()).add(copy.place.line)
     for word, call in (("read", "file.write(h)"), ("write", "file.readinto(h)")):
@@ -279,6 +282,22 @@ def _kept(log: PortLog, kept: Mapping[SyncLine, int]) -> Iterator[str]:
         else:
             why = f"before Python 3.12, accesses by the buffer protocol, as in file.write({label}), cannot be seen"
         yield f"Line {line.line} may be needed for the copy of {label} at line {copy.place.line}: {why}."
+
+
+def failure_by_doubt(log: PortLog, status: int) -> str:
+    """Return why a program that failed may have done so: it received data that the run has not computed; or ``""``."""
+    if not status or not log.unchecked_places:
+        return ""
+    kernels = [f"kernel {name} (line {place.line})" for name, place in log.unchecked_kernels.items()]
+    return (
+        f"The program failed after it had received unchecked data at {_lines(_places(log))}: this run has not carried "
+        f"out {', '.join(kernels)}. For this run, replace the kernel by a function with the same arguments that does "
+        "the same with array operations, or use --on cuda."
+    )
+
+
+def _places(log: PortLog) -> list[int]:
+    return sorted({place.line for place in log.unchecked_places})
 
 
 def _lines(lines: Sequence[int]) -> str:

@@ -222,7 +222,10 @@ def _of_log(log: PortLog, path: str) -> list[Obstacle]:
             found.append(Obstacle(place.line, "several threads work with streams; a task form is for one"))
             break
     for kernel, place in log.unchecked_kernels.items():
-        text = f"kernel `{kernel}` is not carried out on the simulated device, so nothing can be checked; use --on cuda"
+        text = (
+            f"kernel `{kernel}` is not carried out on the simulated device, so nothing can be checked; use --on cuda, "
+            "or for this run replace it by a function with the same arguments that does the same with array operations"
+        )
         found.append(Obstacle(place.line if place.file == path else 0, _placed(place.file, path, place.line, text)))
     if not any(operation.stream not in {HOST, NULL} for operation in log.operations):
         found.append(Obstacle(1, "the program uses no stream, so there is nothing to convert"))

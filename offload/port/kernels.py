@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from offload.port.extents import AccessPart
+    from offload.port.log import StreamOperation
     from offload.port.streams import CudaSide
 
 AccessMode = Literal["in", "out", "inout"]
@@ -60,7 +61,7 @@ def parameters_of(source: str, name: str) -> list[KernelParameter]:
         body = re.compile(r"\s*(;|\{)").match(text, end + 1) if end is not None else None
         if end is None or body is None or (body.group(1) == "{" and _closing(text, body.end() - 1) is None):
             raise KernelSyntaxError(f"the brackets of kernel {plain!r} do not match")
-        return [_parameter(part) for part in _parts(text[found.end() : end])]
+        return [_parameter(part) for part in split_parameters(text[found.end() : end])]
     raise KernelSyntaxError(f"the source has no `__global__ void {plain}(…)`")
 
 
@@ -79,7 +80,7 @@ def _closing(text: str, at: int) -> int | None:
     return None
 
 
-def _parts(text: str) -> list[str]:
+def split_parameters(text: str) -> list[str]:
     """Split a list of parameters at its outer commas."""
     parts, depth, begin = [], 0, 0
     for at, sign in enumerate(text):
@@ -239,8 +240,13 @@ class KernelSide:
         if run is not None:
             run([arg.array_data if isinstance(arg, PortArray) else arg for arg in args])
             return
-        recorder.log.unchecked_kernels.setdefault(name, operation.place)
-        recorder.log.unchecked.update(map(space_of, writes))
+        self.leave_unchecked(name, operation)
+
+    def leave_unchecked(self, name: str, operation: StreamOperation) -> None:
+        """Note that a kernel has not been carried out."""
+        log = self.recorder.log
+        log.unchecked_kernels.setdefault(name, operation.place)
+        log.unchecked.update(map(space_of, operation.writes))
 
 
 class PortRawKernel:
@@ -315,40 +321,3 @@ def _runner(
                 native(grid, block, tuple(args), **kwargs)
 
     return run
-
-
-class PortTypedKernel:
-    """An `ElementwiseKernel` or `ReductionKernel` of CuPy: it reads its inputs and writes its outputs."""
-
-    def __init__(self, side: KernelSide, native: Any, name: str, n_inputs: int) -> None:
-        self._side, self._native, self._name = side, native, name
-        self._n_inputs = n_inputs
-
-    def __call__(self, *args: Any, stream: Any = None, **kwargs: Any) -> Any:
-        """Run the kernel on a stream, by default the current one."""
-        machine, recorder = self._side.machine, self._side.recorder
-        target = self._side.streams.chosen(stream)
-        outputs = [*args[self._n_inputs :], *([kwargs["out"]] if kwargs.get("out") is not None else [])]
-        plain = [arg.array_data if isinstance(arg, PortArray) else arg for arg in args]
-        named = {k: arg.array_data if isinstance(arg, PortArray) else arg for k, arg in kwargs.items()}
-        with target.native:
-            result = self._native(*plain, **named)
-        given = {id(array.array_data): array for array in outputs if isinstance(array, PortArray)}
-        results = result if isinstance(result, tuple) else (result,)
-        made = [given[id(part)] if id(part) in given else machine.adopt(part, self._name) for part in results]
-        reads = [arg.whole_part for arg in args[: self._n_inputs] if isinstance(arg, PortArray) and arg.size]
-        recorder.add("kernel", self._name, target.number, reads, [array.whole_part for array in made if array.size])
-        return tuple(made) if isinstance(result, tuple) else made[0]
-
-
-def typed_kernel(side: KernelSide, kind: str) -> Callable[..., PortTypedKernel]:
-    """Return the stand-in for ``cupy.ElementwiseKernel`` or ``cupy.ReductionKernel``."""
-
-    def make(in_params: str, out_params: str, *args: Any, **kwargs: Any) -> PortTypedKernel:
-        if side.xp is None:
-            raise side.machine.unsupported(kind, "its code is CUDA, which `--on sim` does not carry out; use --on cuda")
-        native = getattr(side.xp, kind)(in_params, out_params, *args, **kwargs)
-        return PortTypedKernel(side, native, native.name, len(_parts(in_params)))
-
-    make.__name__ = kind
-    return make

@@ -26,20 +26,22 @@ _MOST_NODES = 60
 
 
 def report_view(report: PortReport, graph: Graph) -> Group:
-    """Return the report as Rich prints it: the numbers, the graph, and a table for each kind of entry."""
+    """Return the report as Rich prints it: the numbers, the findings, the task form, the dependences."""
     names = _Names(report.program)
     shown: list[Any] = [_head(report)]
-    if 0 < len(graph) <= _MOST_NODES:
-        shown += [Text("The dependences between lines:"), render(graph)]
+    if report.failure:
+        shown.append(Text(report.failure, "red"))
     shown += _races(report, names)
     shown += _uninitialised(report, names)
     shown += _redundant(report, names)
     shown += _blocking(report, names)
-    shown += _edges(report, names)
-    shown += [Text(sentence, style="yellow") for sentence in report.not_seen]
+    shown += [Text(sentence, "yellow") for sentence in report.not_seen]
     if report.emitted is not None:
         shown.append(_line(f"The task form is in {report.emitted}."))
     shown += [Text(f"No task form: {reason}") for reason in report.reasons]
+    if 0 < len(graph) <= _MOST_NODES:
+        shown += [Text("The dependences between lines:"), render(graph)]
+    shown += _edges(report, names)
     return Group(*shown)
 
 

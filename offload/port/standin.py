@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.port.arrays import PortArray
-from offload.port.kernels import KernelSide, typed_kernel
+from offload.port.kernels import KernelSide
 from offload.port.randoms import RandomNames
 from offload.port.streams import CudaSide
+from offload.port.typed import fuse, typed_kernel
 from offload.sanitizer.accesses import is_known
 from offload.sanitizer.tracked import tracked
 
@@ -205,6 +206,7 @@ class CupyStandIn:
             "RawModule": self.kernels.raw_module,
             "ElementwiseKernel": typed_kernel(self.kernels, "ElementwiseKernel"),
             "ReductionKernel": typed_kernel(self.kernels, "ReductionKernel"),
+            "fuse": fuse,
         }
 
     def _find(self, name: str) -> Any:

@@ -265,6 +265,8 @@ class StreamUses:
         if node.attr in _REFUSED_ATTRIBUTES and program.kind(node.value) == SYNC:
             self.refuse(node, _REFUSED_ATTRIBUTES[node.attr].format(program.segment(node)))
         name = program.dotted(node) or ""
+        if name == "cupy.fuse":
+            self.refuse(node, f"`{program.segment(node)}` has no counterpart in a task form; leave the decorator out")
         is_whole = not isinstance(program.parents[node], ast.Attribute)
         is_foreign = name.startswith("cupyx.") and name not in PINNED
         is_foreign |= name.startswith("cupy.cuda.") and not name.startswith(_KNOWN_CUDA)

@@ -335,3 +335,22 @@ def test_the_list_of_commands(tmp_path):
     found = port(tmp_path, "--help")
     assert found.returncode == 0
     assert all(option in found.stdout for option in ("--on", "--report", "--graph", "--emit", "--access"))
+
+
+CHECKED = """\
+import cupy as cp
+k = cp.RawKernel('extern "C" __global__ void k(double* x) { *x = 1; }', "k")
+x = cp.zeros(1)
+k((1,), (1,), (x,))
+assert x.get()[0] == 1
+"""
+
+
+def test_a_check_of_unchecked_data_that_fails(program, tmp_path):
+    """A program that fails after it received the data of a kernel that was not carried out is told so first."""
+    found = port(tmp_path, program(CHECKED))
+    assert found.returncode == 1
+    _, failure, *rest = found.stdout.splitlines()
+    assert failure.startswith("The program failed after it had received unchecked data at line 5: ")
+    assert "kernel k (line 4)" in failure
+    assert rest.index("The dependences between lines:") < rest.index("Data dependences:")

@@ -169,3 +169,43 @@ def test_bad_options(text):
 def test_a_good_option():
     """A value of ``--access`` names a kernel and its accesses."""
     assert access_option("a<b>= in, out,inout") == AccessOption("a<b>", ("in", "out", "inout"))
+
+
+TYPED = """\
+import cupy as cp
+s, t = cp.cuda.Stream(non_blocking=True), cp.cuda.Stream(non_blocking=True)
+x, y = cp.ones((2, 3), "f4"), cp.empty((2, 3))
+cp.cuda.Device().synchronize()
+add = cp.ElementwiseKernel("T x, T y, raw T z", "T w, float64 v", "w = x + y; v = z[0]", "added")
+scale = cp.ElementwiseKernel("T x, float64 k", "float64 y", "y = k * x", "scaled")
+total = cp.ReductionKernel("T x", "T y", "x", "a + b", "y = a", "0", "total")
+"""
+
+
+def test_typed_kernels_are_ordered_by_their_signature(report):
+    """An `ElementwiseKernel` reads its inputs and writes its outputs: two that write one array race, readers do not."""
+    text = TYPED + "with s:\n    scale(x, 2.0, y)\nwith t:\n    z = total(x)\n    scale(x, 3.0, y)\n"
+    found = report(text)
+    assert [(race["first"]["line"], race["second"]["line"]) for race in found["races"]] == [(9, 12)]
+    assert (found["unchecked"], found["uninitialised"]) == (True, [])
+
+
+def test_typed_kernels_make_arrays(names_of):
+    """The new arrays have the shape of the broadcast inputs, or what the reduction leaves, and the signature's types."""
+    names = names_of(TYPED + "w, v = add(x, 1, x)\nu = total(x, axis=1, keepdims=True)\nn = total(x)\n")
+    found = [(names[name].shape, str(names[name].dtype)) for name in ("w", "v", "u", "n")]
+    assert found == [((2, 3), "float32"), ((2, 3), "float64"), ((2, 1), "float32"), ((), "float32")]
+
+
+def test_results_of_typed_kernels_are_unchecked(record):
+    """The report names the kernel that was not carried out, and the line where the host received its result."""
+    log = record(TYPED + "scale(x, 2.0, y)\nprint(y.get().shape)\n")
+    assert [(name, place.line) for name, place in log.unchecked_kernels.items()] == [("scaled", 8)]
+    assert [place.line for place in log.unchecked_places] == [9]
+
+
+@pytest.mark.parametrize("decorator", ["@cp.fuse", "@cp.fuse()", "@cp.fuse(kernel_name='f')"])
+def test_a_fused_function_runs_as_it_is(names_of, decorator):
+    """The operations of a function under ``cupy.fuse`` are carried out one by one."""
+    text = f"import cupy as cp\n{decorator}\ndef f(x, y):\n    return x * y + 1\nn = float(f(cp.ones(3), 2).sum())\n"
+    assert names_of(text)["n"] == 9
