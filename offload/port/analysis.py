@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from offload.port import dependences
 from offload.port.extents import space_of
-from offload.port.log import HOST, NULL
+from offload.port.fixes import FixFinder
+from offload.port.log import HOST
 from offload.port.races import find_races
 from offload.port.unseen import copied_again, unseen_uses
-from offload.sanitizer.findings import Fix, Side
+from offload.sanitizer.findings import Side
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from offload.port.model import SyncLine
     from offload.port.races import RacePair
     from offload.port.shelves import AccessWord
+    from offload.sanitizer.findings import Fix
 
 _ENQUEUED = frozenset({"kernel", "to device", "to host", "callback"})
 
@@ -156,7 +158,7 @@ def analyse(log: PortLog, program: str, on: str) -> PortReport:
         sum(operation.kind in _ENQUEUED for operation in log.operations),
         len(log.streams) - 1,
         bool(log.unchecked_kernels),
-        [_race(log, pair) for pair in pairs],
+        _races(log, pairs),
         _uninitialised(log),
         [PortRedundant(*line, counts[line], why) for line, why in sorted(redundant.items())],
         _blocking(log),
@@ -175,26 +177,14 @@ def _doer(log: PortLog, operation: StreamOperation) -> str:
     return operation.thread if operation.stream == HOST else log.streams[operation.stream].name
 
 
-def _race(log: PortLog, pair: RacePair) -> PortRace:
+def _races(log: PortLog, pairs: Sequence[RacePair]) -> list[PortRace]:
+    finder = FixFinder(log) if pairs else None
+    return [_race(log, pair, finder.fix_of(pair)) for pair in pairs] if finder is not None else []
+
+
+def _race(log: PortLog, pair: RacePair, fix: Fix) -> PortRace:
     first, second = _side(log, pair.first, pair.words[0]), _side(log, pair.second, pair.words[1])
-    return PortRace(first, second, log.storages[pair.space].label, pair.count, _fix(log, pair))
-
-
-def _fix(log: PortLog, pair: RacePair) -> Fix:
-    """Return the call that orders a pair: the host waits for a stream, or a stream for an event of another one."""
-    first, second = log.operations[pair.first], log.operations[pair.second]
-    source = _expression(log, first.stream)
-    if pair.on_host:
-        return Fix("synchronize", f"{source}.synchronize()", second.place.file, second.place.line)
-    text = f"{_expression(log, second.stream)}.wait_event(event)"
-    after = f"event = {source}.record() after line {first.place.line}"
-    return Fix("wait_event", f"{text}, with {after}", second.place.file, second.place.line)
-
-
-def _expression(log: PortLog, stream: int) -> str:
-    if stream == NULL:
-        return "cupy.cuda.Stream.null"
-    return log.streams[stream].name.replace(" ", "_")
+    return PortRace(first, second, log.storages[pair.space].label, pair.count, fix)
 
 
 def _uninitialised(log: PortLog) -> list[PortUninitialised]:

@@ -101,6 +101,7 @@ class StreamOperation:
     blocks: bool = False  # of copies: the host waits for the stream before it goes on
     assumed: tuple[AccessPart, ...] = ()  # of `reads`: those by pointers of a CUDA kernel that may only write there
     is_query: bool = False  # of waits: a `done` that returned True, not a `synchronize`
+    block: ProgramPlace | None = None  # where the program entered `with STREAM:`, if another function did that
     uses_random: bool = False  # it draws random numbers
     thread: str = "MainThread"  # of the host
 

@@ -71,6 +71,7 @@ class ProgramRecorder:
         self._hosts: dict[int, _HostStorage] = {}
         self._unnamed: dict[int, int] = {}  # storages without a name, and how often one has been looked for
         self._in_callback = threading.local()
+        self._in_block = threading.local()
         self._threads: dict[int, str] = {}
         self._shared_names: set[str] = set()  # variables that have held several streams
 
@@ -240,11 +241,29 @@ class ProgramRecorder:
                 **fields,
             )
             self.log.operations.append(operation)
+            operation.block = self._block_of(operation)
             if self.log.unchecked:
                 self._pass_on_doubt(operation)
             if self._unnamed:
                 self.name_storages((*operation.reads, *operation.writes, *operation.host_reads), frame)
             return operation
+
+    @property
+    def blocks(self) -> list[tuple[int, ProgramPlace]]:
+        """The streams that this thread has made current by ``with``, and where, innermost last."""
+        try:
+            return self._in_block.stack  # type: ignore[no-any-return]
+        except AttributeError:
+            self._in_block.stack = []
+            return self._in_block.stack  # type: ignore[no-any-return]
+
+    def _block_of(self, operation: StreamOperation) -> ProgramPlace | None:
+        """Return where another function has made the operation's stream current."""
+        if operation.stream == HOST or not self.blocks:
+            return None
+        stream, place = self.blocks[-1]
+        is_same = (place.file, place.function) == (operation.place.file, operation.place.function)
+        return None if is_same or stream != operation.stream else place
 
     def _pass_on_doubt(self, operation: StreamOperation) -> None:
         """Mark the data that an operation computes from unchecked data; its writes may also replace such data."""

@@ -57,6 +57,7 @@ class CudaSide:
     def push(self, stream: PortStream) -> None:
         """Make a stream current until `pop`."""
         self.stack.append(stream)
+        self.recorder.blocks.append((stream.number, self.recorder.place()))
         self._local.used = None
 
     def chosen(self, stream: PortStream | None) -> PortStream:
@@ -69,6 +70,7 @@ class CudaSide:
     def pop(self) -> None:
         """Make the stream before it current."""
         self.stack.pop()
+        self.recorder.blocks.pop()
         self._local.used = None
 
     def use(self, stream: PortStream) -> None:
@@ -209,7 +211,7 @@ class PortStream:
         """Record an event on the stream: the given one, or a new one; return it."""
         self.look_for_name()
         event = self.side.event_class() if event is None else event
-        event.recorded(self)
+        event.recorded(self, "stream.record")
         return event
 
     def wait_event(self, event: PortEvent) -> None:
@@ -258,9 +260,9 @@ class PortEvent:
             raise AttributeError(name)
         raise self.side.machine.unsupported(f"cuda.Event.{name}")
 
-    def recorded(self, stream: PortStream) -> None:
+    def recorded(self, stream: PortStream, call: str = "record") -> None:
         """Note that a stream has recorded the event."""
-        self.position = self.side.recorder.add("record", "record", stream.number).number
+        self.position = self.side.recorder.add("record", call, stream.number).number
         self.time_s = time.perf_counter()
         if self.native is not None:
             self.native.record(stream.native)

@@ -72,7 +72,10 @@ def test_a_narrow_terminal(program, tmp_path):
     assert f", line 9: {text.splitlines()[8]}\n" in found.stdout
     assert "    missing: s.synchronize(); before line 9\n" in found.stdout
     words = found.stdout.partition("No task form: ")[2].split()
-    assert " ".join(words).partition(" The dependences")[0] == "the program has races, which have to be corrected first: lines 8 and 9"
+    assert (
+        " ".join(words).partition(" The dependences")[0]
+        == "the program has races, which have to be corrected first: lines 8 and 9"
+    )
 
 
 def test_a_program_of_an_installed_package(program, tmp_path):

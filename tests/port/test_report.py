@@ -104,6 +104,39 @@ def test_sides_and_names(report, tmp_path):
     }
 
 
+EVENTS = """\
+up = cp.cuda.Event()
+def scale(a):
+    a *= 2
+x.set(h, stream=load)
+RECORD
+h[:] = 1  # host
+with work[0]:  # block
+    scale(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "host", "device"),
+    [
+        ("up.record(load)", "up.synchronize()", "work[0].wait_event(up)"),
+        ("load.record(up)", "up.synchronize()", "work[0].wait_event(up)"),
+        ("pass", "load.synchronize()", "work[0].wait_event(event), with event = load.record() after line 13"),
+        ("up.record(load); up.record(work[1])", "load.synchronize()", None),
+    ],
+)
+def test_a_fix_names_an_event_of_the_program(report, call, host, device):
+    """A fix names an event that is recorded after the first access, if one variable holds events of one stream only.
+
+    In a function that works on its caller's stream, the fix belongs before the caller's ``with``.
+    """
+    text = HEAD + EVENTS.replace("RECORD", call)
+    first, second = (race["fix"] for race in report(text)["races"])
+    assert (first["text"], first["line"]) == (host, line_of(text, "# host"))
+    assert second["line"] == line_of(text, "# block")
+    assert device is None or second["text"] == device
+
+
 def test_the_host_is_a_side(report):
     """The host's access to a pinned array is a side, and the fix synchronises the stream."""
     [race] = report(HEAD + "x.get(stream=load, out=h, blocking=False)\nh[2:4].sum()\n")["races"]
