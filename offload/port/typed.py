@@ -109,8 +109,8 @@ class PortTypedKernel:
         if shape == (None,):
             raise ValueError("Loop size is undecided.")
         if self._is_reduction:
-            axis, keepdims = kwargs.get("axis"), bool(kwargs.get("keepdims", False))
-            shape = np.add.reduce(np.broadcast_to(np.zeros(()), shape), axis=axis, keepdims=keepdims).shape
+            whole: Any = np.broadcast_to(np.zeros(()), shape)
+            shape = np.sum(whole, axis=kwargs.get("axis"), keepdims=bool(kwargs.get("keepdims"))).shape
         machine = self._side.machine
         types = [kinds.get(one.kind) or np.dtype(one.kind) for one in self._outputs]
         return [machine.adopt(np.zeros(shape, dtype), self._name) for dtype in types]

@@ -48,6 +48,11 @@ REFUSED = {
         "a stream is passed to `other.work`, which this file does not define",
     ),
     "a stream for a function that is not known": ("f = print\nf(s)\n", [11], "a stream is passed to `f`"),
+    "a fused function": (
+        "@cp.fuse()\ndef f(x):\n    x += 1\nwith s:\n    f(d)\n" + AFTER,
+        [10],
+        "`cp.fuse` has no counterpart in a task form; leave the decorator out",
+    ),
     "capture": ("with s:\n    s.begin_capture()\n    d *= 2\n    g = s.end_capture()\n", [11, 13], "captures a stream"),
     "launch_host_func": (
         "d.set(h[0], stream=s)\ns.launch_host_func(print, None)\n" + AFTER,

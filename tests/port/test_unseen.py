@@ -116,3 +116,22 @@ def test_the_task_form_keeps_the_wait(tmp_path):
     assert emitted.reasons == []
     before = emitted.text.partition("sys.stdout.write")[0].splitlines()[-2:]
     assert "taskwait" in before[0]
+
+
+REPLACED = """\
+def k(grid, block, args):
+    x, y = args
+    y[...] = x + 1
+e = cp.empty(1000)
+d.set(h, stream=s)
+with s:
+    k((1,), (1000,), (d, e))
+e.get(stream=s, out=g, blocking=False)
+s.synchronize()
+assert (g == 1).all()
+"""
+
+
+def test_a_kernel_that_is_replaced_for_the_run(tmp_path):
+    """A function with a kernel's arguments that does the same with array operations makes a task form possible."""
+    assert emitted_of(tmp_path, HEAD + REPLACED).reasons == []
