@@ -130,6 +130,10 @@ class PortReport:
             del edge["files"]
         for entry in made["uninitialised"]:
             del entry["item"]
+        for entry in (*made["races"], *made["uninitialised"]):
+            for part in (entry["first"], entry["second"], entry.get("fix")):
+                if part is not None:
+                    del part["shown"]  # the sanitizer's words
         del made["not_seen"], made["failure"]
         return made
 
