@@ -242,7 +242,7 @@ class Orders:
         """Return the program's lines on the stack of the calling thread, the innermost one first."""
         frame: FrameType | None = caller()
         found, known = [], self._of_program
-        while frame is not None:
+        while frame is not None and frame.f_globals.get("__name__") != "offload.cli.run":  # which is the outermost then
             code = frame.f_code
             is_of_program = known.get(code)
             if is_of_program is None:

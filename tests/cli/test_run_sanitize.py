@@ -75,6 +75,30 @@ def test_findings(program, tmp_path):
     }
 
 
+LEAK = """
+import numpy as np
+import offload as omp
+class Model:
+    def __init__(self):
+        self.weights = np.ones(4)
+        omp.target_enter_data(map=[omp.to(self.weights)])
+    def __call__(self):
+        return omp.target(lambda w: w.sum())(self.weights)
+with omp.Runtime("sim"):
+    model = Model()
+    for _ in range(2):
+        model()
+"""
+
+
+def test_the_line_of_a_release(program, tmp_path):
+    """The release belongs to a line of the program, and not to the command that runs it."""
+    run(tmp_path, "--sanitize", "--report", "r.json", program(LEAK))
+    (finding,) = report(tmp_path)["findings"]
+    assert (finding["fix"]["file"], finding["fix"]["line"]) == (str(tmp_path / "program.py"), 13)
+    assert finding["fix"]["text"] == "target_exit_data(map=[release(model.weights)])"
+
+
 def test_no_findings(program, tmp_path):
     """A clean program ends with 0, and one line says how much was examined."""
     found = run(tmp_path, "--sanitize", "--report", "r.json", program(CLEAN))
