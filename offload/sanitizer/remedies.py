@@ -46,9 +46,13 @@ def remedy_for_fault(fault: Fault, read: Author, by: MadeBy, ended: Author | Non
         if ended is None:
             return _update("from", read, by.on, read.call)
         return _map(_COPY_BACK.get(map_type, "from"), ended, by.item, name)
-    if is_unstructured(made):
-        return _update("to", made, by.on, read.call if read.doing is not Doing.HOST else made.call)
-    return _map(_COPY_IN.get(map_type, "to"), made, by.item, name)
+    copies_in = _map(_COPY_IN.get(map_type, "to"), made, by.item, name)
+    if not is_unstructured(made):
+        return copies_in
+    update = _update("to", made, by.on, read.call if read.doing is not Doing.HOST else made.call)
+    # The update copies at each read, what the host has by then. The map copies once, what the host has at the entry.
+    shown = f"{copies_in.shown}, or call {update.text} before {update.file}:{update.line}"
+    return update._replace(shown=shown, item=copies_in.item, is_string=copies_in.is_string)
 
 
 def remedy_for_race(first: Author, second: Author, *, left: Place | None, waits: bool, is_child: bool) -> Remedy:
