@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def meant(name: str, known: Iterable[str]) -> str:
     """Return a hint for messages that gives a name spelt like ``name``; empty if there is none."""
-    if len(name) < 3:  # two letters are like too many names
+    if len(name) < 2:  # a letter is like too many names
         return ""
     from difflib import get_close_matches  # errors alone need it
 
