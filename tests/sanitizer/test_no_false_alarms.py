@@ -41,7 +41,7 @@ CONSTANTS = {
 NAMES = [
     str(path.relative_to(ROOT / "examples").with_suffix(""))
     for path in EXAMPLES
-    if not path.name.endswith("_cupy.py")
+    if not path.name.endswith(("_cupy.py", "_by_hand.py"))
     and not any(path.name.startswith(word) for word in ELSEWHERE)
     and "__main__" in path.read_text(encoding="utf-8")
 ]
