@@ -97,7 +97,7 @@ class Example:
 
     @property
     def devices(self) -> str:
-        """What the option ``--devices`` is given."""
+        """The value of the option ``--devices``."""
         return DEVICES_OF_WORKER if self.name.startswith("cluster_") else DEVICES
 
     @property
@@ -115,7 +115,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run of an example has left."""
+    """The output and the files of a run of an example."""
 
     output: str  # stdout
     profile: str  # as text

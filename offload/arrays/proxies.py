@@ -1,4 +1,4 @@
-"""What the device arrays over a hidden NumPy array have in common: attributes that need no look at the elements."""
+"""The attributes that device arrays over a hidden NumPy array share: they need no look at the elements."""
 
 from __future__ import annotations
 

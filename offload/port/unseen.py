@@ -3,9 +3,9 @@
 * A callback of ``launch_host_func`` may change any object of Python.
 * ``get_elapsed_time`` requires that the host has waited for both events.
 * The host may access an array of the host by a form of its memory whose accesses cannot be seen. Before Python 3.12,
-  this includes the buffer protocol, as in ``file.write(h)``. Then a copy counts unless an access of the host that is
-  seen conflicts with it, later and before the next copy of these bytes. Of a line that copies to the device again and
-  again, one such execution is enough: the last ones need not be followed by anything.
+  this includes the buffer protocol, as in ``file.write(h)``. Then a copy counts unless a later access of the host is
+  seen that conflicts with it, before the next copy of these bytes. If one line copies to the device several times, one
+  such access is enough, because the program may end after the last copy.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Course:
     end : int
         The last stretch of a task; -1 before its end is known.
     promise : int
-        A stretch that comes after the end; -1 if nobody has asked for one.
+        A stretch that comes after the end; -1 if there is none yet.
     tokens : set
         The things of which a task excludes others that have them.
     params, given : tuple

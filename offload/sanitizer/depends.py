@@ -93,7 +93,7 @@ def given_by(accesses: Iterable[Access]) -> Given:
 
 
 def need_of(course: _Course, place: tuple[str, int], runs: Runs, *, side: int, writes: bool, is_child: bool) -> Need:
-    """Return the dependence that a task needs for one side of a race on some bytes; ``place`` is its clauses'."""
+    """Return the dependence that a task needs for its side of a race; ``place`` is the place of the task's clauses."""
     low, high = runs[0][0], runs[-1][1]
     inside = [(hi - lo, name) for name, (lo, hi) in course.params if lo <= low and high <= hi]
     name = min(inside)[1] if inside and not course.construct.is_call else ""

@@ -64,7 +64,7 @@ class Fix:
     file, line : str, int
         The line to edit: of the clauses, of the statement before which a call belongs, or after which a release does.
     shown : str
-        What to do, in the report's words. Empty: the text, before the line.
+        The instruction as the report shows it. Empty: the text, before the line.
     """
 
     kind: str

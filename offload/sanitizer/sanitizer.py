@@ -335,7 +335,7 @@ class Sanitizer:
             self._access(array.array, done, None, on_device=True)
 
     def _is_earlier(self, one: DoneAt, other: DoneAt) -> bool:
-        """Tell whether the program has asked for one before the other."""
+        """Tell whether the program orders one access before the other."""
         return one.stretch == other.stretch or self.orders.order.is_before(one.stretch, other.stretch)
 
     def _is_own(self, mapped: Mapped, done: DoneAt) -> bool:

@@ -137,7 +137,7 @@ class TaskEnd(Goal):
 class Launches(Goal):
     """The launches of some tasks, or the ends of those that are never launched.
 
-    Whoever reaches it can have a stream wait for the tasks, or finds what they have mapped.
+    From then on a stream can wait for the tasks, and the present table has their mappings.
     """
 
     __slots__ = ()
