@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from offload.errors import ClauseError, UnsupportedError
 from offload.events.log import TaskLog
-from offload.reports.files import TRACE_SUFFIXES, check_suffix, check_writable, write_whole
 from offload.runtime import observing, registry, status
 from offload.runtime.stamps import settle
 
@@ -48,6 +47,7 @@ def trace_process(path: str) -> None:
     """Have a trace of the process written to a file."""
 
     def write(found: TaskLog) -> None:
+        from offload.reports.files import write_whole
         from offload.reports.records import records
         from offload.reports.trace import trace
 
@@ -64,6 +64,8 @@ def trace_as_told(path: str) -> None:
     ClauseError
         The file has another suffix, or cannot be written.
     """
+    from offload.reports.files import TRACE_SUFFIXES, check_suffix, check_writable
+
     path = path.replace("%p", str(os.getpid()))
     if f"the trace {path}" in _reports:
         return
