@@ -11,7 +11,7 @@ import pytest
 
 import offload
 
-pytest.importorskip("sphinx", reason="the extra docs is not installed")
+pytest.importorskip("sphinx.application", reason="the extra docs is not installed")
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "docs"))  # where Sphinx finds the extensions of the site
 

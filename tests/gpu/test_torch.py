@@ -493,6 +493,7 @@ def test_a_graph_on_the_allocator(gpu, allocator):
     assert (y == 8).all()
 
 
+@pytest.mark.measures
 def test_unused_memory_of_torch_is_free(gpu, torch):
     """With PyTorch's allocator, memory that PyTorch holds unused counts as free, and can be had."""
     device = omp.device(0)

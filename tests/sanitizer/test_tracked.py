@@ -397,7 +397,7 @@ def test_a_loop_function_knows_the_functions_of_the_tracked_numpy(runtime):
     assert face.allclose(y, face.cos(x) + face.sin(x))
 
 
-def test_arrays_that_the_library_makes_for_the_program_are_tracked(sink, runtime):
+def test_arrays_that_the_library_makes_for_the_program_are_tracked(sink, sim):
     """Pinned memory, the host's namespace and copies of device arrays are tracked while there is a sink."""
     assert is_tracked(omp.empty_pinned(3))
     assert omp.array_namespace() is face
