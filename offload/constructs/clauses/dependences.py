@@ -17,6 +17,7 @@ import numpy as np
 from offload.arrays.containers import attributes_of, leaves_of
 from offload.arrays.foreign import is_model
 from offload.arrays.items import (
+    DEVICE_CLASSES,
     SCALARS,
     VALUES,
     Token,
@@ -66,7 +67,7 @@ class Dependence:
         keys: list[Hashable] = []
         for item in items:
             key: Hashable
-            if item.__class__ is np.ndarray:
+            if item.__class__ is np.ndarray or item.__class__ in DEVICE_CLASSES:
                 key = array_section(item)
             elif isinstance(item, str):
                 self.is_symbolic = self.is_late = True

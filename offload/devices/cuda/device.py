@@ -17,6 +17,7 @@ import cupy
 from cupy.cuda import runtime as cuda
 
 from offload.arrays.foreign import is_tensor
+from offload.arrays.items import add_device_class
 from offload.arrays.sections import Section, section_of
 from offload.devices.cuda.copies import Copies, is_pinned
 from offload.devices.cuda.events import CallerEvents, EventPool, together
@@ -70,6 +71,15 @@ def _captures(stream: str, name: str) -> UsageError:
         "stream that is, so no task can be ordered after it; end the capture before the construct, or let taskgraph "
         "capture the tasks"
     )
+
+
+def _section(array: Any) -> Section:
+    """Return the storage of an array of CuPy, on whichever device."""
+    data = array.data
+    return section_of(("cuda", data.device_id), data.ptr, array.shape, array.strides, array.itemsize)
+
+
+add_device_class(cupy.ndarray, _section)
 
 
 class _Unordered:

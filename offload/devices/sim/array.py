@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from offload.arrays import given
+from offload.arrays.items import add_device_class
 from offload.arrays.proxies import ArrayProxy
 from offload.devices.sim.poison import poison
 from offload.devices.sim.protocols import StorageUse
@@ -309,6 +310,9 @@ class SimArray(ArrayProxy):
     ravel, repeat, reshape, round = map(_method, ("ravel", "repeat", "reshape", "round"))
     searchsorted, sort, std, sum, take = map(_method, ("searchsorted", "sort", "std", "sum", "take"))
     tobytes, tolist, trace, var = map(_method, ("tobytes", "tolist", "trace", "var"))
+
+
+add_device_class(SimArray, SimArray.__offload_section__)
 
 
 _BASIC_INDICES = frozenset({int, slice, type(None), type(Ellipsis)})
