@@ -23,6 +23,7 @@ from offload.errors import DeviceError
 from tests.gpu.conftest import cupy, cupyx
 
 if cupy is not None:
+    from offload.devices.cuda import copies as cuda_copies
     from offload.devices.cuda import copy_kernels, staging
     from offload.devices.cuda.copies import address_of
     from offload.devices.cuda.device import CudaDevice
@@ -336,6 +337,23 @@ def test_nothing_waits_behind_a_held_stream(device, latch):
     held.synchronize()
     assert device.copies_async(fixed[5:9])
     assert not device.copies_async(page)
+
+
+def test_pinned_memory_of_cupy_is_known_without_the_driver(device, monkeypatch):
+    """Arrays over memory of CuPy's pool are known by the memory that they keep, and so are their views."""
+    monkeypatch.setattr(cuda_copies, "_driver", None)  # to be called
+    stream, far = device.new_stream(), cupy.zeros((4, 6))
+    cupy.cuda.Device().synchronize()
+    for array in (
+        cupyx.zeros_pinned((4, 6)),
+        np.frombuffer(device.host_memory(192), "f8", 24).reshape(4, 6),
+        np.ndarray((4, 6), buffer=device.host_memory(192)),
+    ):
+        array[...] = np.arange(24).reshape(4, 6)
+        for part in (np.s_[:], np.s_[2], np.s_[1:, ::2]):
+            assert device.copy(far[part], array[part], stream) is None
+            stream.synchronize()
+            assert (far[part].get() == array[part]).all()
 
 
 @pytest.mark.parametrize("pages", [(0, 7), (0,), (3,), range(8)])

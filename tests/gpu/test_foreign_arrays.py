@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import offload as omp
+from offload.arrays.items import array_section
 from tests.gpu.conftest import cupy
 
 pytestmark = pytest.mark.gpu
@@ -172,3 +173,23 @@ def test_a_stream_of_cupy_that_captures(kind: Any) -> None:
         finally:
             with suppress(cupy.cuda.runtime.CUDARuntimeError):
                 stream.end_capture()
+
+
+class Described:
+    """An array that says where it is by the interface alone."""
+
+    def __init__(self, array: Any) -> None:
+        self.__cuda_array_interface__ = array.__cuda_array_interface__
+
+
+def test_the_storage_of_an_array_of_cupy_is_that_of_its_interface() -> None:
+    """The storage that is read from CuPy's attributes is the one that the array describes."""
+    whole = cupy.zeros((6, 5, 4), "f4")
+    parts = [np.s_[:], np.s_[2:4], np.s_[:, 1:, ::2], np.s_[::-1, 3], np.s_[0, 0, 0], np.s_[..., None]]
+    for array in [
+        *(whole[part] for part in parts),
+        whole.T,
+        cupy.broadcast_to(whole[0], (3, 5, 4)),
+        cupy.asfortranarray(whole),
+    ]:
+        assert array_section(array) == array_section(Described(array))

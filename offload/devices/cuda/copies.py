@@ -265,6 +265,8 @@ def is_in_pinned(host: np.ndarray[Any, Any], first: int, nbytes: int) -> bool:
     owner: Any = host.base
     if owner.__class__ is np.ndarray:
         owner = owner.base
+    if owner.__class__ is memoryview:  # `np.frombuffer` makes one of an object that wants its buffer released
+        owner = owner.obj
     if owner.__class__ is not PinnedMemoryPointer:
         return False
     memory = owner.mem
