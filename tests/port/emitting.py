@@ -45,3 +45,11 @@ def run_text(folder: Path, text: str, name: str = "form.py") -> str:
 def lines_of(reasons):
     """Return the lines that reasons name."""
     return [int(found.group(1)) if (found := re.match(r"lines? (\d+)", reason)) else 0 for reason in reasons]
+
+
+def body_of(form):
+    """Return the lines of the function that code of the module has become."""
+    lines = form.splitlines()
+    first = next(k for k, line in enumerate(lines) if line.startswith("def pipeline"))
+    rest = lines[first + 1 :]
+    return [line.strip() for line in rest[: rest.index("")]]
