@@ -76,7 +76,7 @@ EXPRESSIONS = {
     "half": lambda f: f.data[len(f.data) // 2 :],
     "section": lambda f: omp.section(f.data, (2, 3)),
     "flipped": lambda f: np.flip(f.data)[3:9],
-    "flipped by a keyword": lambda f: np.flipud(m=f.data)[3:9],  # CuPy names it so, too
+    "swapped by a keyword": lambda f: np.swapaxes(a=f.data.reshape(4, 6), axis1=0, axis2=1)[1:3],  # as CuPy names it
     "one of several": lambda f: np.split(f.data, 3)[1],
     "one of several of the interior": lambda f: np.array_split(f.interior, 5)[2][1:],
     "reshaped": lambda f: f.data.reshape(4, 6)[1:3, ::2],
