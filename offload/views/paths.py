@@ -73,14 +73,19 @@ class CriticalPath(list["tuple[Node, float]"]):
         )
 
     def _svg(self) -> str:
+        from offload.views.svg import dark_style
+
         looks = self._ends()
         longest_s = max((look.time_s or 0 for look in looks if look), default=0) or 1
         width, height = _NAME_PX + _BAR_PX + 100, _ROW_PX * (len(looks) + 2)
         lines = [
             (
-                f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width}" height="{height}" '
-                f'viewBox="0 0 {width} {height}" font-family="monospace" font-size="12" fill="#111827">'
+                f'<svg xmlns="http://www.w3.org/2000/svg" class="offload-graph" role="img" width="{width}" '
+                f'height="{height}" viewBox="0 0 {width} {height}" font-family="monospace" font-size="12">'
             ),
+            f"<title>{escape(self._title())}</title>",
+            f"<style>{dark_style()}</style>",
+            '<g fill="#111827">',
             '<rect width="100%" height="100%" fill="#ffffff"/>',
             f'<text x="12" y="{_ROW_PX - 6}" font-weight="600">{escape(self._title())}</text>',
         ]
@@ -96,4 +101,4 @@ class CriticalPath(list["tuple[Node, float]"]):
                 f'<rect x="{_NAME_PX}" y="{y - 11}" width="{bar:.1f}" height="14" fill="#1d5fbf"/>',
                 f'<text x="{_NAME_PX + bar + 8:.1f}" y="{y}">{duration_label(look.time_s)}</text>',
             ]
-        return "\n".join([*lines, "</svg>", ""])
+        return "\n".join([*lines, "</g>", "</svg>", ""])

@@ -114,7 +114,7 @@ def _head(title: str, width: float, height: float, kinds: list[EdgeKind]) -> lis
             f'viewBox="0 0 {width:g} {height:g}" font-family="{_FONT}" font-size="12">'
         ),
         f'<title id="title">{_text(title)}</title>',
-        f"<style>{_dark_style()}</style>",
+        f"<style>{dark_style()}</style>",
         "<defs>",
         *markers,
         "</defs>",
@@ -123,7 +123,8 @@ def _head(title: str, width: float, height: float, kinds: list[EdgeKind]) -> lis
     ]
 
 
-def _dark_style() -> str:
+def dark_style() -> str:
+    """Return the style that makes a picture of the class ``offload-graph`` dark where the reader's system is."""
     # By the value of the attribute, so that the light picture needs no style: not every converter knows styles.
     rules = [
         f'.offload-graph [{name}="{light}"]{{{name}:{dark}}}'

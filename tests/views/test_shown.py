@@ -137,7 +137,9 @@ def test_critical_path_is_a_list_that_prints() -> None:
     assert text.getvalue().splitlines()[0] == lines[0]
     bundle = path._repr_mimebundle_()
     assert set(bundle) == {"image/svg+xml", "text/html", "text/plain"}
-    assert len(ET.fromstring(bundle["image/svg+xml"]).findall("{http://www.w3.org/2000/svg}rect")) == len(path) + 1
+    assert len(ET.fromstring(bundle["image/svg+xml"]).findall(".//{http://www.w3.org/2000/svg}rect")) == len(path) + 1
+    for colour in ("#ffffff", "#111827", "#1d5fbf"):
+        assert f'.offload-graph [fill="{colour}"]{{fill:#' in bundle["image/svg+xml"]  # on dark pages
     assert bundle["text/html"].count("<tr>") == len(path) + 1
     assert repr(CriticalPath()) == "Critical path: 0 tasks"
 
