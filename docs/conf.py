@@ -43,6 +43,7 @@ napoleon_use_ivar = True
 python_maximum_signature_line_length = 100
 
 html_theme = "furo"
+pygments_dark_style = "a11y-high-contrast-dark"  # of the package that furo takes its light style from
 html_title = "offload"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]

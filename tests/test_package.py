@@ -15,7 +15,14 @@ import pytest
 import offload
 
 HEAVY = {"cupy", "dask", "distributed", "mpi4py", "rich"}
-FOR_FILES = {"gzip", "hashlib", "pathlib", "secrets", "shutil", "tempfile"}  # a seventh of the time together
+FOR_FILES = {
+    "gzip",
+    "hashlib",
+    "pathlib",
+    "secrets",
+    "shutil",
+    "tempfile",
+}  # they would take a seventh of the time of the import
 LIMIT_S = 0.1  # beyond the interpreter's own start-up; NumPy is about 60 ms of it
 LIMIT_IN_NUMPYS = 1  # for machines on which NumPy takes longer: the package itself, in times of NumPy
 

@@ -147,3 +147,13 @@ def test_names_of_other_projects_exist(project):
         for part in attribute.split("."):
             assert part in {"None", "True", "False"} or hasattr(thing, part), name
             thing = getattr(thing, part, None)
+
+
+def test_a_name_in_a_link_gets_no_second_link():
+    """A name stays as it is in a link, also in emphasized words of one, which HTML does not allow in another."""
+    from docutils import nodes
+
+    inside, outside = nodes.literal("", "omp.target"), nodes.literal("", "omp.target")
+    nodes.paragraph("", "", nodes.reference("", "", nodes.inline("", "", inside)), outside)
+    assert literals.is_linked(inside)
+    assert not literals.is_linked(outside)

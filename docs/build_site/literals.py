@@ -57,6 +57,14 @@ def in_first_column(literal: nodes.literal) -> bool:
     return cell is not None and cell.parent.index(cell) == 0
 
 
+def is_linked(literal: nodes.literal) -> bool:
+    """Return whether a name stands in a link or in a title, at any depth."""
+    outer = literal.parent
+    while outer is not None and not isinstance(outer, (nodes.reference, pending_xref, nodes.title)):
+        outer = outer.parent
+    return outer is not None
+
+
 def link(app: Sphinx, doctree: nodes.document) -> None:
     """Make the first mention of each name on a page a link."""
     docname = app.env.docname
@@ -68,8 +76,7 @@ def link(app: Sphinx, doctree: nodes.document) -> None:
         name = full_name(text)
         if docname == "reference" and in_first_column(literal) and f"offload.{text}" in known:
             name = f"offload.{text}"
-        linked = (nodes.reference, pending_xref, nodes.title)
-        if name not in known or name in seen or isinstance(literal.parent, linked):
+        if name not in known or name in seen or is_linked(literal):
             continue
         seen.add(name)
         target = {"refdomain": "py", "reftype": "obj", "reftarget": name, "refdoc": docname, "refexplicit": True}

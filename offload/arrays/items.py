@@ -96,16 +96,17 @@ def layout_of(array: np.ndarray[Any, Any]) -> tuple[Any, ...]:
     return described["data"], array.shape, array.strides, array.dtype  # with whether it is read-only
 
 
-DEVICE_CLASSES: dict[type, Callable[[Any], Section]] = {}
-"""By class of the arrays of a device, the function that returns the storage of one.
+SECTION_READERS: dict[type, Callable[[Any], Section]] = {}
+"""For each class of device arrays that a kind of device knows, the function that returns an array's storage.
 
-To describe itself by an interface takes an array of CuPy 2 µs, several times for each clause that names it.
+Other arrays are asked for their interface. A CuPy array takes 2 µs to describe itself so, and a clause asks several
+times.
 """
 
 
-def add_device_class(kind: type, section: Callable[[Any], Section]) -> None:
-    """Tell how the storage of an array of a device is read; no array of this class has memory of the host."""
-    DEVICE_CLASSES[kind] = section
+def add_section_reader(kind: type, read: Callable[[Any], Section]) -> None:
+    """Register the function that returns the storage of an array of a class, which has no memory of the host."""
+    SECTION_READERS[kind] = read
     READERS[kind] = None
 
 
@@ -127,7 +128,11 @@ _PLAIN = (np.ndarray, str)
 
 def is_device_array(item: object) -> bool:
     """Tell whether ``item`` is an array in the memory of some device."""
-    if item.__class__ in DEVICE_CLASSES or hasattr(item, "__offload_section__"):
+    if type(item) in SECTION_READERS:
+        return True
+    if isinstance(item, type):
+        return False  # the class of such arrays, which has the names below, too
+    if hasattr(item, "__offload_section__"):
         return True
     try:
         return hasattr(item, "__cuda_array_interface__")
@@ -237,15 +242,13 @@ def array_section(array: Any) -> Section:
         if array.flags.c_contiguous:  # what `section_of` returns, whose call takes 0.2 µs
             return _new_tuple(Section, (HOST, address_of(array), (), array.nbytes))
         return section_of(HOST, address_of(array), array.shape, array.strides, array.itemsize)
-    read = DEVICE_CLASSES.get(array.__class__)
+    read = SECTION_READERS.get(type(array))
     if read is not None:
         return read(array)
-    own = getattr(array, "__offload_section__", None)
-    if own is not None:
-        section: Section = own()
-        return section
     if is_device_array(array):
-        return _device_section(array)
+        own = getattr(array, "__offload_section__", None)
+        section: Section = _device_section(array) if own is None else own()
+        return section
     host = as_host(array)
     if host is not array:
         return array_section(host)

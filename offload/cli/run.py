@@ -171,16 +171,16 @@ def _prepare(args: argparse.Namespace) -> None:
     if args.devices is not None:
         os.environ["OFFLOAD_DEVICES"] = args.devices
     Runtime.checks_always = args.check
-    # The program may change its folder, so paths become absolute now; a link stays one.
     if args.trace is not None:
-        reporting.trace_process(os.path.abspath(args.trace))  # noqa: PTH100
+        reporting.trace_process(args.trace)
     if args.graph is not None:
         from offload.cli.fences import FenceLog
 
         reporting.log(wants_kinds=True)
         fences = FenceLog()
         observing.attach(fences)
-        reporting.add(f"the graph {args.graph}", partial(_write_graph, os.path.abspath(args.graph), fences))  # noqa: PTH100
+        path = os.path.abspath(args.graph)  # noqa: PTH100  # a link stays one; the program may change its folder
+        reporting.add(f"the graph {args.graph}", partial(_write_graph, path, fences))
     if args.profile:
         reporting.add("the profile", _print_profile)
     if args.live:

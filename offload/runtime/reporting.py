@@ -45,13 +45,14 @@ def add(name: str, report: Callable[[TaskLog], None]) -> None:
 
 def trace_process(path: str) -> None:
     """Have a trace of the process written to a file."""
+    whole_path = os.path.abspath(path)  # noqa: PTH100  # a link stays one; the program may change its folder
 
     def write(found: TaskLog) -> None:
         from offload.reports.files import write_whole
         from offload.reports.records import records
         from offload.reports.trace import trace
 
-        write_whole(path, trace(records(found)))
+        write_whole(whole_path, trace(records(found)))
 
     add(f"the trace {path}", write)
 

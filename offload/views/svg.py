@@ -124,7 +124,7 @@ def _head(title: str, width: float, height: float, kinds: list[EdgeKind]) -> lis
 
 
 def dark_style() -> str:
-    """Return the style that makes a picture of the class ``offload-graph`` dark where the reader's system is."""
+    """Return the style that makes a picture of the class ``offload-graph`` dark if the reader's system is dark."""
     # By the value of the attribute, so that the light picture needs no style: not every converter knows styles.
     rules = [
         f'.offload-graph [{name}="{light}"]{{{name}:{dark}}}'

@@ -185,7 +185,16 @@ class Described:
 def test_the_storage_of_an_array_of_cupy_is_that_of_its_interface() -> None:
     """The storage that is read from CuPy's attributes is the one that the array describes."""
     whole = cupy.zeros((6, 5, 4), "f4")
-    parts = [np.s_[:], np.s_[2:4], np.s_[:, 1:, ::2], np.s_[::-1, 3], np.s_[0, 0, 0], np.s_[..., None]]
+    parts = [
+        np.s_[:],
+        np.s_[2:4],
+        np.s_[:, 1:, ::2],
+        np.s_[::-1, 3],
+        np.s_[0, 0, 0],
+        np.s_[..., None],
+        np.s_[2:2],
+        np.s_[:0, 1:],
+    ]
     for array in [
         *(whole[part] for part in parts),
         whole.T,

@@ -229,6 +229,15 @@ def test_the_variable(tmp_path, runtimes):
     assert sorted(event["name"] for event in found.values()) == sorted(f"task {n}" for n in range(runtimes))
 
 
+def test_the_program_changes_its_folder(tmp_path):
+    """The one file is where the variable has named it when the first runtime opened."""
+    (tmp_path / "other").mkdir()
+    done = run_with(tmp_path, "t.json", 2, code=PROGRAM + "    __import__('os').chdir('other' if not number else '.')\n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert len(check(read(tmp_path / "t.json"))) == 2
+    assert not list((tmp_path / "other").iterdir())
+
+
 @pytest.mark.parametrize("value", ["t.txt", "missing/t.json"])
 def test_a_wrong_value_of_the_variable(tmp_path, value, monkeypatch):
     """A suffix that nobody writes, or a folder that does not exist, is an error of the first runtime."""

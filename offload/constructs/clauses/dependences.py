@@ -17,8 +17,9 @@ import numpy as np
 from offload.arrays.containers import attributes_of, leaves_of
 from offload.arrays.foreign import is_model
 from offload.arrays.items import (
-    DEVICE_CLASSES,
+    MAPPERS,
     SCALARS,
+    SECTION_READERS,
     VALUES,
     Token,
     all_memory,
@@ -67,7 +68,7 @@ class Dependence:
         keys: list[Hashable] = []
         for item in items:
             key: Hashable
-            if item.__class__ is np.ndarray or item.__class__ in DEVICE_CLASSES:
+            if item.__class__ is np.ndarray or (type(item) in SECTION_READERS and not MAPPERS):  # which come first
                 key = array_section(item)
             elif isinstance(item, str):
                 self.is_symbolic = self.is_late = True

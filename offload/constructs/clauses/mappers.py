@@ -17,7 +17,6 @@ import numpy as np
 from offload.arrays.containers import attributes_of
 from offload.arrays.foreign import TensorForm, check_numbers, is_tensor
 from offload.arrays.items import (
-    DEVICE_CLASSES,
     MAPPERS,
     address_of,
     array_section,
@@ -108,7 +107,7 @@ def declare_mapper(cls: type, fn: Callable[[Any], Any], name: str = "default") -
     array([0.5, 0.5, 0.5])
     """
     given: Any = cls
-    if not isinstance(given, type) or given is object or given in DEVICE_CLASSES or issubclass(given, _OWN_MEANING):
+    if not isinstance(given, type) or given is object or issubclass(given, _OWN_MEANING):
         raise ClauseError(
             f"declare_mapper: {cls!r:.60} cannot have a mapper, because arrays, numbers and strings already have a "
             "meaning; use a class of your own"

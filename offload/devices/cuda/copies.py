@@ -265,7 +265,7 @@ def is_in_pinned(host: np.ndarray[Any, Any], first: int, nbytes: int) -> bool:
     owner: Any = host.base
     if owner.__class__ is np.ndarray:
         owner = owner.base
-    if owner.__class__ is memoryview:  # `np.frombuffer` makes one of an object that wants its buffer released
+    if owner.__class__ is memoryview:  # in which `np.frombuffer` wraps an object that has to release its buffer
         owner = owner.obj
     if owner.__class__ is not PinnedMemoryPointer:
         return False

@@ -17,7 +17,7 @@ import cupy
 from cupy.cuda import runtime as cuda
 
 from offload.arrays.foreign import is_tensor
-from offload.arrays.items import add_device_class
+from offload.arrays.items import add_section_reader
 from offload.arrays.sections import Section, section_of
 from offload.devices.cuda.copies import Copies, is_pinned
 from offload.devices.cuda.events import CallerEvents, EventPool, together
@@ -74,12 +74,13 @@ def _captures(stream: str, name: str) -> UsageError:
 
 
 def _section(array: Any) -> Section:
-    """Return the storage of an array of CuPy, on whichever device."""
+    """Return the storage of a CuPy array, on whichever device, as its interface describes it."""
     data = array.data
-    return section_of(("cuda", data.device_id), data.ptr, array.shape, array.strides, array.itemsize)
+    address, strides = data.ptr if array.size else 0, None if array._c_contiguous else array.strides  # noqa: SLF001
+    return section_of(("cuda", data.device_id), address, array.shape, strides, array.itemsize)
 
 
-add_device_class(cupy.ndarray, _section)
+add_section_reader(cupy.ndarray, _section)
 
 
 class _Unordered:
@@ -463,7 +464,7 @@ class CudaDevice:
 
     def section(self, array: Any) -> Section:
         """Return the storage of an array of this device."""
-        return section_of(self.space, array.data.ptr, array.shape, array.strides, array.itemsize)
+        return _section(array)
 
     def address(self, array: object) -> int | None:
         """Return where the first element of a CuPy array on this device lies; see the contract."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from offload.arrays import given
-from offload.arrays.items import add_device_class
+from offload.arrays.items import add_section_reader
 from offload.arrays.proxies import ArrayProxy
 from offload.devices.sim.poison import poison
 from offload.devices.sim.protocols import StorageUse
@@ -312,7 +312,7 @@ class SimArray(ArrayProxy):
     tobytes, tolist, trace, var = map(_method, ("tobytes", "tolist", "trace", "var"))
 
 
-add_device_class(SimArray, SimArray.__offload_section__)
+add_section_reader(SimArray, SimArray.__offload_section__)
 
 
 _BASIC_INDICES = frozenset({int, slice, type(None), type(Ellipsis)})
