@@ -113,8 +113,6 @@ def machine(command: Command, gpus: list[str], loads: tuple[float, float]) -> st
     cores = len(os.sched_getaffinity(0))
     parts = [f"{len(gpus)} x {gpus[0]}" if command.gpus > 1 else gpus[0]] if command.gpus else []
     parts.append(f"{cores} cores, load {min(loads):.1f} to {max(loads):.1f}")
-    if max(loads) > cores:
-        parts[-1] += " (busy with other programs)"
     if os.nice(0) > 0:
         parts.append("at low priority")
     parts.append(f"Python {platform.python_version()}")
