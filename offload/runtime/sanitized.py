@@ -76,6 +76,7 @@ class SanitizedRun:
         runtime's end cannot raise another one.
         """
         for place in self._runtime.places:
+            place.device.drain()  # work that is in no task, on a stream, has accesses too
             for entry in place.table.entries():
                 mapped = sanitized_data.mapping_of(place, entry)
                 if entry.origin is Origin.MAPPED and mapped is not None:

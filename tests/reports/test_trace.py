@@ -232,7 +232,8 @@ def test_the_variable(tmp_path, runtimes):
 def test_the_program_changes_its_folder(tmp_path):
     """The one file is where the variable has named it when the first runtime opened."""
     (tmp_path / "other").mkdir()
-    done = run_with(tmp_path, "t.json", 2, code=PROGRAM + "    __import__('os').chdir('other' if not number else '.')\n")
+    code = PROGRAM + "    __import__('os').chdir('.' if number else 'other')\n"
+    done = run_with(tmp_path, "t.json", 2, code=code)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert len(check(read(tmp_path / "t.json"))) == 2
     assert not list((tmp_path / "other").iterdir())

@@ -346,3 +346,23 @@ def test_write_that_another_one_covers(same):
     )
     line = {name: marked(text, name) for name in ("one", "two", "free")}
     assert {lines(one) for one in found} == {(line["one"], line["free"]), (line["two"], line["free"])}
+
+
+def test_work_that_a_host_task_leaves_on_a_stream(same):
+    """Work that no task waits for is in a race with the end of its storage, also if it runs after all else."""
+    (found,), text = same(
+        """
+        def scale(d):
+            d *= 2  # first
+        @omp.task
+        def enqueue(d):
+            omp.current_stream().launch(scale, d)
+        d = omp.target_alloc(4, np.float64)
+        omp.target_memcpy(d, np.ones(4))
+        enqueue(d)
+        omp.taskwait()
+        omp.target_free(d)  # second
+        """
+    )
+    assert (found.rule, found.fix.kind, found.item) == ("race", "detach", "d")
+    assert lines(found) == (marked(text, "first"), marked(text, "second"))

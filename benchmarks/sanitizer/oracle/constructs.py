@@ -405,6 +405,7 @@ class Library:
         return self.memory.allocate(shape, dtype, self.device_of(device), self.world)
 
     def target_free(self, array):
+        self.engine.recorder.note(array.plain, writes=True, actor=self.engine.actor())  # conflicts with every use
         del self.memory.allocated[array.plain.__array_interface__["data"][0]]
 
     def target_memcpy_async(self, dst, src, nbytes=None, dst_offset=0, src_offset=0, *_, depend=(), nowait=True):

@@ -380,6 +380,14 @@ class SimDevice:
             event.synchronize()
         self.fate.check()
 
+    def drain(self) -> None:
+        """Wait until every stream is idle, but not if the device is lost, and `close_s` at most."""
+        end_s = time.monotonic() + self.close_s
+        while self.fate.error is None and time.monotonic() < end_s:
+            if all(lane.is_idle for lane in self._mode.busy_lanes()):
+                return
+            time.sleep(0.001)
+
     def close(self) -> None:
         """Drain the streams and stop the threads. Idempotent.
 
