@@ -87,6 +87,15 @@ FAULTS = {
         omp.target_free(d)
         """,
         ("race", {"detach"}, 8, 9),
+        ("race", {"detach"}, 8, 11),
+    ),
+    "no wait before a free": (
+        """
+        d = omp.target_alloc(3, "f8")
+        omp.target(nowait=True, depend=[out(d)])(lambda d: d.fill(1))(d)
+        omp.target_free(d)
+        """,
+        ("race", {"wait"}, 7, 8),
     ),
     "no wait of a queue": (
         """
@@ -177,11 +186,11 @@ FAULTS = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_faults(name):
-    """A program with one fault has exactly one violation: the rule, the kind of fix and both lines."""
-    text, (rule, kinds, first, second) = FAULTS[name]
+    """A program with a fault has exactly these violations: the rule, the kind of fix and both lines."""
+    text, *expected = FAULTS[name]
     verdict = judge(START + dedent(text), "program.py")
     assert verdict.error is None
-    assert [(v.rule, set(v.kinds), v.first, v.second) for v in verdict.violations] == [(rule, kinds, first, second)]
+    assert [(v.rule, set(v.kinds), v.first, v.second) for v in verdict.violations] == expected
 
 
 ORDERED = {
