@@ -8,6 +8,7 @@ import pytest
 from offload.arrays.items import Label, Token, array_section, label, locator, section
 from offload.arrays.sections import HOST
 from offload.constructs.clauses.names import VisibleNames, parse_item
+from offload.devices.sim.array import SimArray
 from offload.errors import ClauseError
 
 A = np.arange(60).reshape(6, 10)
@@ -41,6 +42,7 @@ def test_tokens():
     """Any other hashable value is a location of its own."""
     assert locator(("HtoD", 3)) == Token(("HtoD", 3))
     assert locator(None) == Token(None)
+    assert locator(SimArray) == Token(SimArray)  # the class, of which each array has storage
     assert locator(A) == array_section(A)
     with pytest.raises(ClauseError):
         locator([1])
