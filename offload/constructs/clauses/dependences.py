@@ -68,7 +68,7 @@ class Dependence:
         keys: list[Hashable] = []
         for item in items:
             key: Hashable
-            if item.__class__ is np.ndarray or (type(item) in SECTION_READERS and not MAPPERS):  # which come first
+            if item.__class__ is np.ndarray or (type(item) in SECTION_READERS and not MAPPERS):  # a mapper comes first
                 key = array_section(item)
             elif isinstance(item, str):
                 self.is_symbolic = self.is_late = True
