@@ -19,8 +19,8 @@ place, the oldest and the newest of each side stay.
 *Spaces.* The addresses of an access can be shifted. Storage that a device has now for some host memory is thereby
 compared with the storage that it had for that before.
 
-Only addresses are kept, no arrays: storage can be freed, and `LiveAccesses.freed` says so. Nothing here takes a lock:
-the caller lets one thread in at a time.
+Only addresses are kept, no arrays: storage can be freed, and `LiveAccesses.freed` says so. This module takes no lock.
+Its caller lets one thread in at a time.
 """
 
 from __future__ import annotations

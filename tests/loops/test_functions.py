@@ -96,9 +96,11 @@ def test_a_parallel_loop_has_no_clauses_of_devices(clauses):
 
 
 @pytest.mark.parametrize("clauses", [{"devices": None}, {"filter": "auto"}, {"exchange": "lazy"}, {"speculate": False}])
-def test_what_changes_nothing_is_taken(clauses):
-    """The defaults of those clauses are allowed."""
-    omp.target_loop(**clauses)(copy)
+def test_what_changes_nothing_is_taken(sim, clauses):
+    """A target loop takes the defaults of those clauses, and runs as without them."""
+    x, y = np.arange(8.0), np.zeros(8)
+    omp.target_loop(**clauses)(copy)(x, y)
+    assert (y == x).all()
 
 
 @pytest.mark.parametrize(

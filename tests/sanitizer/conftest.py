@@ -1,11 +1,14 @@
-"""Programs in strings, run under the sanitizer."""
+"""Programs in strings, run under the sanitizer; tracked arrays, and a sink for their accesses."""
 
 from __future__ import annotations
 
 import textwrap
 
+import numpy as np
 import pytest
 
+from offload.sanitizer import tracked as make_tracked
+from offload.sanitizer.tracked import set_sink
 from tests.sanitizer.runs import findings_of, marked
 
 HEAD = """\
@@ -13,6 +16,30 @@ import numpy as np
 import offload as omp
 from offload import acc, alloc, from_, in_, inout, out, release, to, tofrom
 """
+
+
+class Noted:
+    """A sink that keeps the shapes of the arrays that are read and written."""
+
+    def __init__(self):
+        self.accesses, self.away = [], []
+
+    def note(self, reads, writes, device):
+        self.accesses.append(([array.shape for array in reads], [array.shape for array in writes], device))
+
+    def ignores(self, array):
+        return False
+
+    def given_away(self, storage, device):
+        self.away.append(storage.shape)
+
+    def lent(self, storage):
+        self.away.append(storage.shape)
+        return self.away.pop
+
+    def taken(self):
+        found, self.accesses = self.accesses, []
+        return found
 
 
 @pytest.fixture
@@ -57,3 +84,18 @@ def clean(findings):
             assert findings(text, seed=seed, **options) == ()
 
     return run
+
+
+@pytest.fixture
+def sink():
+    """A sink that notes the accesses to tracked arrays."""
+    noted = Noted()
+    before = set_sink(noted)
+    yield noted
+    set_sink(before)
+
+
+@pytest.fixture
+def x():
+    """A tracked array of six numbers."""
+    return make_tracked(np.arange(6.0))

@@ -15,23 +15,8 @@ import pytest
 from offload.sanitizer import buffers
 from offload.sanitizer import numpy as face
 from offload.sanitizer import tracked as make_tracked
-from offload.sanitizer.tracked import set_sink
-from tests.sanitizer.test_tracked import Noted
 
 needs_buffers = pytest.mark.skipif(not buffers.ARE_SEEN, reason="Python shows these accesses since 3.12")
-
-
-@pytest.fixture
-def sink():
-    noted = Noted()
-    before = set_sink(noted)
-    yield noted
-    set_sink(before)
-
-
-@pytest.fixture
-def x():
-    return make_tracked(np.arange(6.0))
 
 
 @needs_buffers

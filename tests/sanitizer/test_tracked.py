@@ -13,45 +13,7 @@ from offload.errors import UnsupportedError
 from offload.sanitizer import TrackedArray
 from offload.sanitizer import numpy as face
 from offload.sanitizer import tracked as make_tracked
-from offload.sanitizer.tracked import is_tracked, set_sink
-
-
-class Noted:
-    """A sink that keeps the shapes of the arrays that are read and written."""
-
-    def __init__(self):
-        self.accesses, self.away = [], []
-
-    def note(self, reads, writes, device):
-        self.accesses.append(([array.shape for array in reads], [array.shape for array in writes], device))
-
-    def ignores(self, array):
-        return False
-
-    def given_away(self, storage, device):
-        self.away.append(storage.shape)
-
-    def lent(self, storage):
-        self.away.append(storage.shape)
-        return self.away.pop
-
-    def taken(self):
-        found, self.accesses = self.accesses, []
-        return found
-
-
-@pytest.fixture
-def sink():
-    noted = Noted()
-    before = set_sink(noted)
-    yield noted
-    set_sink(before)
-
-
-@pytest.fixture
-def x():
-    return make_tracked(np.arange(6.0))
-
+from offload.sanitizer.tracked import is_tracked
 
 # -- what a program can tell -----------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from offload.arrays.items import add_section_reader
 from offload.arrays.sections import c_strides, section_of
 from offload.devices.dask.wire import RemoteView
 from offload.errors import RuntimeClosedError, UnsupportedError
@@ -292,6 +293,9 @@ class RemoteArray(NDArrayOperatorsMixin):
     sum, min, max, mean, fill, copy, dot, astype, any, all = map(
         _refused, ("sum", "min", "max", "mean", "fill", "copy", "dot", "astype", "any", "all")
     )
+
+
+add_section_reader(RemoteArray, RemoteArray.__offload_section__)
 
 
 def contiguous_array(block: RemoteBlock, shape: tuple[int, ...], dtype: np.dtype[Any]) -> RemoteArray:
