@@ -113,15 +113,17 @@ def test_the_exit_of_a_region_whose_entry_failed_leaves_others_alone() -> None:
 
 def test_the_exit_of_a_deferred_region_follows_its_entry() -> None:
     """An entry that has to wait for memory is not overtaken by the exit of its own region."""
-    release = threading.Event()
+    holds, release = threading.Event(), threading.Event()
 
     @omp.target(nowait=True)
     def hold(z: Any) -> None:
+        holds.set()
         release.wait(20)
 
     z, x = np.zeros(100), np.zeros(100)
     with omp.Runtime("sim", env={"OFFLOAD_SIM_MEMORY": "1000"}, check=True):
         hold(z)
+        assert holds.wait(20)
         with omp.target_data(map=[tofrom(x)], nowait=True, nogroup=True):
             release.set()
         omp.taskwait()
