@@ -466,13 +466,15 @@ def test_a_replica_that_does_not_fit(small):
 
 def test_a_replica_that_fits_when_a_task_has_ended(small):
     """An entry waits for memory that work on another device of the set holds."""
-    a, other = np.ones(1 << 16), np.zeros(1 << 16)
+    a, other = np.ones(1 << 16), np.zeros((1 << 16) + 1)  # for both there is no room
     latch = SimEvent(small.places[1].device)
     for number in range(8):
         small.places[1].pool.numbered(number).stream.wait_event(latch)
     omp.target(_one, map=[omp.tofrom("x")], device=1, nowait=True)(other)
+    while not small.places[1].table.entries():
+        omp.taskyield()  # until the region, which a worker launches, has its memory
     entry = omp.target_enter_data([omp.to(a)], devices="all", nowait=True)
-    assert not entry.done()
+    assert not entry.launched
     latch.fire()
     entry.result()
     omp.target_exit_data([omp.from_(a)], devices="all")

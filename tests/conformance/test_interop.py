@@ -173,15 +173,17 @@ def test_entry_without_workers_runs_what_it_follows(alone):
 def test_what_follows_waits_for_the_stream(runtime, latch, d, wait):
     """A host task with a conflicting dependence, and every wait, comes after what the block has enqueued."""
     log = []
-    threading.Timer(0.02, lambda: (log.append("release"), latch.release())).start()
+    timer = threading.Timer(0.02, lambda: (log.append("release"), latch.release()))
     with omp.taskgroup() if wait == "taskgroup" else contextlib.nullcontext():
         with omp.interop(depend=[in_(d)]) as library:
             latch.hold(library.stream)
             enqueue(library.stream, d, 5)
         after = omp.task(depend=[inout(d)])(log.append)("after")
         assert not after.done()
+        timer.start()
         {"result": after.result, "taskwait": omp.taskwait, "barrier": omp.barrier}.get(wait, lambda: None)()
     assert log == ["release", "after"]
+    timer.join()
 
 
 def test_items_are_not_held_in_the_block(runtime, latch, d):

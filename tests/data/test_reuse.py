@@ -262,7 +262,7 @@ def held_regions(runtime, map_type, *, follows, keeps=None):
     latch, a, b, seen, order = SimEvent(device), np.arange(1.0 * N), np.arange(1.0 * N) + 5, [], np.zeros(1)
     copies = Copies(device, a, b)
     observing.attach(copies, runtime)
-    is_held = threading.Event()
+    is_held, is_followed = threading.Event(), threading.Event()
 
     @omp.target(map=[map_type("x")], nowait=True)
     def hold(x):
@@ -271,6 +271,7 @@ def held_regions(runtime, map_type, *, follows, keeps=None):
             keeps.append(x)
         omp.current_stream().wait_event(latch)
         is_held.set()
+        is_followed.wait(20)  # who follows a region that is being launched may find its lane in use, and take another
 
     @omp.target(map=[map_type("x")], nowait=True)
     def read(x):
@@ -279,6 +280,7 @@ def held_regions(runtime, map_type, *, follows, keeps=None):
     hold.options(depend=[omp.inout(order)])(a)
     assert is_held.wait(20)  # another thread could end the second before
     read.options(depend=[omp.inout(order)] if follows else [])(b)
+    is_followed.set()
     assert copies.are_done.wait(20)
     latch.fire()
     omp.taskwait()

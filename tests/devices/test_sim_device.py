@@ -4,6 +4,7 @@ import gc
 import operator
 import random
 import threading
+import time
 import warnings
 import weakref
 
@@ -479,6 +480,8 @@ def test_a_dropped_device_ends_its_threads(seed):
     stream = device.new_stream()
     stream.launch(int)
     stream.synchronize()
+    while not stream.done:
+        time.sleep(0.001)  # until the thread has let go of the event that it has fired, which knows the device
     threads, reference = threads_of(device), weakref.ref(device)
     assert len(threads) == 1
     del device, stream

@@ -608,7 +608,8 @@ def test_a_hang_names_the_source(monkeypatch):
 
     with omp.Runtime("sim", check=True, env={"OFFLOAD_HANG_S": "0.1"}):
         event = omp.Event()
-        omp.task(detach=event)(event.fulfill_on)(future)
+        task = omp.task(detach=event)(event.fulfill_on)(future)
+        until(lambda: task.state == "detached")  # a worker that comes late would be a hang without a source
         monkeypatch.setattr(sys, "stderr", Spy())
         omp.taskwait()
         monkeypatch.undo()
