@@ -15,6 +15,7 @@ import pytest
 import offload as omp
 from offload import inout, tofrom
 from tests import cluster
+from tests.patience import until, until_gone
 
 
 class Pair(Exception):  # noqa: N818  # a program's
@@ -183,8 +184,7 @@ def test_dropped_values_go(on_workers):
     values = [omp.target(Value).options(nowait=True)() for _ in range(5)]
     watched = [weakref.ref(task.result()) for task in values]
     del values
-    gc.collect()
-    assert not any(value() for value in watched)
+    until_gone(*watched)
 
 
 def test_dropped_handles_give_memory_back(client, on_workers):
@@ -192,10 +192,7 @@ def test_dropped_handles_give_memory_back(client, on_workers):
     make = omp.target(lambda x: x + 1)
     make(np.zeros(1000))
     number = on_workers.places[0].device.cluster.number
-    until_s = time.monotonic() + 20
-    while any(leases[number]["blocks"] for leases in client.run(cluster.live_leases).values()):
-        assert time.monotonic() < until_s
-        time.sleep(0.02)
+    until(lambda: not any(leases[number]["blocks"] for leases in client.run(cluster.live_leases).values()))
 
 
 def test_a_chain_of_hops_keeps_no_results(client, on_workers):

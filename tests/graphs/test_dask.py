@@ -1,5 +1,6 @@
 """Recorded graphs under Dask: order, gates that hold no worker, failures, and what is refused."""
 
+import itertools
 import os
 import statistics
 import threading
@@ -212,11 +213,10 @@ def test_event_fulfilled_by_a_foreign_thread(sim, compute):
 
 def open_gates(n, log):
     """Record n detached tasks, which independent later ones fulfil, the last first, once all n are open."""
-    events, all_open, opened = [omp.Event() for _ in range(n)], omp.Event(), []
+    events, all_open, opened = [omp.Event() for _ in range(n)], omp.Event(), itertools.count(1)
 
     def opens():
-        opened.append(1)
-        if len(opened) % n == 0:
+        if next(opened) % n == 0:  # in one step: no two threads see the same number
             all_open.fulfill()
 
     def fulfills(number):

@@ -19,6 +19,7 @@ from offload.graphs.branches import branches
 from offload.graphs.pieces import contracted, parts_of
 from offload.graphs.plan import Unit
 from tests.graphs.test_capture import GraphDevice, closure, kernel, kernels, orders
+from tests.patience import until
 
 # -- which tasks are in a piece ----------------------------------------------------------------------
 
@@ -644,7 +645,7 @@ def test_graphs_go_with_their_record(two, has_host_task):
         gc.disable()
         try:
             del region
-            assert not any(graph() for graph in graphs)
+            until(lambda: not any(graph() for graph in graphs))  # a worker may hold the last task for a moment
         finally:
             gc.enable()
 

@@ -29,6 +29,8 @@ from offload.runtime.current import here
 from tests.conftest import checked
 from tests.loops.test_competitor import n_threads
 
+pytestmark = pytest.mark.usefixtures("free_core")
+
 N = 2000
 
 

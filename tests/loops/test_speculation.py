@@ -27,6 +27,8 @@ from tests.loops.speculation import N, P, Q, noted, quiet
 from tests.loops.test_versions import CASES
 from tests.profiles import few
 
+pytestmark = pytest.mark.usefixtures("free_core")
+
 X = np.arange(30.0)
 
 

@@ -24,6 +24,8 @@ from tests.loops.test_competitor import n_threads
 from tests.loops.test_race import Held
 from tests.strict import IS_COMPILED
 
+pytestmark = pytest.mark.usefixtures("free_core")
+
 N = 500
 
 
