@@ -143,14 +143,8 @@ RACES = {
     "storage is freed before the copies that use it": {
         "test_closed_storage.py::test_a_task_that_comes_too_late_fails",
     },
-    "regions on several queues change one row": {
-        "openacc/test_queues_and_tasks.py::test_taskwait",
-    },
     "its regions map an array whole, and depend on other items": {
         "pragma/test_target.py::test_iterator_in_depend",
-    },
-    "the children of a task, and a region of the host, change one array": {
-        "test_data.py::test_target_data_implicit_taskgroup",
     },
     "it looks at arrays that tasks are about to change": {
         "test_depend.py::test_depend_inout_omp_all_memory",

@@ -100,18 +100,18 @@ def test_target_data_pointer_swap(runtime):
 
 def test_target_data_implicit_taskgroup(streams):
     """6.0/target/test_target_data.c: inner nowait regions, and what tasks generate, are done when the block ends."""
-    a = np.zeros(N)
-    region = omp.target(nowait=True, depend=[inout(a)])(add)
+    a, b = np.zeros(N), np.zeros(N)
 
     def nested():
         for _ in range(3):
-            region(a, 1)
+            omp.target(nowait=True, depend=[inout(b)])(add)(b, 1)
 
     streams.go()
-    with omp.target_data(map=[tofrom(a)]):
-        region(a, 1)
+    with omp.target_data(map=[tofrom(a, b)]):
+        omp.target(nowait=True, depend=[inout(a)])(add)(a, 1)
         omp.task(nested)()
-    assert (a == 4).all()
+    assert (a == 1).all()
+    assert (b == 3).all()
 
 
 def test_target_data_depend(streams):

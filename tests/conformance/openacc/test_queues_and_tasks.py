@@ -134,8 +134,8 @@ def test_waits_cover_replays(queues, gates):
 # -- waits of OpenMP ---------------------------------------------------------------------------------
 def test_taskwait(queues):
     """taskwait waits for the operations of queues as for all tasks."""
-    a = np.zeros((4, 4))
-    tasks = [bump(a[queue % 4], queue) for queue in range(12)]
+    a = np.zeros((12, 4))
+    tasks = [bump(a[queue], queue) for _ in range(3) for queue in range(12)]  # nothing orders those of two queues
     queues.go()
     omp.taskwait()
     assert all(task.done() for task in tasks)
