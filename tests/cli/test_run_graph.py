@@ -53,7 +53,10 @@ def test_waits_of_tasks_and_coroutines(program, tmp_path):
         HEAD + "import asyncio\nevent = omp.Event()\n"
         "def outer():\n    task('a')\n    omp.taskwait()\n    task('b')\nomp.task(outer)().result()\n"
         "held = task('held', detach=event)\nlast = task('last', omp.in_(held))\n"
-        "import threading\nthreading.Timer(0.05, event.fulfill).start()\nlast.result()\ntask('c')\n"
+        "import sys, threading, time\nmain = threading.get_ident()\ndef fulfil():\n"
+        "    while sys._current_frames()[main].f_code.co_name != 'park': time.sleep(0.001)\n"
+        "    event.fulfill()\n"
+        "waits = threading.Thread(target=fulfil)\nwaits.start()\nlast.result()\nwaits.join()\ntask('c')\n"
         "async def main():\n    task('d')\n    await omp.taskwait()\n    task('e')\nasyncio.run(main())\n"
     )
     found = run(tmp_path, "--graph", "g.mmd", path)

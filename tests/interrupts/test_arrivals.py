@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import functools
 import gc
 import signal
+import sys
 import threading
 
 import numpy as np
@@ -15,6 +17,7 @@ import pytest
 import offload as omp
 from offload import tofrom
 from offload.interrupts.shields import Shield
+from offload.tasks.parker import Parker
 from offload.tasks.scope import current_scope
 
 
@@ -31,6 +34,26 @@ _LIBRARY = {"__name__": "offload.steps", "Shield": Shield}
 exec("def in_steps(act):\n    with Shield():\n        act()", _LIBRARY)
 in_steps = _LIBRARY["in_steps"]
 """Carries out a function of the test in the middle of the library's own steps."""
+
+
+@contextlib.contextmanager
+def struck_when_parked():
+    """Have SIGUSR1 come once the calling thread sleeps in a wait."""
+    waiting, is_over = threading.get_ident(), threading.Event()
+
+    def strike():
+        while sys._current_frames()[waiting].f_code is not Parker.park.__code__:
+            if is_over.wait(1e-3):
+                return
+        signal.pthread_kill(waiting, signal.SIGUSR1)
+
+    thread = threading.Thread(target=strike)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 @pytest.fixture
@@ -157,8 +180,7 @@ class TestHandlers:
         with omp.Runtime("sim:1", num_threads=0) as runtime:
             event = omp.Event()
             omp.task(detach=event)(lambda: None)()
-            threading.Timer(0.05, signal.pthread_kill, (threading.get_ident(), signal.SIGUSR1)).start()
-            with pytest.raises(LimitError):
+            with pytest.raises(LimitError), struck_when_parked():
                 omp.taskwait()
             event.fulfill()
             struck = omp.task(lambda: signal.raise_signal(signal.SIGUSR1))()
@@ -205,8 +227,7 @@ class TestHandlers:
                 lambda: omp.target_data(map=[tofrom(a)], depend=[omp.inout(a)]).__enter__(),
                 lambda: omp.target_enter_data(map=[omp.to(a)], depend=[omp.inout(a)]),
             ):
-                threading.Timer(0.05, signal.pthread_kill, (threading.get_ident(), signal.SIGUSR1)).start()
-                with pytest.raises(LimitError):
+                with pytest.raises(LimitError), struck_when_parked():
                     enter()
             event.fulfill()
             omp.taskwait()
@@ -235,14 +256,14 @@ class TestSent:
     @pytest.mark.parametrize("is_used", [False, True], ids=["new", "used"])
     def test_other_threads(self, is_used):
         """It reaches any thread: one that never used the library, and one that waits in it."""
-        caught, ready, event = [], threading.Event(), omp.Event()
+        caught, ready, sent, event = [], threading.Event(), threading.Event(), omp.Event()
 
         def wait():
             try:
                 if is_used:
                     omp.task(detach=event)(lambda: None)()
                 ready.set()
-                omp.taskwait() if is_used else threading.Event().wait(0.2)
+                omp.taskwait() if is_used else sent.wait(20)
                 for _ in range(1000):
                     pass
             except LimitError:
@@ -252,6 +273,7 @@ class TestSent:
         thread.start()
         ready.wait()
         assert send(LimitError, thread) == 1
+        sent.set()
         thread.join(20)
         assert caught == [1]
         event.fulfill()

@@ -20,6 +20,7 @@ def parts():
     yield b"first "
     os.kill(os.getpid(), int(sys.argv[1]))
     yield b"last"
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # it may have been inherited as ignored, from nohup
 if len(sys.argv) > 2:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))
 write_in_one_piece(Path("file"), parts())

@@ -72,25 +72,42 @@ def test_the_message_tells_the_story_of_each_task() -> None:
 def test_the_message_names_a_construct_that_is_not_deferred() -> None:
     """It has the directive, the name and the line of the call that blocks."""
     _, stderr = python("""
+        class Spy:  # ends the wait when the message has come
+            def write(self, text):
+                sys.__stderr__.write(text)
+                if not event.is_fulfilled: event.fulfill()
+            def flush(self): pass
         with Runtime("none", env={"OFFLOAD_HANG_S": "0.1"}):
             event = Event()
             task(detach=event, name="held", depend=[out(("a",))])(lambda: None)()
-            threading.Timer(0.35, event.fulfill).start()
+            sys.stderr = Spy()
             task(lambda: None, name="here", depend=[in_(("a",))], if_=False)()
+            sys.stderr = sys.__stderr__
     """)
-    assert re.search(r"^offload: task 'here' at <string>:9 has waited for 0.1 s in which no task", stderr)
+    assert re.search(r"^offload: task 'here' at <string>:14 has waited for 0.1 s in which no task", stderr)
 
 
 def test_the_message_comes_again_at_an_interrupt() -> None:
     """Ctrl-C in a wait that hangs prints what it waits for once more, and ends it."""
     _, stderr = python("""
+        told = threading.Event()
+        class Spy:
+            def write(self, text):
+                sys.__stderr__.write(text)
+                told.set()
+            def flush(self): pass
+        def strike():
+            told.wait(20)
+            os.kill(os.getpid(), signal.SIGINT)
         with Runtime("none", env={"OFFLOAD_HANG_S": "0.1"}):
             event = Event()
             task(detach=event, name="held")(lambda: None)()
-            threading.Timer(0.35, os.kill, (os.getpid(), signal.SIGINT)).start()
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            sys.stderr = Spy()
+            threading.Thread(target=strike).start()
             try: taskwait()
             except KeyboardInterrupt: event.fulfill()
+            sys.stderr = sys.__stderr__
     """)
     assert stderr.count("has waited for 0.1 s in which no task began or ended. It waits for:\n  held-") >= 1
     assert stderr.count("taskwait was interrupted. It waits for:\n  held-") == 1
@@ -162,16 +179,24 @@ def test_the_default_runtime_waits_for_bodies() -> None:
     assert stdout == "ran\n"
 
 
+_BEGUN = """
+begun = threading.Event()
+def sleep():
+    begun.set()  # on a worker: else the end of the process would wait in this body
+    time.sleep(1000)
+"""
+
+
 @pytest.mark.parametrize(
     "program",
     [
-        "Runtime('sim').__enter__(); task(time.sleep)(1000); time.sleep(0.1)",
+        f"{_BEGUN}\nRuntime('sim').__enter__(); task(sleep)(); begun.wait()",
         *few(
             0,
             [
                 "Runtime('sim').__enter__(); task(detach=Event())(lambda: None)()",
                 "runtime = Runtime('sim', num_threads=4)\nwith runtime: task(lambda: None)()",
-                "Runtime('sim').__enter__(); target(nowait=True)(lambda: time.sleep(1000))(); time.sleep(0.1)",
+                f"{_BEGUN}\nRuntime('sim').__enter__(); target(nowait=True)(sleep)(); begun.wait()",
             ],
         ),
         """

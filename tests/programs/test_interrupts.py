@@ -20,6 +20,12 @@ from offload import *
 faulthandler.dump_traceback_later(50, exit=True)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it may have been inherited as ignored
 def strike(): signal.raise_signal(signal.SIGINT)
+def strike_when_parked():
+    "Have Ctrl-C come once the calling thread sleeps in a wait."
+    def follow(main=threading.get_ident()):
+        while sys._current_frames()[main].f_code.co_name != "park": time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGINT)
+    threading.Thread(target=follow).start()
 def regions(runtime): return [*runtime._roots, *runtime.engine.frames]
 def check(runtime):
     "What has to hold when an interrupt has been caught."
@@ -79,7 +85,7 @@ def test_an_interrupt_in_a_nested_wait_ends_all_of_them() -> None:
     stdout, _ = python("""
         def leaf():
             print("x")
-            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+            strike_when_parked()
         def outer(depth):
             if depth: task(outer)(depth - 1)
             else: task(leaf, detach=event)()
@@ -160,7 +166,7 @@ def test_the_handler_of_the_program_is_left_alone() -> None:
         with Runtime("sim", num_threads=1, check=True) as runtime:
             signal.signal(signal.SIGINT, mine)
             t = task(detach=event)(lambda: 7)()
-            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+            strike_when_parked()
             taskwait()
             print(t.result(), signal.getsignal(signal.SIGINT) is mine)
             def install(): signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -200,8 +206,8 @@ def test_an_interrupted_end_closes_the_runtime() -> None:
                 event = Event()
                 task(detach=event, name="open")(lambda: None)()
                 a = np.zeros(3)
-                target(nowait=True)(lambda a: None)(a)
-                threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+                target(nowait=True)(lambda a: None)(a).result()
+                strike_when_parked()
         except KeyboardInterrupt: print("interrupted")
         try:
             with runtime: pass
@@ -219,7 +225,7 @@ def test_an_interrupted_entry_leaves_nothing_mapped() -> None:
         with Runtime("sim", num_threads=1, check=True) as runtime:
             a, event = np.zeros(3), Event()
             task(detach=event, depend=[inout(a)])(lambda: None)()
-            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+            strike_when_parked()
             try:
                 with target_data(map=[tofrom(a)], depend=[inout(a)]): print("not reached")
             except KeyboardInterrupt: print("interrupted")

@@ -168,13 +168,12 @@ def test_runtimes_are_isolated():
     a = np.zeros(4)
     with omp.Runtime("sim:2", check=True, num_threads=1) as outer:
         omp.target_enter_data(map=[to(a)], device=1)
-        waiting = omp.task(lambda: (omp.current_runtime(), omp.get_num_devices(), omp.current_task() is waiting))
-        waiting = waiting()
+        waiting = omp.task(lambda: (omp.current_runtime(), omp.get_num_devices(), omp.current_task()))()
         with omp.Runtime("sim:1", check=True, num_threads=0) as inner:
             assert inner.places[0].table.entries() == ()
             assert omp.get_num_devices() == 1
             late = omp.task(omp.current_runtime)()
-            assert waiting.result() == (outer, 2, True)
+            assert waiting.result() == (outer, 2, waiting)
             assert late.result() is inner
         assert omp.current_runtime() is outer
         assert omp.get_num_devices() == 2

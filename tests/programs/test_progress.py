@@ -133,15 +133,25 @@ def test_a_stream_that_never_moves_does_not_hold_the_end() -> None:
     """An event that no task waits for, promised on a stream that hangs, is a warning at the end of the runtime."""
     release = threading.Event()
 
-    def leave() -> None:
-        with omp.Runtime("sim") as runtime:
-            runtime.gate.close_s = 0.05
-            stream = omp.stream(0)
-            stream.launch(release.wait, 20)
-            omp.Event().fulfill_on(stream)
-            threading.Timer(0.2, release.set).start()
+    def let_go() -> None:
+        while not (caught.list or release.wait(0.01)):
+            pass
+        release.set()
 
-    with pytest.warns(omp.CleanupWarning, match="never reached the point"):
+    def leave() -> None:
+        thread = threading.Thread(target=let_go)
+        thread.start()
+        try:
+            with omp.Runtime("sim") as runtime:
+                runtime.gate.close_s = 0.05
+                stream = omp.stream(0)
+                stream.launch(release.wait, 20)
+                omp.Event().fulfill_on(stream)
+        finally:
+            release.set()
+            thread.join()
+
+    with pytest.warns(omp.CleanupWarning, match="never reached the point") as caught:
         leave()
 
 

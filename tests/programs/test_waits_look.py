@@ -36,6 +36,7 @@ def test_waits_look_where_devices_say_so(monkeypatch, waits_look):
     monkeypatch.setattr(Gate, "look", look)
     monkeypatch.setattr(SimDevice, "waits_look", waits_look)
     with checked("sim", num_threads=1) as runtime:
+        runtime.engine.attends_s = 60.0  # a busy machine may not look thrice in its moment
         d = omp.target_alloc(4)
         if waits_look:
             held = SimEvent(runtime.places[0].device)

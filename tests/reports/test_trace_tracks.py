@@ -78,6 +78,7 @@ def test_copies_of_a_run_overlap_bodies(tmp_path):
     is_computing, has_copied = threading.Event(), threading.Event()
 
     def compute():
+        omp.current_stream().synchronize()  # which has then noted when the body began
         is_computing.set()
         assert has_copied.wait(30)
 

@@ -219,6 +219,6 @@ def test_disjoint_parts_do_not_exclude_each_other():
         omp.task(depend=[mutexinoutset(x[:4])], detach=event)(lambda: None)()
         other = omp.task(depend=[mutexinoutset(x[4:])])(lambda: "ran")()
         try:
-            assert other.result(timeout=1) == "ran"
+            assert other.result(timeout=30) == "ran"
         finally:
             event.fulfill()
