@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ import offload as omp
 from offload import in_, inout, to, tofrom
 from tests import cluster
 from tests.dask.killing import replay_and_kill, run_and_kill
+from tests.patience import until
 
 N_KILLS, N_EACH = 300, 2
 
@@ -24,6 +26,15 @@ N_KILLS, N_EACH = 300, 2
 @omp.target
 def later(x, seconds):
     time.sleep(seconds)
+    x += 1
+
+
+@omp.target
+def waits_to_be_killed(x, token):
+    """Wait for it in the first run, which makes a file."""
+    if not Path(token).exists():
+        Path(token).touch()
+        time.sleep(30.0)
     x += 1
 
 
@@ -36,6 +47,19 @@ def own():
 
 def kill(client, device, how=signal.SIGKILL):
     os.kill(client.run(os.getpid)[device.worker], how)
+
+
+def kill_when_begun(client, device, token):
+    """Have a thread kill a device's worker once `waits_to_be_killed` is under way there; return the thread."""
+    pid = client.run(os.getpid)[device.worker]
+
+    def act():
+        until(token.exists)
+        os.kill(pid, signal.SIGKILL)
+
+    thread = threading.Thread(target=act)
+    thread.start()
+    return thread
 
 
 def test_a_lost_worker(own):
@@ -126,41 +150,47 @@ def test_a_worker_that_is_stopped_and_goes_on(own):
 
 
 @pytest.mark.slow
-def test_a_graph_is_run_again(own):
+def test_a_graph_is_run_again(own, tmp_path):
     """After a loss the host's arrays are restored, and the graph gives what it would have given."""
     x, y = np.zeros(100), np.ones(100)
+    token = tmp_path / "token"
     with omp.Runtime(own, check=True):
         with omp.record(execute=False) as graph:
-            for _ in range(6):
-                later.options(device=0, nowait=True, depend=[inout(x)])(x, 0.05)
+            for number in range(6):
+                if number == 3:
+                    waits_to_be_killed.options(device=0, nowait=True, depend=[inout(x)])(x, str(token))
+                else:
+                    later.options(device=0, nowait=True, depend=[inout(x)])(x, 0.05)
                 omp.target(lambda y, x: y.__iadd__(x) is None).options(
                     device=1, nowait=True, map=[tofrom("y"), to("x")], depend=[inout(y), in_(x)]
                 )(y, x)
-        threading.Timer(0.2, kill, (own, omp.device(0))).start()
+        killing = kill_when_begun(own, omp.device(0), token)
         graph.compute(own, retries=3)
+        killing.join()
         assert (x == 6).all()
         assert (y == 22).all()
 
 
 @pytest.mark.slow
-def test_a_graph_that_cannot_be_run_again(own):
+def test_a_graph_that_cannot_be_run_again(own, tmp_path):
     """Data on the lost device that the graph has not mapped is gone; the error says so."""
-    x = np.zeros(100)
+    x, token = np.zeros(100), tmp_path / "token"
     with omp.Runtime(own):
         omp.target_enter_data(map=[to(x)], device=0)
         with omp.record(execute=False) as graph:
-            later.options(device=0, nowait=True)(x, 10.0)
-        threading.Timer(0.2, kill, (own, omp.device(0))).start()
+            waits_to_be_killed.options(device=0, nowait=True)(x, str(token))
+        killing = kill_when_begun(own, omp.device(0), token)
         with pytest.raises(omp.errors.DeviceLostError) as caught:
             graph.compute(own, retries=3)
+        killing.join()
         assert any("not run again" in note for note in caught.value.__notes__)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["present", "block", "mapped"])
-def test_data_of_devices_that_are_not_lost(own, kind):
+def test_data_of_devices_that_are_not_lost(own, kind, tmp_path):
     """A graph that has changed it does not run again: it would change it twice. A graph that maps it does."""
-    x, z = np.zeros(4), np.zeros(4)
+    x, z, token = np.zeros(4), np.zeros(4), tmp_path / "token"
     add = omp.target(lambda x: x.__iadd__(1) is None)
     with omp.Runtime(own):
         block = omp.target_alloc(4, "f8", device=1)
@@ -168,8 +198,8 @@ def test_data_of_devices_that_are_not_lost(own, kind):
             omp.target_enter_data(map=[to(x)], device=1)
         with omp.record(execute=False) as graph:
             add.options(device=1, nowait=True, depend=[inout(x)])(block if kind == "block" else x)
-            later.options(device=0, nowait=True)(z, 0.6)
-        threading.Timer(0.3, kill, (own, omp.device(0))).start()
+            waits_to_be_killed.options(device=0, nowait=True)(z, str(token))
+        killing = kill_when_begun(own, omp.device(0), token)
         if kind == "mapped":
             graph.compute(own, retries=3)
             assert (x == 1).all()
@@ -178,6 +208,7 @@ def test_data_of_devices_that_are_not_lost(own, kind):
             with pytest.raises(omp.errors.DeviceLostError) as caught:
                 graph.compute(own, retries=3)
             assert any("not run again" in note for note in caught.value.__notes__)
+        killing.join()
         omp.target_exit_data(map=[omp.delete(x)], device=1)
         omp.target_free(block)
 

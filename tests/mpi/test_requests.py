@@ -38,13 +38,17 @@ from offload import mpi
 with omp.Runtime("none"):
     mpi.send_object(b"x", 1 - comm.rank)  # the first one takes longer
     mpi.recv_object(1 - comm.rank).result()
-    comm.Barrier()
-    began_s = time.perf_counter()
-    if comm.rank == 0:
-        comm.send(b"x" * 16_000_000, 1)
-    else:
-        assert len(mpi.recv_object(0).result()) == 16_000_000
-        print(time.perf_counter() - began_s < 1)
+    times_s = []
+    for _ in range(4):  # some may meet a busy machine
+        comm.Barrier()
+        began_s = time.perf_counter()
+        if comm.rank == 0:
+            comm.send(b"x" * 16_000_000, 1)
+        else:
+            assert len(mpi.recv_object(0).result()) == 16_000_000
+        times_s.append(time.perf_counter() - began_s)
+    if comm.rank == 1:
+        print(min(times_s) < 1)
 """
     )
     assert outcome(program, 2, env={"MPIR_CVAR_CH4_CMA_ENABLE": "0"}) == (0, ["True"])

@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 import offload as omp
 from offload import in_, mpi, out
-from tests.mpi.ranks.test_requests import tells_of_truncation, until
+from tests.mpi.ranks.test_requests import tells_of_truncation, until, waits_until_told
 
 
 class BoomError(Exception):
@@ -537,13 +537,11 @@ def test_what_waits_says_so(comm, left, right, capfd):
         omp.task(detach=held, depend=[out(("held",))])(int)()
         mpi.ibarrier(comm=comm, depend=[in_(("held",))], name="late")
         mpi.ibarrier(comm=comm)
-        timer = threading.Timer(0.6, lambda: (held.fulfill(), comm.Send(np.zeros(1), right, 4)))
-        timer.start()
-        omp.taskwait()
-        timer.join()
-    told = capfd.readouterr().err
-    assert f"Irecv from {left}, tag 4, on the ring, open for " in told
-    assert "Ibarrier on the ring, which is to be issued after Ibarrier on the ring" in told
+        lines = [
+            f"Irecv from {left}, tag 4, on the ring, open for ",
+            "Ibarrier on the ring, which is to be issued after Ibarrier on the ring",
+        ]
+        waits_until_told(comm, capfd, lines, lambda: (held.fulfill(), comm.Send(np.zeros(1), right, 4)))
 
 
 def test_nothing_is_kept(runtime, comm, left, right):

@@ -235,12 +235,15 @@ def test_data_that_moves_in_small_steps_is_not_napped_over(runtime, comm):
     """An exchange that the library carries out 8 KB a poll takes a fraction of what naps between the polls would."""
     n = 2**20 // comm.size
     sent = np.arange(comm.size * n, dtype=float) + comm.rank
-    received = np.zeros_like(sent)
-    began_s = time.perf_counter()
-    completed(comm.Ialltoall(sent, received))[0].result()
-    took_s = time.perf_counter() - began_s
-    assert (received.reshape(comm.size, n)[:, 0] == comm.rank * n + np.arange(comm.size)).all()
-    assert took_s < 1.0, took_s  # 8 MB: 1,024 polls with naps in between took 1.9 s, without them 3 ms
+    times_s = []
+    for _ in range(4):  # some may meet a busy machine
+        received = np.zeros_like(sent)
+        comm.Barrier()
+        began_s = time.perf_counter()
+        completed(comm.Ialltoall(sent, received))[0].result()
+        times_s.append(time.perf_counter() - began_s)
+        assert (received.reshape(comm.size, n)[:, 0] == comm.rank * n + np.arange(comm.size)).all()
+    assert min(times_s) < 1.0, times_s  # 8 MB: 1,024 polls with naps in between took 1.9 s, without them 3 ms
 
 
 def test_threads_name_requests_side_by_side(runtime, comm, left, right):
@@ -275,8 +278,7 @@ def cpu_share(duration_s):
 
 def test_naps(runtime, comm, left, right):
     """One request that is open takes some percent of a core at most; none takes nothing."""
-    cpu_share(0.2)  # the device's own looking, which ends
-    assert cpu_share(0.5) < 0.02
+    until(lambda: cpu_share(0.5) < 0.02)  # the device's own looking ends before
     event = omp.Event()
     event.fulfill_on(comm.Irecv(np.zeros(1), left, 9))
     time.sleep(0.2)
@@ -395,22 +397,34 @@ def test_what_is_no_request(runtime, odd):
     assert repr(event) == "<Event open>"
 
 
+def waits_until_told(comm, capfd, lines, go_on):
+    """Wait for all tasks in a runtime that tells of waits; once all ranks have told these lines, let them go on."""
+    found = []
+
+    def has_told():
+        found.append(capfd.readouterr().err)
+        return all(line in "".join(found) for line in lines)
+
+    def act():
+        try:
+            until(has_told)
+        finally:  # else all would wait for ever
+            comm.Barrier()
+            go_on()
+
+    thread = threading.Thread(target=act)
+    thread.start()
+    omp.taskwait()
+    thread.join()
+    assert all(line in "".join(found) for line in lines), found
+
+
 def test_what_waits_says_so(comm, left, right, capfd):
     """Where nothing moves for a while, the story names the request, its age, and how many others are open."""
+    lines = ["its event, <Event to be fulfilled by a request of MPI, open for ", "1 open in this process"]
     with omp.Runtime("sim:1", env={"OFFLOAD_HANG_S": "0.2"}):
         completed(comm.Irecv(np.zeros(1), left, 4))
-
-        def send():
-            time.sleep(0.5)
-            comm.Send(np.zeros(1), right, 4)
-
-        sender = threading.Thread(target=send)
-        sender.start()
-        omp.taskwait()
-        sender.join()
-    told = capfd.readouterr().err
-    assert "its event, <Event to be fulfilled by a request of MPI, open for " in told
-    assert "1 open in this process" in told
+        waits_until_told(comm, capfd, lines, lambda: comm.Send(np.zeros(1), right, 4))
 
 
 def test_a_forked_child_has_no_mpi(runtime, comm, left, right):
