@@ -237,10 +237,15 @@ def best_s(call, n=20):
     return min(times)
 
 
+def slowness():
+    """Return how many times as long as usual this machine takes, at least 1, for something that it does in 50 us."""
+    return max(1.0, best_s(lambda k: {i: (i, k) for i in range(1000)}, 100) / 50e-6)
+
+
 @pytest.mark.parametrize("n", [2, 10**9])
 def test_a_cold_pair_costs_by_its_dimensions(n):
     """Two types of 8 leaves made from nothing, and their plan: at most 2 ms, at any size."""
-    assert best_s(lambda k: plan(*eight_leaves(n + k))) < 2e-3 * TRACED
+    assert best_s(lambda k: plan(*eight_leaves(n + k))) < 2e-3 * TRACED * slowness()
     assert plan(*eight_leaves(n)).kind == "strided"
 
 
@@ -249,5 +254,5 @@ def test_a_sliding_window_costs_little():
     whole, part = ArrayType((10**4, 10**4)), ArrayType((80, 80))
     assert (
         best_s(lambda k: plan(ArrayType((dim(80, disp(k), whole[0]), dim(80, disp(7), whole[1]))), part), 100)
-        < 200e-6 * TRACED
+        < 200e-6 * TRACED * slowness()
     )
