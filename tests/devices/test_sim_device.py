@@ -80,6 +80,30 @@ def test_fulfils_the_contract(device):
     assert "sim:0" in repr(stream)
 
 
+def test_a_stream_is_done_when_an_event_at_its_tail_has_passed(device, monkeypatch):
+    """Who has synchronized with a stream finds it done, also before its thread has gone on."""
+    fire, release, stream = SimEvent.fire, threading.Event(), device.new_stream()
+
+    def slow(event, point=None):
+        fire(event, point)
+        release.wait(20)
+
+    monkeypatch.setattr(SimEvent, "fire", slow)
+    begin = threading.Event()
+    try:
+        stream.launch(begin.wait, 20)
+        event = stream.record()
+        begin.set()
+        event.synchronize()
+        assert stream.done
+        stream.launch(int)
+        assert not stream.done
+    finally:
+        release.set()
+    stream.synchronize()
+    assert stream.done
+
+
 def test_a_stream_runs_in_order(device):
     """Operations of one stream run in the order in which they were enqueued, callbacks too."""
     stream, ran, latch = device.new_stream(), [], SimEvent(device)

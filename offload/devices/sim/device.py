@@ -213,8 +213,11 @@ class SimDevice:
         return SimArray(storage, self, block)
 
     def poison(self, buffer: SimArray, dtype: np.dtype[Any], stream: SimStream) -> None:
-        """Enqueue filling a ``buffer`` for elements of ``dtype``, after the stream's earlier work."""
-        stream.launch(poison, buffer._storage, dtype)  # noqa: SLF001
+        """Fill a ``buffer`` for elements of ``dtype``, after the stream's earlier work: at once if it has none."""
+        if stream.lane.is_idle:
+            poison(buffer._storage, dtype)  # noqa: SLF001
+        else:
+            stream.launch(poison, buffer._storage, dtype)  # noqa: SLF001
 
     def view(
         self,

@@ -16,7 +16,6 @@ from collections import deque
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from offload.devices.sim.stream import SimEvent
 from offload.errors import RuntimeClosedError
 from offload.interrupts.frames import calls_program
 from offload.interrupts.shields import Shield, in_one_piece, late
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from offload.devices.sim.fate import Fate
+    from offload.devices.sim.stream import SimEvent
 
     Operation = tuple[Callable[..., Any] | None, tuple[Any, ...]]
 
@@ -36,7 +36,7 @@ BURST_LENGTH = 8
 
 
 class SimLane(ABC):
-    """A FIFO of operations. ``tail`` counts those enqueued, ``completed`` those that have run or were dropped.
+    """A FIFO of operations, and the counts of those enqueued and of those that have run.
 
     To count takes no lock: there is no call in it, so that no thread comes in between.
     """
@@ -49,10 +49,12 @@ class SimLane(ABC):
         self.fate = fate
         self.tail = 0  # enqueued
         self.completed = 0  # run, or dropped
+        self.reached = 0  # how many there were up to the last event, which it has passed or is about to pass
 
     @property
     def is_idle(self) -> bool:
-        return self.completed == self.tail
+        """Whether everything enqueued has run: so it is for who has waited for an event at the tail, too."""
+        return self.tail in (self.completed, self.reached)
 
     @in_one_piece
     def put(self, function: Callable[..., Any] | None, args: tuple[Any, ...]) -> None:
@@ -71,7 +73,7 @@ class SimLane(ABC):
         """Have ``point`` of ``event`` pass when everything enqueued has run: at once if it has."""
         if self.completed != self.tail:
             self.tail += 1
-            self._send((SimEvent.fire, (event, point)))
+            self._send((self._pass, (event, point)))
         elif self.fate.error is None:  # read after ``completed``, which a failed operation raises last
             event.fire(point)
         if late.is_due:
@@ -90,6 +92,10 @@ class SimLane(ABC):
         except BaseException as error:  # noqa: BLE001  # whatever it is, the device is lost and keeps it
             del args  # the frames of the traceback refer to this one
             self.fate.lose(error.with_traceback(error.__traceback__ and error.__traceback__.tb_next))
+
+    def _pass(self, event: SimEvent, point: int) -> None:
+        self.reached = self.completed + 1
+        event.fire(point)
 
     def wait(self, event: SimEvent, point: int) -> None:
         self.put(None, (event, point))
