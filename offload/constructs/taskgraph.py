@@ -217,11 +217,15 @@ class _Records:
         if not found:
             return None
         key, record = found[-1]
+        if record.pending:
+            record.look()
         return None if record.is_broken or not key.is_plainly(runtime, graph_id, args) else record
 
     def find_or_claim(self, key: Key) -> Replay | Key | None:
         """Return the record for a key; the key, if the caller is to record; None while another thread does."""
         with self._lock:
+            for _, record in self._found:
+                record.look()
             found = [(other, record) for other, record in self._found if not record.is_broken]
             # A task of a record may have changed what its tasks are given; then it is of no use either.
             self._found = found = [one for one in found if one[0] != key or one[0].is_as_given()]

@@ -58,6 +58,7 @@ class Replay:
         self.runtime = graph.runtime
         # whether a task of the recording failed; the region must then be recorded again
         self.is_broken = any(node.state in ("failed", "not run", "cancelled") for node in graph.nodes)
+        self.pending: set[Task] = set()  # the tasks of the recording that may still fail
         self._events: list[Event] = graph.events
         self._lock = threading.Lock()  # two replays do not both find the events free
         self._run: list[ref[Task]] = []  # the tasks of the last run, where there are events
@@ -90,11 +91,19 @@ class Replay:
             if task.finished:
                 self._note(task)
             else:
+                self.pending.add(task)
                 task.add_done_callback(self._note)
+
+    def look(self) -> None:
+        """Note which pending tasks are complete: who waits for a task may go on before its callbacks have run."""
+        for task in tuple(self.pending):
+            if task.finished:
+                self._note(task)
 
     def _note(self, task: Task) -> None:
         if task.failure is not None:
             self.is_broken = True
+        self.pending.discard(task)
 
     # -- replaying -------------------------------------------------------------------------------------
     def admit(self, scope: Scope, frame: Region, *, waits: bool) -> None:

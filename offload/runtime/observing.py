@@ -27,7 +27,7 @@ import warnings
 from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from threading import get_ident
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -63,6 +63,10 @@ _FAILED = TaskState.FAILED
 _lock = threading.RLock()
 _attached: list[_Attachment] = []
 _equipped: set[Any] = set()
+# The tasks that are complete, and whose observers are being told so, with the thread that tells them.
+_telling: dict[Task, int] = {}
+
+_TELLING_S = 5.0  # How long the end of `tool` waits for them: an observer may wait for what comes after it
 
 
 class _Attachment:
@@ -157,7 +161,17 @@ def tool(observer: Any) -> Iterator[Any]:
     try:
         yield observer
     finally:
+        if attachment.call("task_completed") is not None:
+            _let_tell()
         detach(attachment)
+
+
+def _let_tell() -> None:
+    """Wait until observers have been told of every task that the program may have seen complete."""
+    here, until_s = get_ident(), perf_counter() + _TELLING_S
+    told = [task for task, thread in _telling.copy().items() if thread != here]
+    while perf_counter() < until_s and any(task in _telling for task in told):
+        sleep(1e-4)
 
 
 def attach(observer: Any, runtime: Any = None) -> _Attachment:
@@ -362,14 +376,20 @@ class ObservedEngine(Engine):
         calls = self.calls
         for log in calls.logs:
             log.note_end(task, failure, failed)
-        if calls.task_completed is not None:
-            task.special = True
-        return _finish(self, task, failure, failed)
+        if calls.task_completed is None:
+            return _finish(self, task, failure, failed)
+        task.special = True
+        _telling[task] = get_ident()
+        try:
+            return _finish(self, task, failure, failed)
+        finally:
+            _telling.pop(task, None)
 
     def _finish_special(self, task: Task) -> None:
-        """Report that a task is complete: its state and failure are visible, and no thread has gone on yet."""
+        """Report that a task is complete: its state and failure are visible, and no thread that sleeps has gone on."""
         if self.calls.task_completed is not None:
             self.calls.task_completed(task)
+            _telling.pop(task, None)
         _finish_special(self, task)  # not by `super`: the observer may have gone by now, and this class with it
 
     def wait(self, scope: Any, goal: Any, *, helps: bool = True) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 import offload as omp
 from offload import alloc, from_, in_, inout, inoutset, mutexinoutset, out, release, to, tofrom
+from offload.tasks import engine
 from tests.conftest import checked
 from tests.patience import until_gone
 
@@ -1181,6 +1182,39 @@ def test_a_recording_whose_task_fails_is_discarded(host, nogroup, is_seen):
         generate()
     omp.taskwait()
     assert len(bodies) == 2
+
+
+def test_a_failure_is_known_before_the_callbacks_of_its_task(monkeypatch):
+    """A recording is discarded once a wait has told of the failure, however late the callbacks of its task come."""
+    begin, release, plain = threading.Event(), threading.Event(), engine.run_callbacks
+    bodies = []
+
+    def late(task):
+        release.wait(20)
+        plain(task)
+
+    def fail_at_first():
+        begin.wait(20)
+        if len(bodies) == 1:
+            raise ValueError
+
+    @omp.taskgraph(nogroup=True)
+    def generate():
+        bodies.append(1)
+        omp.task(fail_at_first)()
+
+    monkeypatch.setattr(engine, "run_callbacks", late)
+    with omp.Runtime("none", num_threads=1):
+        try:
+            generate()
+            threading.Timer(0.01, begin.set).start()
+            with pytest.raises(ExceptionGroup):
+                omp.taskwait()
+            generate()
+            assert len(bodies) == 2
+        finally:
+            release.set()
+        omp.taskwait()
 
 
 def test_a_replay_that_fails(host):

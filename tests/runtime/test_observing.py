@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
+import time
 import warnings
 
 import numpy as np
@@ -147,6 +149,43 @@ def test_several_observers():
         omp.task(int, name="b")().result()
     assert [line[1] for line in first.lines] == ["a", "b"]
     assert [line[1] for line in second.lines] == ["a"]
+
+
+def test_the_end_of_the_block_waits_for_what_is_being_told():
+    """An observer is told of each task that the program has seen complete, though the observer before it is slow."""
+    begun, release = threading.Event(), threading.Event()
+
+    class Slow:
+        def task_completed(self, task):
+            begun.set()
+            release.wait(20)
+
+    told = Told("task_completed")
+    with omp.Runtime("none", num_threads=1), omp.tool(Slow()):
+        with omp.tool(told):
+            task = omp.task(int, name="a")()
+            assert begun.wait(20)
+            assert task.result() == 0
+            threading.Timer(0.05, release.set).start()
+        assert [line[1] for line in told.lines] == ["a"]
+
+
+def test_a_block_may_end_while_its_own_thread_tells():
+    """An observer whose call ends another observer's block waits for nobody, and a failing one still ends."""
+    told = Told("task_completed")
+
+    class Ends:
+        def task_completed(self, task):
+            blocks.close()
+
+    with omp.Runtime("none"), contextlib.ExitStack() as blocks:
+        blocks.enter_context(omp.tool(told))
+        with omp.tool(Ends()):
+            began_s = time.perf_counter()
+            omp.task(int, name="a")().result()
+            omp.task(int, name="b")().result()
+            assert time.perf_counter() - began_s < 4
+    assert [line[1] for line in told.lines] == ["a"]
 
 
 @pytest.mark.parametrize("name", METHODS[:6])
