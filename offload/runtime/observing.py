@@ -63,10 +63,8 @@ _FAILED = TaskState.FAILED
 _lock = threading.RLock()
 _attached: list[_Attachment] = []
 _equipped: set[Any] = set()
-# The tasks that are complete, and whose observers are being told so, with the thread that tells them.
-_telling: dict[Task, int] = {}
-
-_TELLING_S = 5.0  # How long the end of `tool` waits for them: an observer may wait for what comes after it
+_telling: dict[Task, int] = {}  # the complete tasks that observers are being told of, with the thread that tells
+_TELLING_S = 5.0  # how long the end of `tool` waits for them: an observer may wait for what comes after it
 
 
 class _Attachment:
@@ -376,10 +374,9 @@ class ObservedEngine(Engine):
         calls = self.calls
         for log in calls.logs:
             log.note_end(task, failure, failed)
-        if calls.task_completed is None:
-            return _finish(self, task, failure, failed)
-        task.special = True
-        _telling[task] = get_ident()
+        if calls.task_completed is not None:
+            task.special = True
+            _telling[task] = get_ident()
         try:
             return _finish(self, task, failure, failed)
         finally:
