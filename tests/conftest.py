@@ -233,8 +233,9 @@ def pytest_report_header():
 def pytest_collection_modifyitems(config, items):
     """Leave out tests that lack a GPU, that would hang, or that are the share of another process.
 
-    The share is `OFFLOAD_TESTS_SHARE`, such as 0/4. `cudaMalloc`, as each unpooled array takes it, waits for kernels
-    that hold streams.
+    Tests that may take long begin first, so that no process is left with one at the end. The share is
+    `OFFLOAD_TESTS_SHARE`, such as 0/4. `cudaMalloc`, as each unpooled array takes it, waits for kernels that hold
+    streams.
     """
     chosen = config.pluginmanager.get_plugin(GPU_TESTS).without(items[:])
     if os.environ.get("OFFLOAD_TESTS_UNPOOLED"):
@@ -245,15 +246,20 @@ def pytest_collection_modifyitems(config, items):
     if len(chosen) < len(items):
         kept = set(chosen)
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-        items[:] = chosen
+    items[:] = sorted(chosen, key=lambda item: not may_take_long(item))
+
+
+def may_take_long(item):
+    """Tell whether a test may take longer than it takes faulthandler to print the stacks of a hanging one."""
+    limit = item.get_closest_marker("timeout")
+    return limit is not None and bool(limit.args) and limit.args[0] > float(item.config.getini("faulthandler_timeout"))
 
 
 def pytest_runtest_setup(item):
     """Skip a GPU test where there is no GPU."""
     if item.get_closest_marker("gpu") and no_gpu():
         pytest.skip(no_gpu())
-    limit = item.get_closest_marker("timeout")
-    if limit is not None and limit.args and limit.args[0] > float(item.config.getini("faulthandler_timeout")):
+    if may_take_long(item):
         faulthandler.cancel_dump_traceback_later()  # it reads frames of threads that run, and may crash
 
 

@@ -76,7 +76,9 @@ sys.exit(status)
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    "name", [name if name == "a ring" else pytest.param(name, marks=pytest.mark.soak) for name in PROGRAMS]
+)
 def test_100_000_operations(name, tmp_path):
     """The run and the report take at most 60 s of CPU time, and 2 GB of memory."""
     text, status, operations = PROGRAMS[name]

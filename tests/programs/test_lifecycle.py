@@ -351,6 +351,7 @@ def test_interrupted_waits_leave_the_runtime_usable(wait):
             main, armed = threading.get_ident(), []
             def interrupt():
                 while not armed or sys._current_frames()[main].f_code.co_name not in ("park", "wait"): os.sched_yield()
+                import time; time.sleep(0.01)  # a signal that comes before the thread sleeps does not wake it
                 os.kill(os.getpid(), signal.SIGINT)
             threading.Thread(target=interrupt).start()
             try:

@@ -36,7 +36,7 @@ def test_pictures_of_20_000_tasks_are_made_soon(shape, writer):
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)  # it takes 30 s of a processor
-@pytest.mark.parametrize("shape", ["chain", "flat", "layers"])
+@pytest.mark.parametrize("shape", ["flat", *(pytest.param(one, marks=pytest.mark.soak) for one in ("chain", "layers"))])
 def test_100_000_tasks_in_every_view(shape):
     """Pictures, page, sources, terminal and notebook show 100,000 tasks, and have a size that viewers take."""
     graph = SHAPES[shape](100_000)
