@@ -8,14 +8,15 @@ import ctypes
 import functools
 import gc
 import signal
-import sys
 import threading
+import time
 
 import numpy as np
 import pytest
 
 import offload as omp
 from offload import tofrom
+from offload.interrupts.frames import frames_of_threads
 from offload.interrupts.shields import Shield
 from offload.tasks.scope import current_scope
 
@@ -41,9 +42,10 @@ def struck_when_parked():
     waiting, is_over = threading.get_ident(), threading.Event()
 
     def strike():
-        while sys._current_frames()[waiting].f_code.co_name != "park":
+        while frames_of_threads()[waiting].f_code.co_name != "park":
             if is_over.wait(1e-3):
                 return
+        time.sleep(0.01)  # a signal that comes before the thread sleeps does not wake it
         signal.pthread_kill(waiting, signal.SIGUSR1)
 
     thread = threading.Thread(target=strike)

@@ -17,13 +17,15 @@ import faulthandler, itertools, os, random, signal, sys, threading, time
 import numpy as np
 import offload as omp
 from offload import *
+from offload.interrupts.frames import frames_of_threads
 faulthandler.dump_traceback_later(50, exit=True)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it may have been inherited as ignored
 def strike(): signal.raise_signal(signal.SIGINT)
 def strike_when_parked():
     "Have Ctrl-C come once the calling thread sleeps in a wait."
     def follow(main=threading.get_ident()):
-        while sys._current_frames()[main].f_code.co_name != "park": time.sleep(0.001)
+        while frames_of_threads()[main].f_code.co_name != "park": time.sleep(0.001)
+        time.sleep(0.01)  # a signal that comes before the thread sleeps does not wake it
         os.kill(os.getpid(), signal.SIGINT)
     threading.Thread(target=follow).start()
 def regions(runtime): return [*runtime._roots, *runtime.engine.frames]

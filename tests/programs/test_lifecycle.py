@@ -341,6 +341,8 @@ def test_fork():
 def test_interrupted_waits_leave_the_runtime_usable(wait):
     """Ctrl-C ends a wait with KeyboardInterrupt; everything generated still runs, and later waits work."""
     stdout, _ = python(f"""
+        import time
+        from offload.interrupts.frames import frames_of_threads
         signal.signal(signal.SIGINT, signal.default_int_handler)  # it may have been inherited as ignored
         def group():
             with taskgroup():
@@ -350,8 +352,8 @@ def test_interrupted_waits_leave_the_runtime_usable(wait):
             held = task(detach=event, depend=[inout(("q",))])(lambda: None)()
             main, armed = threading.get_ident(), []
             def interrupt():
-                while not armed or sys._current_frames()[main].f_code.co_name not in ("park", "wait"): os.sched_yield()
-                import time; time.sleep(0.01)  # a signal that comes before the thread sleeps does not wake it
+                while not armed or frames_of_threads()[main].f_code.co_name not in ("park", "wait"): os.sched_yield()
+                time.sleep(0.01)  # a signal that comes before the thread sleeps does not wake it
                 os.kill(os.getpid(), signal.SIGINT)
             threading.Thread(target=interrupt).start()
             try:

@@ -1,13 +1,13 @@
 """The engine alone: readiness, order, failures, waits, with tasks of no runtime; under seeds and threads."""
 
 import random
-import sys
 import threading
 from types import SimpleNamespace
 
 import pytest
 
 from offload.errors import DependError, RuntimeClosedError
+from offload.interrupts.frames import frames_of_threads
 from offload.tasks.depend import DependType
 from offload.tasks.engine import Engine
 from offload.tasks.failures import raise_failures
@@ -278,7 +278,7 @@ def test_a_wake_up_without_room_for_it_is_tried_again():
 
 def has_parked(thread):
     """Tell whether a thread sleeps, or is about to: it has looked for tasks before."""
-    return sys._current_frames()[thread.ident].f_code.co_name == "park"
+    return frames_of_threads()[thread.ident].f_code.co_name == "park"
 
 
 class Completions:
