@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -14,6 +13,7 @@ import pytest
 import offload as omp
 from offload import alloc, from_, section, to, tofrom
 from offload.arrays.items import MAPPERS
+from tests.patience import until
 
 N = 64
 
@@ -263,12 +263,12 @@ def test_private_storage_is_released(runtime):
     with pytest.raises(ArithmeticError):
         omp.target(fail, firstprivate=["p"])(a)
     omp.target(lambda p: None, private=["p"])(a)
-    for _ in range(200):
+
+    def is_free():
         gc.collect()  # the failure refers to the frame of its body
-        if not any(place.device.live_nbytes() for place in runtime.places):
-            break
-        time.sleep(0.05)  # the thread that has told of the failure lets go of it in its time
-    assert all(place.device.live_nbytes() == 0 for place in runtime.places)
+        return not any(place.device.live_nbytes() for place in runtime.places)
+
+    until(is_free)  # the thread that has told of the failure lets go of it in its time
     huge = np.broadcast_to(np.zeros(1, "u1"), (1 << 50,))
     with pytest.raises(omp.DeviceMemoryError):
         omp.target(lambda p, a: None, private=["p"])(huge, a)

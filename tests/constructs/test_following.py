@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import gc
 import threading
-import time
 import weakref
 from concurrent.futures import Future
 
@@ -16,6 +14,7 @@ import pytest
 
 import offload as omp
 from offload import in_, inout, inoutset, mutexinoutset, out
+from tests.patience import until_gone
 
 TYPES = [in_, out, inout, inoutset, mutexinoutset]
 
@@ -238,12 +237,7 @@ def test_names_keep_nothing(runtime):
     for _ in range(5):
         task = omp.task(lambda: None, depend=[in_(task)])()
     omp.taskwait()
-    for _ in range(200):
-        gc.collect()
-        if first() is None:
-            break
-        time.sleep(0.05)  # the worker that has ended it lets go of it in its time
-    assert first() is None
+    until_gone(first)  # the worker that has ended it lets go of it in its time
 
 
 def test_coroutines_follow_tasks():

@@ -6,7 +6,6 @@ import asyncio
 import concurrent.futures
 import gc
 import itertools
-import os
 import subprocess
 import sys
 import threading
@@ -20,16 +19,11 @@ from distributed import Client, Future, LocalCluster
 import offload as omp
 from offload import in_, out
 from offload.devices.sim.device import SimEvent
+from tests.patience import until
 
 pytestmark = pytest.mark.timeout(60)
 
 KINDS = ["concurrent", "asyncio", "asyncio task", "distributed"]
-
-
-def until(condition):
-    """Give the processor away until a condition holds; the test's timeout ends what never does."""
-    while not condition():
-        os.sched_yield()
 
 
 # -- sources that a test completes ------------------------------------------------------------------

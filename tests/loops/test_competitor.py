@@ -14,6 +14,7 @@ from offload.loops.running.build import builder
 from offload.loops.running.ordered_runs import ordered_runs
 from offload.loops.speculative.competitor import Competitor, running
 from tests.conftest import checked
+from tests.patience import until
 
 pytestmark = pytest.mark.skipif(builder.compiler is None, reason="there is no C compiler")
 
@@ -72,17 +73,11 @@ def n_listed():
 
 def waited_for_a_write(y):
     """Wait until the first trip of the thread is under way."""
-    until = time.monotonic() + 20
-    while not y.any():
-        assert time.monotonic() < until
-        time.sleep(0.001)
+    until(y.any)
 
 
 def waited(made):
-    until = time.monotonic() + 20
-    while not made.has_ended:
-        assert time.monotonic() < until
-        time.sleep(0)
+    until(lambda: made.has_ended)
     made.join()
 
 

@@ -14,7 +14,7 @@ import offload as omp
 from offload import acc, from_, in_, inout, to, tofrom
 from offload.devices.sim.device import SimDevice
 from tests.conftest import checked
-from tests.programs.test_memory import is_gone
+from tests.patience import until_gone
 
 N = 8
 
@@ -132,7 +132,7 @@ def test_the_failure_of_a_blocking_region_is_let_go(runtime, clauses):
                 except LookupError as error:
                     assert any("target" in note for note in error.__notes__)  # noqa: PT017  # pytest would keep it
             del region, body
-            assert is_gone(alive)
+            until_gone(alive)
         finally:
             gc.enable()
 

@@ -6,7 +6,6 @@ import collections
 import dataclasses
 import gc
 import threading
-import time
 import warnings
 
 import numpy as np
@@ -15,6 +14,7 @@ import pytest
 import offload as omp
 from offload import acc, inout, tofrom
 from offload.arrays.items import MAPPERS
+from tests.patience import until
 
 
 @dataclasses.dataclass
@@ -46,14 +46,6 @@ CONTAINERS = {
 
 def nothing(*args, **kwargs):
     """Do nothing: the body of a region that is passed something."""
-
-
-def wait_until(is_true):
-    """Collect until it is so, which it has to be some time; tell whether it is."""
-    deadline_s = time.monotonic() + 10
-    while not is_true() and time.monotonic() < deadline_s:
-        gc.collect()
-    return is_true()
 
 
 @pytest.fixture
@@ -163,7 +155,12 @@ def test_device_arrays_in_containers_are_held(runtime, monkeypatch):
     held.latch.set()
     task.result()
     del task
-    assert wait_until(lambda: omp.device(0).memory_info()[0] == used)  # whoever has told the end may have the task yet
+
+    def is_free():
+        gc.collect()
+        return omp.device(0).memory_info()[0] == used
+
+    until(is_free)  # whoever has told the end may have the task yet
 
 
 def test_interop_follows_the_callers_stream(runtime, monkeypatch):

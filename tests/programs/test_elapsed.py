@@ -12,7 +12,7 @@ import pytest
 import offload as omp
 from offload import in_, inout, out, to, tofrom
 from tests.conftest import checked
-from tests.programs.test_memory import is_gone
+from tests.patience import until_gone
 
 
 def stamped(stamps, fail=False):
@@ -172,7 +172,7 @@ def test_nodes_outlive_failures(runtime):
     assert (node.state, node.duration_s) == ("failed", task.elapsed)
     reference = ref(task)
     del task
-    assert is_gone(reference)
+    until_gone(reference)
 
 
 def test_nodes_of_detached_tasks(runtime):

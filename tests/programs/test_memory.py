@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import threading
-import time
 import tracemalloc
 import weakref
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 import offload as omp
 from offload import in_, inout, out
 from offload.tasks.engine import MANY_LIVE
+from tests.patience import until_gone
 from tests.profiles import few
 
 N_BEHIND = 20_000
@@ -29,14 +29,6 @@ def nothing():
 def resident_nbytes():
     """Return what the process has in memory."""
     return int(STATM.read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def is_gone(reference):
-    """Tell whether an object is gone; a worker that has just reported the end of its task may still have it."""
-    deadline_s = time.monotonic() + 10
-    while reference() is not None and time.monotonic() < deadline_s:
-        time.sleep(0)  # lets that worker get on
-    return reference() is None
 
 
 @pytest.fixture
@@ -103,7 +95,7 @@ def test_a_finished_task_is_freed_at_once(uncollected, num_threads, construct):
             omp.taskwait()
         except ExceptionGroup:
             assert construct == "failed"
-        assert is_gone(reference)
+        until_gone(reference)
 
 
 @pytest.mark.parametrize("num_threads", [0, 4])
@@ -117,11 +109,11 @@ def test_a_finished_member_of_a_chain_is_freed_before_the_end(uncollected, num_t
         omp.task(depend=[inout(x)])(nothing)()
         while held().state != "detached":
             omp.taskyield()
-        assert all(map(is_gone, chain))
+        until_gone(*chain)
         assert held() is not None
         event.fulfill()
         omp.taskwait()
-        assert is_gone(held)
+        until_gone(held)
 
 
 # -- very many ------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 import offload as omp
 from offload import acc, in_, inout, out, to, tofrom
 from tests.conftest import checked
-from tests.programs.test_memory import is_gone
+from tests.patience import until_gone
 
 
 @pytest.fixture(params=[0, 2])
@@ -100,7 +100,7 @@ def test_a_chain_keeps_nothing(host):
         task = omp.task(lambda x: x + 1)(task)
     assert task.result() == 1000
     gc.collect()
-    assert is_gone(seen)
+    until_gone(seen)
 
 
 def test_strings_of_depend(host):
@@ -418,7 +418,7 @@ def test_a_record_keeps_no_value(host):
         steps()
     gc.collect()
     assert len(values) == 3
-    assert all(map(is_gone, values))
+    until_gone(*values)
 
 
 def test_a_taskgraph_refuses_tasks_of_its_surroundings(host):
