@@ -52,14 +52,17 @@ def measure_case(make, peer, repeat, count):
         samples = {}
         gc.collect()
         gc.freeze()  # what was there before is no part of the programs
-        for turn in range(-1, repeat):  # the first one warms up
-            for name, (pair, is_blocking) in calls.items():
-                gc.collect()
-                issued_us, done_us = timed(*pair, case.count, case.n_rounds)
-                if turn >= 0 and not is_blocking:
-                    samples.setdefault(f"{name}, issued", []).append(issued_us)
-                if turn >= 0:
-                    samples.setdefault(f"{name}, done", []).append(done_us)
+        try:
+            for turn in range(-1, repeat):  # the first one warms up
+                for name, (pair, is_blocking) in calls.items():
+                    gc.collect()
+                    issued_us, done_us = timed(*pair, case.count, case.n_rounds)
+                    if turn >= 0 and not is_blocking:
+                        samples.setdefault(f"{name}, issued", []).append(issued_us)
+                    if turn >= 0:
+                        samples.setdefault(f"{name}, done", []).append(done_us)
+        finally:
+            gc.unfreeze()
     return samples
 
 

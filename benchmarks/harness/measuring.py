@@ -74,12 +74,15 @@ def alternate(calls: Mapping[str, Callable[[], Any]], repeat: int) -> dict[str, 
     figures: dict[str, list[Any]] = {name: [] for name in calls}
     gc.collect()
     gc.freeze()  # what was there before is no part of the programs, and each turn begins with a collection
-    for turn in range(-1, repeat):
-        for name, call in calls.items():
-            gc.collect()
-            figure = call()
-            if turn >= 0:
-                figures[name].append(figure)
+    try:
+        for turn in range(-1, repeat):
+            for name, call in calls.items():
+                gc.collect()
+                figure = call()
+                if turn >= 0:
+                    figures[name].append(figure)
+    finally:
+        gc.unfreeze()
     return figures
 
 

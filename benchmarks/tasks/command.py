@@ -112,19 +112,22 @@ def run(args: argparse.Namespace) -> int:
 
     gc.collect()
     gc.freeze()  # the modules of the peers are no part of the program, and each run begins with a collection
-    if "shapes" in sections:
-        figures |= _measure_shapes(shapes, args.tasks, args.repeat)
-    if "views" in sections:
-        figures["views"] = _measure_views(args.tasks, args.repeat)
-    if "metg" in sections:
-        figures["metg"] = metg.measure(args.repeat, min(1.0, args.tasks / _N_TASKS))
-    if "memory" in sections:
-        figures["memory"] = {
-            "live": footprint.live_and_finished(shapes, min(args.tasks, _LIVE_TASKS)),
-            "long": footprint.long_programs(args.memory_tasks),
-        }
-    if "followers" in sections:
-        figures["followers"] = followers.measure(args.repeat)
+    try:
+        if "shapes" in sections:
+            figures |= _measure_shapes(shapes, args.tasks, args.repeat)
+        if "views" in sections:
+            figures["views"] = _measure_views(args.tasks, args.repeat)
+        if "metg" in sections:
+            figures["metg"] = metg.measure(args.repeat, min(1.0, args.tasks / _N_TASKS))
+        if "memory" in sections:
+            figures["memory"] = {
+                "live": footprint.live_and_finished(shapes, min(args.tasks, _LIVE_TASKS)),
+                "long": footprint.long_programs(args.memory_tasks),
+            }
+        if "followers" in sections:
+            figures["followers"] = followers.measure(args.repeat)
+    finally:
+        gc.unfreeze()
     figures["targets"] = targets(figures)
     if args.json:
         write(json.dumps(figures) + "\n")

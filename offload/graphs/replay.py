@@ -96,7 +96,7 @@ class Replay:
 
     def look(self) -> None:
         """Note which pending tasks are complete: who waits for a task may go on before its callbacks have run."""
-        for task in tuple(self.pending):
+        for task in self.pending.copy():  # in one step: a callback may take one out meanwhile
             if task.finished:
                 self._note(task)
 

@@ -158,9 +158,9 @@ def tool(observer: Any) -> Iterator[Any]:
     attachment = attach(observer)
     try:
         yield observer
-    finally:
-        if attachment.call("task_completed") is not None:
+        if hasattr(observer, "task_completed"):
             _let_tell()
+    finally:
         detach(attachment)
 
 
@@ -386,7 +386,7 @@ class ObservedEngine(Engine):
         """Report that a task is complete: its state and failure are visible, and no thread that sleeps has gone on."""
         if self.calls.task_completed is not None:
             self.calls.task_completed(task)
-            _telling.pop(task, None)
+        _telling.pop(task, None)
         _finish_special(self, task)  # not by `super`: the observer may have gone by now, and this class with it
 
     def wait(self, scope: Any, goal: Any, *, helps: bool = True) -> None:

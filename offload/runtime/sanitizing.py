@@ -557,11 +557,11 @@ def _noted_event_done(plain: Any) -> Any:
 
 @_hook(SimEvent, "fire")
 def _noted_fire(plain: Any) -> Any:
-    def fire(self: SimEvent, point: int | None = None) -> None:
+    def fire(self: SimEvent, point: int | None = None, lane: Any = None) -> None:
         orders = _of_program(self)
         if orders is not None:
             orders.fired(self)
-        plain(self, point)
+        plain(self, point, lane)
 
     return fire
 

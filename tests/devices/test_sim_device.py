@@ -84,8 +84,8 @@ def test_a_stream_is_done_when_an_event_at_its_tail_has_passed(device, monkeypat
     """Who has synchronized with a stream finds it done, also before its thread has gone on."""
     fire, release, stream = SimEvent.fire, threading.Event(), device.new_stream()
 
-    def slow(event, point=None):
-        fire(event, point)
+    def slow(event, *args):
+        fire(event, *args)
         release.wait(20)
 
     monkeypatch.setattr(SimEvent, "fire", slow)
@@ -102,6 +102,30 @@ def test_a_stream_is_done_when_an_event_at_its_tail_has_passed(device, monkeypat
         release.set()
     stream.synchronize()
     assert stream.done
+
+
+def test_a_stream_is_not_done_before_an_event_at_its_tail_has_passed(device, monkeypatch):
+    """Nobody finds a stream done and its last event not."""
+    fire, begun, release, stream = SimEvent.fire, threading.Event(), threading.Event(), device.new_stream()
+
+    def slow(event, *args):
+        begun.set()
+        release.wait(20)
+        fire(event, *args)
+
+    monkeypatch.setattr(SimEvent, "fire", slow)
+    begin = threading.Event()
+    try:
+        stream.launch(begin.wait, 20)
+        event = stream.record()
+        begin.set()
+        assert begun.wait(20)
+        assert not stream.done
+        assert not event.done
+    finally:
+        release.set()
+    stream.synchronize()
+    assert event.done
 
 
 def test_a_stream_runs_in_order(device):

@@ -33,12 +33,15 @@ def in_turn(calls: Mapping[str, Callable[[], float]], repeat: int) -> dict[str, 
     samples: dict[str, Samples] = {name: [] for name in calls}
     gc.collect()
     gc.freeze()  # objects from before are not part of the programs, and each call begins with a collection
-    for turn in range(-1, repeat):
-        for name, call in calls.items():  # each turn has all calls, so that load of others falls on all
-            gc.collect()
-            figure = call()
-            if turn >= 0:
-                samples[name].append(figure)
+    try:
+        for turn in range(-1, repeat):
+            for name, call in calls.items():  # each turn has all calls, so that load of others falls on all
+                gc.collect()
+                figure = call()
+                if turn >= 0:
+                    samples[name].append(figure)
+    finally:
+        gc.unfreeze()
     return samples
 
 

@@ -141,7 +141,7 @@ class SimDevice:
     def wake(self, stream: SimStream, wakeup: Wakeup) -> None:
         """Post ``wakeup`` when ``stream`` gets here, at once if it is idle; never, on a lost device."""
         lane = stream.lane
-        if lane.completed == lane.tail and self.fate.error is None:
+        if lane.tail in (lane.completed, lane.reached) and self.fate.error is None:  # idle, without a call
             wakeup.post()
         else:
             lane.put(wakeup.post, ())

@@ -16,6 +16,7 @@ from collections import deque
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from offload.devices.sim.stream import SimEvent
 from offload.errors import RuntimeClosedError
 from offload.interrupts.frames import calls_program
 from offload.interrupts.shields import Shield, in_one_piece, late
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from offload.devices.sim.fate import Fate
-    from offload.devices.sim.stream import SimEvent
 
     Operation = tuple[Callable[..., Any] | None, tuple[Any, ...]]
 
@@ -36,7 +36,7 @@ BURST_LENGTH = 8
 
 
 class SimLane(ABC):
-    """A FIFO of operations, and the counts of those enqueued and of those that have run.
+    """A FIFO of operations. ``tail`` counts those enqueued, ``completed`` those that have run or were dropped.
 
     To count takes no lock: there is no call in it, so that no thread comes in between.
     """
@@ -49,11 +49,11 @@ class SimLane(ABC):
         self.fate = fate
         self.tail = 0  # enqueued
         self.completed = 0  # run, or dropped
-        self.reached = 0  # how many there were up to the last event, which it has passed or is about to pass
+        self.reached = 0  # enqueued up to the last event that has passed; ``completed`` may lack that one for a moment
 
     @property
     def is_idle(self) -> bool:
-        """Whether everything enqueued has run: so it is for who has waited for an event at the tail, too."""
+        """Whether everything enqueued has run, or all but the end of an event's operation, which has passed already."""
         return self.tail in (self.completed, self.reached)
 
     @in_one_piece
@@ -71,9 +71,9 @@ class SimLane(ABC):
     @in_one_piece
     def record(self, event: SimEvent, point: int) -> None:
         """Have ``point`` of ``event`` pass when everything enqueued has run: at once if it has."""
-        if self.completed != self.tail:
+        if self.tail not in (self.completed, self.reached):  # `is_idle` without a call
             self.tail += 1
-            self._send((self._pass, (event, point)))
+            self._send((SimEvent.fire, (event, point, self)))
         elif self.fate.error is None:  # read after ``completed``, which a failed operation raises last
             event.fire(point)
         if late.is_due:
@@ -92,10 +92,6 @@ class SimLane(ABC):
         except BaseException as error:  # noqa: BLE001  # whatever it is, the device is lost and keeps it
             del args  # the frames of the traceback refer to this one
             self.fate.lose(error.with_traceback(error.__traceback__ and error.__traceback__.tb_next))
-
-    def _pass(self, event: SimEvent, point: int) -> None:
-        self.reached = self.completed + 1
-        event.fire(point)
 
     def wait(self, event: SimEvent, point: int) -> None:
         self.put(None, (event, point))

@@ -27,6 +27,7 @@ class SimQueue(Protocol):
 
     number: int
     completed: int
+    reached: int
     tail: int
 
     @property

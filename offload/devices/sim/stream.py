@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from offload.devices.sim.fate import Fate
-    from offload.devices.sim.protocols import StreamsDevice
+    from offload.devices.sim.protocols import SimQueue, StreamsDevice
 
 
 class SimEvent:
@@ -69,12 +69,14 @@ class SimEvent:
         if not self.holds_until(self._armed, (self.fate,)):
             raise self.fate.lost()
 
-    def fire(self, point: int | None = None) -> None:
-        """Pass the event: by hand the latest point of it, by its stream the one that was recorded."""
+    def fire(self, point: int | None = None, lane: SimQueue | None = None) -> None:
+        """Pass the event: by hand the latest point of it, by its stream's lane the one that was recorded."""
         if point is None:
             point = self._armed
         if point > self._fired:  # noqa: PLR1730  # a call of `max` takes as long as all else here
             self._fired = point
+        if lane is not None:  # no thread comes in between: who finds that the event has passed finds the lane idle
+            lane.reached = lane.completed + 1
         if self._signals is not None:
             with self._listening:
                 signals, self._signals = self._signals, None
