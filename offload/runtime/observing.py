@@ -142,8 +142,8 @@ def tool(observer: Any) -> Iterator[Any]:
     -----
     The observer sees all runtimes of the process, also those that are opened in the block. Each method is called on the
     thread where the event happens, so an observer must expect several threads. It must not wait for tasks. If a method
-    raises, the observer is detached, and a `CleanupWarning` says so; the program goes on. A program without an observer
-    checks nothing.
+    raises, the observer is detached, and a `CleanupWarning` says so; the program goes on. The end of the block waits up
+    to 5 s until the observer has been told of each task that is complete. A program without an observer checks nothing.
 
     Examples
     --------
