@@ -18,8 +18,8 @@ chain. So bisection counts them. A search of a shelf ends at the first group tha
 that its calls wait for. If a later access conflicts with such work, other calls or a stream give the order too. Else
 the calls order no data.
 
-Vector clocks suit here, because the chains are streams, and few. Two modules of the sanitizer do not suit. The search
-of `offload.sanitizer.clocks` answers for one order at a time. `offload.sanitizer.live` forgets an access that a later
+Vector clocks suit here, because the chains are streams, and few. Two modules of the sanitizer do not suit.
+`offload.sanitizer.clocks` searches in one order at a time. `offload.sanitizer.live` forgets an access that a later
 write covers, but the porter reports the races of that access too.
 """
 

@@ -80,6 +80,15 @@ def test_fulfils_the_contract(device):
     assert "sim:0" in repr(stream)
 
 
+def recorded_behind_work(stream):
+    """Return an event that was recorded while the stream was busy, with work that ends now."""
+    begin = threading.Event()
+    stream.launch(begin.wait, 20)
+    event = stream.record()
+    begin.set()
+    return event
+
+
 def test_a_stream_is_done_when_an_event_at_its_tail_has_passed(device, monkeypatch):
     """Who has synchronized with a stream finds it done, also before its thread has gone on."""
     fire, release, stream = SimEvent.fire, threading.Event(), device.new_stream()
@@ -89,11 +98,8 @@ def test_a_stream_is_done_when_an_event_at_its_tail_has_passed(device, monkeypat
         release.wait(20)
 
     monkeypatch.setattr(SimEvent, "fire", slow)
-    begin = threading.Event()
     try:
-        stream.launch(begin.wait, 20)
-        event = stream.record()
-        begin.set()
+        event = recorded_behind_work(stream)
         event.synchronize()
         assert stream.done
         stream.launch(int)
@@ -114,11 +120,8 @@ def test_a_stream_is_not_done_before_an_event_at_its_tail_has_passed(device, mon
         fire(event, *args)
 
     monkeypatch.setattr(SimEvent, "fire", slow)
-    begin = threading.Event()
     try:
-        stream.launch(begin.wait, 20)
-        event = stream.record()
-        begin.set()
+        event = recorded_behind_work(stream)
         assert begun.wait(20)
         assert not stream.done
         assert not event.done

@@ -19,7 +19,7 @@ from distributed import Client, Future, LocalCluster
 import offload as omp
 from offload import in_, out
 from offload.devices.sim.device import SimEvent
-from tests.patience import until
+from tests.patience import until, until_gone
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -623,7 +623,7 @@ def test_finished_sources_keep_nothing_alive(sim):
         alive = [weakref.ref(event), weakref.ref(task)]
         omp.taskwait()
         del event, task
-        until(lambda: [thing() for thing in alive] == [None, None])  # the worker lets go of the task in its time
+        until_gone(*alive)  # the worker lets go of the task in its time
     finally:
         gc.enable()
 

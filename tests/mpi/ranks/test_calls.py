@@ -12,7 +12,8 @@ from mpi4py import MPI
 
 import offload as omp
 from offload import in_, mpi, out
-from tests.mpi.ranks.test_requests import tells_of_truncation, until, waits_until_told
+from tests.mpi.ranks.test_requests import tells_of_truncation, waits_until_told
+from tests.patience import until
 
 
 class BoomError(Exception):

@@ -8,7 +8,8 @@ from mpi4py import MPI
 
 import offload as omp
 from offload import in_, mpi, out
-from tests.mpi.ranks.test_requests import tells_of_truncation, until
+from tests.mpi.ranks.test_requests import tells_of_truncation
+from tests.patience import until
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from mpi4py import MPI
 import offload as omp
 from offload import in_, inout, mpi, out
 from offload.events.progress import progress
-from tests.mpi.ranks.test_requests import until
+from tests.patience import until
 
 
 def test_buffers_that_nobody_else_has(runtime, comm, left, right):

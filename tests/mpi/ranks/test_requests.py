@@ -16,20 +16,13 @@ from mpi4py import MPI
 import offload as omp
 from offload import in_, mpi, out
 from offload.events.progress import progress
+from tests.patience import until
 
 
 def completed(request):
     """Have a task that is complete with a request; return it and its event."""
     event = omp.Event()
     return omp.task(detach=event)(event.fulfill_on)(request), event
-
-
-def until(is_so):
-    """Wait, a few seconds at most, for what other threads do."""
-    end_s = time.monotonic() + 20
-    while not is_so():
-        assert time.monotonic() < end_s
-        time.sleep(0.001)
 
 
 tells_of_truncation = pytest.mark.skipif(

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import offload as omp
-from tests.mpi.ranks.test_requests import completed, until
+from tests.mpi.ranks.test_requests import completed
+from tests.patience import until
 
 
 class Refusing:
