@@ -78,6 +78,25 @@ def looked_at_here(gate):
     return mock.patch.object(gate, "look", looks_here)
 
 
+@contextlib.contextmanager
+def completer_late(gate):
+    """Have the completer come late: it stands in its next look until the block ends.
+
+    One whose looks found nothing would go to sleep in a long block, and what is told again would find it asleep.
+    """
+    may_go_on = threading.Event()
+
+    def stands():
+        may_go_on.wait()
+        return False
+
+    try:
+        with mock.patch.object(gate, "look", stands):
+            yield
+    finally:
+        may_go_on.set()
+
+
 @pytest.fixture(params=[LockWakeup, SemaphoreWakeup])
 def gate(request, device):
     """A gate that ends with the test."""
@@ -194,7 +213,7 @@ def test_watching_what_has_passed_watches_nothing(gate, device):
 def test_a_glance_tells_what_somebody_waits_for(gate, device):
     """A thread that launches tells the oldest watched item once its event has passed; nobody tells it again."""
     lane, items = FakeLane(device), [Item() for _ in range(3)]
-    with mock.patch.object(gate, "look", return_value=False):  # the completer comes late
+    with completer_late(gate):
         for number, item in enumerate(items):
             gate.add(Point(lane, number, f"e{number}"), item, watched=number > 0)
         assert not gate.glance()
@@ -213,7 +232,7 @@ def test_a_glance_leaves_what_is_not_quiet_to_the_completer(gate, device):
     lane, item = FakeLane(device), Item()
     item.is_quiet = False
     device.passed_events = {"e"}
-    with mock.patch.object(gate, "look", return_value=False):
+    with completer_late(gate):
         gate.add(Point(lane, 0, "e"), item, watched=True)
         assert not gate.glance()
         assert not item.errors
@@ -232,7 +251,7 @@ def test_an_item_whose_telling_is_cut_short_is_told_again(gate, device, teller):
 
     lane, item, later = FakeLane(device), Cut(), Item()
     tell = getattr(gate, teller)
-    with mock.patch.object(gate, "look", return_value=False):  # the completer comes late
+    with completer_late(gate):
         gate.add(Point(lane, 0, "e"), item, watched=True)
         gate.add(Point(lane, 1, "f"), later, watched=True)
         device.passed_events = {"e", "f"}
@@ -244,7 +263,7 @@ def test_an_item_whose_telling_is_cut_short_is_told_again(gate, device, teller):
 def test_a_lane_that_was_left_without_points_is_let_go(gate, device):
     """A signal handler may end a look between taking the last point of a lane and letting the lane go."""
     lane, item = FakeLane(device), Item()
-    with mock.patch.object(gate, "look", return_value=False):
+    with completer_late(gate):
         gate.add(Point(lane, 0, "e"), item)
         gate._lanes[lane].clear()
         gate.hurry()
@@ -267,7 +286,7 @@ def test_an_index_error_of_a_handler_is_raised(gate, device):
 
     lane, item = FakeLane(device), Cut()
     look = gate.look
-    with mock.patch.object(gate, "look", return_value=False):
+    with completer_late(gate):
         gate.add(Point(lane, 0, "e"), item, watched=True)
         device.passed_events = {"e"}
         with pytest.raises(IndexError):
@@ -285,7 +304,7 @@ def test_an_item_is_told_whole_or_not_at_all(gate, device):
         else:
             gate.glance()
 
-    with mock.patch.object(gate, "look", return_value=False):
+    with completer_late(gate):
         gate.add(Point(lane, 0, "e"), item, watched=True)
         device.passed_events = {"e"}
         depth = sys.getrecursionlimit()
@@ -300,7 +319,7 @@ def test_an_item_is_told_whole_or_not_at_all(gate, device):
 def test_a_glance_at_a_failed_device_tells_nothing(gate, device):
     """The completer finds out what has failed."""
     lane, item = FakeLane(device), Item()
-    with mock.patch.object(gate, "look", return_value=False):
+    with completer_late(gate):
         gate.add(Point(lane, 0, "e"), item, watched=True)
         device.error = DeviceLostError("broken")
         assert not gate.glance()
@@ -391,7 +410,7 @@ def test_who_waits_for_one_point_tells_its_lane(gate, device):
     lane, other = FakeLane(device), FakeLane(device)
     items = [Item() for _ in range(4)]
     points = [Point(lane, number, number) for number in range(3)] + [Point(other, 0, "other")]
-    with mock.patch.object(gate, "look", return_value=False):
+    with completer_late(gate):
         for point, item in zip(points, items, strict=True):
             gate.add(point, item)
         assert not gate.arrives(points[1])
@@ -443,6 +462,8 @@ def _posts(gate):
         def post(self):
             posts.append(None)
             wakeup.post()
+
+        wait = staticmethod(wakeup.wait)  # the completer waits again meanwhile, if the block takes some time
 
     gate._wakeup = Noted()
     yield posts

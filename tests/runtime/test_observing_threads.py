@@ -24,6 +24,7 @@ from offload.runtime.live import CountLog
 from offload.runtime.stamps import settle
 from offload.tasks import hooked
 from offload.tasks.task import Task
+from tests.patience import until_gone
 from tests.strict import STRICT
 
 ROOT = Path(__file__).parents[2]
@@ -450,11 +451,7 @@ def test_observers_keep_no_failures(make):
                     with suppress(ArithmeticError):
                         task.result()
                 del task
-            for _ in range(1000):  # a worker may be at the last line of a failed task
-                if not any(one() for one in held):
-                    break
-                omp.task(int)().result()
-            assert [one() for one in held if one() is not None] == []
+            until_gone(*held)  # a worker may be at the last line of a failed task
     finally:
         gc.enable()
     assert len(held) == 40

@@ -11,6 +11,7 @@ import pytest
 
 import offload as omp
 from offload import acc, in_, inout, tofrom
+from tests.patience import until
 from tests.profiles import few
 
 N_ATTEMPTS = 12
@@ -368,11 +369,13 @@ def uncollected():
 
 
 def let_workers_end(done):
-    """Let a worker that is at the last line of a failed task get on."""
-    for _ in range(1_000):
-        if done():
-            return
+    """Wait for a worker that is at the last line of a failed task."""
+
+    def are_done():
         omp.task(lambda: None)().result()
+        return done()
+
+    until(are_done)
 
 
 @pytest.mark.timeout(60)
