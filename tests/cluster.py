@@ -10,6 +10,8 @@ import os
 import time
 from pathlib import Path
 
+from tests.patience import until
+
 N_WORKERS = int(os.environ.get("OFFLOAD_TESTS_CLUSTER", "0"))
 """Workers on which the tests run that take devices; 0: they run on devices of this process."""
 
@@ -80,6 +82,16 @@ def wait_for_workers(client, n_workers=2, *, timeout_s=60, known=()):
         if time.monotonic() > until_s:
             raise TimeoutError(f"{len(found)} of {n_workers} workers after {timeout_s} s")
         time.sleep(0.02)
+
+
+def until_no_lease(client, *, on_error="raise"):
+    """Wait until no worker has a lease: the end of a runtime waits for a busy worker for some seconds only."""
+    until(lambda: not any(client.run(live_leases, on_error=on_error).values()))
+
+
+def until_gone(client, worker):
+    """Wait until the scheduler knows that a worker has been killed."""
+    until(lambda: worker not in client.run_on_scheduler(_addresses))
 
 
 def live_leases():

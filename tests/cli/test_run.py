@@ -298,9 +298,9 @@ ENDS = {
     "raise MemoryError": 1,
     "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nimport time\ntime.sleep(60)": 130,
     "omp.task(time.sleep)(0.05)\nimport os, signal, threading\n"
-    "threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
     "event = omp.Event()\nomp.task(int, detach=event)()\n"
-    "try:\n    omp.taskwait()\nfinally:\n    event.fulfill()": 130,
+    "try:\n    threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()\n    omp.taskwait()\n"
+    "finally:\n    event.fulfill()": 130,
 }
 
 

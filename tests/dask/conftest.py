@@ -21,4 +21,4 @@ def on_workers(client):
     with omp.Runtime(client, check=True) as runtime:
         yield runtime
     check_nothing_left(runtime)
-    assert not any(client.run(cluster.live_leases).values())
+    cluster.until_no_lease(client)

@@ -13,7 +13,7 @@ import numpy as np
 
 import offload as omp
 from offload import in_, inout, tofrom
-from tests.cluster import live_leases, wait_for_workers
+from tests.cluster import until_gone, until_no_lease, wait_for_workers
 from tests.dask.programs import Program
 
 N_ARRAYS = 6
@@ -82,8 +82,8 @@ def run_and_kill(client, seed, folder, *, n_workers=2):
         killer.join()
         for array, value in zip(arrays, values, strict=True):
             assert np.isnan(value) or (array == value).all(), (array, value)
-    left = client.run(live_leases, on_error="ignore")
-    assert not any(left.values()), left
+    until_gone(client, victim)
+    until_no_lease(client, on_error="ignore")
     return n_lost
 
 
@@ -100,15 +100,15 @@ def replay_and_kill(client, seed):
     pids = client.run(os.getpid)
     with omp.Runtime(client, check=True) as runtime:
         arrays, graph = Program(seed, fails=False).record()
-        victim = rng.choice(runtime.devices())
-        killer = threading.Timer(rng.random() * 0.15, lambda: os.kill(pids[victim.worker], signal.SIGKILL))
+        device = rng.choice(runtime.devices())
+        victim = device.worker
+        killer = threading.Timer(rng.random() * 0.15, lambda: os.kill(pids[victim], signal.SIGKILL))
         killer.start()
-        before = victim.worker
         graph.compute(client, retries=3)
-        has_lost = victim.worker != before or victim.is_lost
+        has_lost = device.worker != victim or device.is_lost
         killer.join()
         for array, other in zip(arrays, expected, strict=True):
             assert np.array_equal(array, other), seed
-    left = client.run(live_leases, on_error="ignore")
-    assert not any(left.values()), left
+    until_gone(client, victim)
+    until_no_lease(client, on_error="ignore")
     return has_lost

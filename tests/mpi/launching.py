@@ -102,7 +102,7 @@ def kill(job):
     return left
 
 
-def read_until(job, pattern, n, limit_s=40):
+def read_until(job, pattern, n, limit_s=LIMIT_S):
     """Read what a job prints until a pattern has come so often; return all of it."""
     printed, end_s = "", time.monotonic() + limit_s
     descriptor = job.stdout.fileno()
@@ -124,7 +124,7 @@ def finish(job, limit_s=LIMIT_S):
         kill(job)
         printed, _ = job.communicate()
         pytest.fail(f"the ranks were not through after {limit_s} s:\n{printed}", pytrace=False)
-    end_s = time.monotonic() + 5
+    end_s = time.monotonic() + 15
     while processes_of(job):
         if time.monotonic() > end_s:
             pytest.fail(f"the launcher has ended, and left {kill(job)} behind:\n{printed}", pytrace=False)

@@ -56,7 +56,7 @@ with omp.Runtime("none"):
 
 def outcome(program, n_ranks=1, **options):
     """Run a program of its own on ranks; return the exit status and what it has printed, lines in order."""
-    status, printed = run(n_ranks, "-c", HEAD + program, limit_s=50, **options)
+    status, printed = run(n_ranks, "-c", HEAD + program, **options)
     return status, sorted(printed.splitlines())
 
 
@@ -69,6 +69,18 @@ import offload as omp
 COMMUNICATOR = """
 from mpi4py import MPI
 comm = MPI.COMM_WORLD
+"""
+
+STRIKES = """
+import os, signal
+came = threading.Event()
+def strike():
+    time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGINT)
+    came.wait()  # else two signals may be one
+    time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGINT)
+striking = threading.Thread(target=strike)
 """
 
 
@@ -207,18 +219,17 @@ def test_an_interrupt_with_an_open_request():
     """Ctrl-C ends the wait, and a second one the end of the runtime; the process ends, and tells what was left."""
     program = (
         COMMUNICATOR
+        + STRIKES
         + """
-import os, signal
 event, buffer = omp.Event(), np.zeros(1)
-def strike():
-    for _ in range(2):
-        time.sleep(0.5)
-        os.kill(os.getpid(), signal.SIGINT)
-threading.Thread(target=strike, daemon=True).start()
 try:
     with omp.Runtime("sim:1"):
         omp.task(detach=event)(event.fulfill_on)(comm.Irecv(buffer, 0))
-        omp.taskwait()
+        striking.start()
+        try:
+            omp.taskwait()
+        finally:
+            came.set()
 except KeyboardInterrupt:
     print("caught it")
 """
@@ -318,22 +329,20 @@ def test_calls_behind_those_of_an_interrupted_runtime():
     """They fail, and name what was left out; on another communicator all is well."""
     program = (
         COMMUNICATOR
+        + STRIKES
         + """
-import os, signal
 from offload import mpi
 held, array, other = omp.Event(), np.zeros(1), comm.Dup()
-def strike():
-    for _ in range(2):
-        time.sleep(0.5)
-        os.kill(os.getpid(), signal.SIGINT)
-striking = threading.Thread(target=strike)
 try:
     with omp.Runtime("sim:1", num_threads=2):
         omp.task(detach=held, depend=[omp.out(array)])(int)()
         mpi.ibarrier(depend=[omp.in_(array)], name="first")
         mpi.ibarrier(name="second")
         striking.start()
-        omp.taskwait()
+        try:
+            omp.taskwait()
+        finally:
+            came.set()
 except KeyboardInterrupt:
     striking.join()
 with omp.Runtime("sim:1", num_threads=2):
