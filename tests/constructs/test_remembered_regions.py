@@ -11,7 +11,7 @@ from offload import acc
 from offload.data.present_table import PresentTable
 from tests.conftest import checked
 
-WAIT_S = 10
+WAIT_S = 60
 
 
 def test_regions_of_both_standards_share_no_work():

@@ -358,7 +358,7 @@ def test_a_callback_in_a_look_may_block_until_a_task_has_run(looking, submits):
     def call(_):
         if submits == "the callback":
             runtime.submit(ran.set)
-        called.append(ran.wait(10))
+        called.append(ran.wait(60))
 
     runtime = looking(happens)
     ended = Task(runtime.site, lambda: None, (), None, runtime.frame)
