@@ -159,7 +159,8 @@ def test_host_fallback_warns_once():
         for _ in range(3):
             assert omp.target(omp.is_initial_device)()
         assert omp.target(device=-1)(omp.is_initial_device)()
-    assert [warning.category for warning in caught] == [errors.HostFallbackWarning]
+    ours = [warning.category for warning in caught if issubclass(warning.category, errors.OffloadWarning)]
+    assert ours == [errors.HostFallbackWarning]  # the collector may warn of what an earlier test has left open
 
 
 def test_an_error_at_the_call_creates_nothing():

@@ -249,8 +249,9 @@ def test_doctest():
     assert doctest.DocTestRunner(verbose=False).run(test).failed == 0
 
 
-def test_cells_of_ipython():
+def test_cells_of_ipython(monkeypatch, tmp_path):
     """A cell of IPython has its text, also one with magics."""
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))  # else the processes of a run share a file of the history
     shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell
     cell = "x = !true\ndef f():\n    return x\n"
     made = shell()

@@ -151,9 +151,8 @@ def tool(observer: Any) -> Iterator[Any]:
     ...     def task_completed(self, task):
     ...         print(task.name, task.state)
     >>> with omp.tool(Names()):
-    ...     omp.task(name="load")(lambda: 3)().result()
+    ...     value = omp.task(name="load")(lambda: 3)().result()
     load complete
-    3
     """
     attachment = attach(observer)
     try:
