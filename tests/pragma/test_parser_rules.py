@@ -93,11 +93,12 @@ def test_random_strings():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # a busy machine takes a multiple of the CPU time
 def test_many_random_strings():
-    """100,000 random strings raise nothing but a PragmaError, in less than a minute."""
-    begin = time.perf_counter()
+    """100,000 random strings raise nothing but a PragmaError, in less than a minute of CPU time."""
+    begin_s = time.process_time()
     assert try_strings(100_000, 2) > 1_000
-    assert time.perf_counter() - begin < 60
+    assert time.process_time() - begin_s < 60
 
 
 @given(st.text(), st.sampled_from(LANGUAGES))

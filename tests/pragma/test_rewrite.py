@@ -201,10 +201,10 @@ def test_closures():
 def test_a_nested_function_is_compiled_once():
     """Each call of the enclosing function makes the nested one from the same template."""
     counter(1)
-    before = len(_TEMPLATES)
+    before = {*_TEMPLATES}
     for start in range(5):
         counter(start)
-    assert len(_TEMPLATES) == before
+    assert {*_TEMPLATES} <= before  # those of other tests' functions may go meanwhile
 
 
 @directives

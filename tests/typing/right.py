@@ -114,7 +114,7 @@ def targets() -> None:
     assert_type(total(x), float)
     assert_type(total_later(x), Task[float])
     assert_type(total_later(x).result(), float)
-    assert_type(total_later(x, scale=2.0).result(timeout=10), float)
+    assert_type(total_later(x, scale=2.0).result(timeout=100), float)
     assert_type(many(x, y, z, n=2), int)
 
     deferred = total.options(nowait=True, depend=[in_(x), inout(y)])
