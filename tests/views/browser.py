@@ -88,6 +88,10 @@ class Page:
         self.send("Page.navigate", url=path.as_uri())
         while not any(event["method"] == "Page.loadEventFired" for event in self.events):
             self.events.append(self._receive())
+        end_s = time.monotonic() + _TIMEOUT_S
+        while self.get("document.readyState") != "complete":  # the event was that of the page before
+            assert time.monotonic() < end_s
+            time.sleep(0.01)
 
     def get(self, expression: str) -> Any:
         """Return the value of an expression of JavaScript."""
