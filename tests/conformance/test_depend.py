@@ -372,7 +372,7 @@ def test_taskwait_nowait_is_edges(streams, gates, probe):
     """`taskwait nowait` blocks nobody and is a task of several dependences (llvm#59941, #219247): what follows it
     follows what it follows."""
     log = []
-    first, second = gates(out(X)), gates(inout(Y))
+    first, second = gates(out(X)).shut(), gates(inout(Y))  # a body that has not run would hold the first one up
     edges = omp.taskwait(depend=[in_(X), inout(Y), out(Z)], nowait=True)
     omp.task(depend=[in_(Z)])(lambda: log.append("after"))()
     omp.target(nowait=True, depend=[in_(Z)])(lambda: log.append("device"))()

@@ -16,6 +16,7 @@ import offload as omp
 from tests.differential import acc_steps, compare, data_steps, memory_steps, task_steps
 from tests.differential.functions import Table
 from tests.differential.programs import WEIGHTS, program
+from tests.differential.uncompiled import uncompiled
 from tests.differential.world import OPERATIONS, Mode, carried_out
 from tests.profiles import few
 
@@ -36,7 +37,7 @@ OTHER = os.environ.get("OFFLOAD_TESTS_OTHER")
 def outcomes(mode, seeds):
     """Return the lines of programs."""
     kept = Table()
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), uncompiled():
         return [carried_out(program(seed), mode, kept) for seed in seeds]
 
 
@@ -48,10 +49,8 @@ def seeds(request):
 
 @pytest.fixture(scope="module")
 def ordinary(seeds):
-    """The lines of the programs, carried out as they say; loops run as Python, since compiling takes seconds."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OFFLOAD_CC", "none")
-        yield outcomes(Mode(), seeds)
+    """The lines of the programs, carried out as they say."""
+    return outcomes(Mode(), seeds)
 
 
 def test_every_operation_is_drawn():

@@ -8,6 +8,7 @@ import pytest
 from tests.differential import acc_steps, compare, data_steps, memory_steps, task_steps
 from tests.differential.functions import Table
 from tests.differential.programs import program
+from tests.differential.uncompiled import uncompiled
 from tests.differential.world import Mode, carried_out
 from tests.foreign.kinds import HAS, library
 from tests.foreign.mixing import Mixture
@@ -28,14 +29,13 @@ def mixtures(*, has_tensors: bool) -> tuple[Mixture, Mixture]:
 @pytest.mark.hypothesis
 @pytest.mark.timeout(4 * 3600)
 @pytest.mark.parametrize("has_tensors", [False, *[True] * HAS["torch"]])
-def test_programs(monkeypatch: pytest.MonkeyPatch, has_tensors: bool) -> None:
+def test_programs(has_tensors: bool) -> None:
     """Results, errors, warnings, the elements, presence and references are those of the program with NumPy arrays."""
-    monkeypatch.setenv("OFFLOAD_CC", "none")  # compiling takes seconds
     numpy_mixture, mixture = mixtures(has_tensors=has_tensors)
     theirs, ours = Table(), Table()
     count = examples(100, soak=1000)
     for seed in range(FIRST + has_tensors * count, FIRST + (1 + has_tensors) * count):
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), uncompiled():
             wanted = carried_out(program(seed), Mode(mixture=numpy_mixture), theirs)
             found = carried_out(program(seed), Mode(mixture=mixture), ours)
         assert found == wanted, compare.report(program(seed), found, wanted, ("mixed", "NumPy"))

@@ -136,8 +136,9 @@ def test_each_nest_of_kernels_loop_is_auto(sim):
         steps(a, b)
     assert (b == np.cumsum(np.arange(1, N + 1))).all()
     first = steps.python.__code__.co_firstlineno + 2
-    for one, line in zip(caught, (first, first + 4), strict=True):
-        assert f"the loop at line {line} " in str(one.message)
+    texts = [text for one in caught if "there is no C compiler" not in (text := str(one.message))]
+    for text, line in zip(texts, (first, first + 4), strict=True):
+        assert f"the loop at line {line} " in text
     assert [one["runs"] for one in loops_of(steps, a, b)] == ["in order", "in parallel", "in order"]
     steps(a, b)  # warns no more
     steps.options(async_=1)(a, b).result()

@@ -16,26 +16,31 @@ HEADS = {
 
 
 # -- shared --------------------------------------------------------------------------------------------
-def test_shared_is_the_variable(spelled):
+@pytest.mark.parametrize("is_early", [False, True])
+def test_shared_is_the_variable(spelled, is_early):
     """A `shared` name of a task is read and written when the task runs."""
     program = spelled("""
         @directives
-        def program(log):
+        def program(log, is_early):
             event = offload.Event()
             x = 1
-            with omp("task detach(event)"):
+            with omp("task detach(event) depend(out: x)"):
                 pass
             with omp("task shared(x) depend(in: x)"):
                 log.append(x)
                 x = x + 10
+            if is_early:
+                event.fulfill()
+                omp("taskwait")
             x = x if log else 5
-            event.fulfill()
+            if not is_early:
+                event.fulfill()
             omp("taskwait")
             return x
     """)
     log = []
-    assert program(log) in (11, 15)
-    assert log in ([1], [5])
+    assert program(log, is_early) == (11 if is_early else 15)
+    assert log == [1 if is_early else 5]
 
 
 def test_shared_is_read_late(spelled):
