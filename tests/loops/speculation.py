@@ -12,9 +12,9 @@ from unittest import mock
 import numpy as np
 
 import offload as omp
+from offload.loops.speculative import race as racing
 from offload.loops.speculative.contest import History
 from offload.loops.speculative.log_runs import LoggedRun
-from offload.loops.speculative.race import alone
 
 N = 12
 P = np.random.default_rng(2).permutation(N)
@@ -85,7 +85,10 @@ def made(text, *parameters, first=0):
 
 @contextlib.contextmanager
 def noted():
-    """Give the list of what logs have found, run by run, to a block; the host is slow, and no competitor is quicker."""
+    """Give the list of what logs have found, run by run, to a block; the host is slow, and no competitor is quicker.
+
+    The device takes part in each race: without a competitor no core has to be free.
+    """
     found = []
     look = LoggedRun.close
 
@@ -93,7 +96,8 @@ def noted():
         found.append(run.found())
         look(run)
 
-    with alone(), slow_host(), mock.patch.object(LoggedRun, "close", close):
+    has_core = mock.patch.object(racing, "_has_core", return_value=True)
+    with racing.alone(), slow_host(), has_core, mock.patch.object(LoggedRun, "close", close):
         yield found
 
 

@@ -18,10 +18,10 @@ N = 10**6
 
 @pytest.fixture(autouse=True)
 def _quickly():
-    """Nothing here looks at elements: they would take hours."""
-    began_s = time.perf_counter()
+    """Nothing here looks at elements: they would take hours of a processor."""
+    began_s = time.thread_time()
     yield
-    assert time.perf_counter() - began_s < 20
+    assert time.thread_time() - began_s < 20
 
 
 def test_plain():
