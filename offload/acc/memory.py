@@ -10,7 +10,7 @@ from offload.acc.addresses import corresponding, here_for
 from offload.acc.operations import QueueOperation
 from offload.arrays.items import host_items, label
 from offload.constructs.copying import byte_ranges, copy_recipe, number_of_bytes
-from offload.constructs.memory import release, target_alloc
+from offload.constructs.memory import gives_back, release, target_alloc
 from offload.errors import ClauseError, MapError, NotPresentError
 from offload.runtime.current import for_finalizers, here
 from offload.runtime.keywords import takes_clauses
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from offload.tasks.task import Task
 
 
+@gives_back
 @takes_clauses
 def malloc(nbytes: int, *, device: int | None = None) -> Any:
     """Allocate device memory.

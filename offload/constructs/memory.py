@@ -7,8 +7,9 @@ body they are a `UsageError`. OpenMP 5.2, 18.8 "Device Memory Routines"; 6.0 for
 
 from __future__ import annotations
 
+import functools
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -30,16 +31,39 @@ from offload.runtime.sites import call_site
 from offload.tasks.site import Site
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from offload.constructs.clauses.signatures import Depends
     from offload.runtime.place import DevicePlace
     from offload.runtime.runtime import Runtime
     from offload.tasks.task import Task
 
+Allocation = TypeVar("Allocation", bound="Callable[..., Any]")
+
+
 # -- allocation ------------------------------------------------------------------------------------------
+def gives_back(allocation: Allocation) -> Allocation:
+    """Have an interruption of a call that allocates give the array back: nobody else knows it until it is returned.
+
+    CPython 3.11 runs signal handlers where a call with ``*args`` has returned, so this goes around all wrappers.
+    """
+
+    @functools.wraps(allocation)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        array = None
+        try:
+            with Shield():
+                array = allocation(*args, **kwargs)
+        except BaseException:
+            if array is not None:  # an interruption
+                give_back(current_runtime(), array, allocation.__name__)
+            raise
+        return array
+
+    return call  # type: ignore[return-value]  # it has the signature of what it wraps
 
 
+@gives_back
 @takes_clauses
 def target_alloc(shape: int | tuple[int, ...], dtype: Any = "u1", device: int | None = None) -> Any:
     """Allocate an uninitialised device array, which lives until `target_free`.

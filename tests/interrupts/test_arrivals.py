@@ -8,6 +8,7 @@ import ctypes
 import functools
 import gc
 import signal
+import sys
 import threading
 import time
 
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload import tofrom
+from offload import acc, tofrom
 from offload.interrupts.frames import frames_of_threads
 from offload.interrupts.shields import Shield
 from offload.tasks.scope import current_scope
@@ -233,6 +234,26 @@ class TestHandlers:
             event.fulfill()
             omp.taskwait()
             assert runtime.places[0].table.entries() == ()
+
+    @pytest.mark.parametrize("allocation", [omp.target_alloc, acc.malloc])
+    def test_an_interrupted_allocation_is_given_back(self, former, allocation):
+        """An interruption before the array is returned leaves nothing allocated, though the array has been made."""
+
+        def limit(number, frame):
+            raise LimitError
+
+        def strike(frame, event, argument):
+            if event == "return" and frame.f_code.co_name == allocation.__name__:
+                sys.setprofile(before)
+                signal.raise_signal(signal.SIGUSR1)
+
+        signal.signal(signal.SIGUSR1, limit)
+        before = sys.getprofile()
+        with omp.Runtime("sim:1", num_threads=0, check=True):
+            sys.setprofile(strike)
+            with pytest.raises(LimitError):
+                allocation(8)
+            assert sys.getprofile() is before
 
 
 @pytest.mark.usefixtures("_used")

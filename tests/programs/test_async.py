@@ -10,12 +10,14 @@ import functools
 import gc
 import threading
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import offload as omp
 from offload import acc, in_, inout, mutexinoutset, out, tofrom
+from offload.tasks.aio.deadlocks import Coroutines
 from tests.conftest import checked, our_threads
 
 pytestmark = pytest.mark.timeout(60)
@@ -879,6 +881,26 @@ def test_waits_of_other_threads_are_seen(one):
         return await task
 
     assert omp.task(body)().result() is True
+
+
+def test_waits_that_begin_at_once_know_of_each_other():
+    """A wait that begins while another thread's is noted finds that one, or is told to look again."""
+    found, told = [], []
+
+    class Noted(list):
+        def copy(self):
+            copied = super().copy()
+            if not found:  # another thread comes in between here
+                found.append(None)
+                outer = SimpleNamespace(task=None, parker=SimpleNamespace(unpark=lambda: told.append(outer)))
+                coroutines.wait(outer, None, blocks=True)
+                found[:] = [wait.task for wait in self]
+            return copied
+
+    coroutines = Coroutines(None)
+    coroutines._blocked = Noted()
+    coroutines.wait(SimpleNamespace(task="inner"), None, blocks=True)
+    assert "inner" in found or told
 
 
 @in_loop

@@ -56,14 +56,14 @@ class Coroutines:
     def wait(self, scope: Scope, goal: Goal, *, blocks: bool) -> Blocked:
         """Note that a thread waits, or without ``blocks`` a coroutine, until `end`."""
         blocked = Blocked(self, scope, goal)
-        others = self._blocked.copy()
         if blocks:
             self._blocked.append(blocked)
         else:
             self._awaiting.add(blocked)
         if scope.task is not None:  # else nobody waits for whoever waits here
-            for other in others:
-                other.look_again()
+            for other in self._blocked.copy():  # after that: a wait that is not there yet will find this one
+                if other is not blocked:
+                    other.look_again()
         return blocked
 
     def end(self, blocked: Blocked) -> None:
