@@ -16,6 +16,7 @@ import pytest
 
 import offload as omp
 from offload import acc, from_, inout, release, to, tofrom
+from tests.patience import until
 from tests.profiles import few
 
 PROGRAM = """
@@ -200,7 +201,7 @@ def test_the_collector_at_any_moment(seconds):
 
         def work():
             a, b, n = np.zeros(100), np.zeros(10), 0
-            while time.monotonic() < until_s:
+            while n == 0 or time.monotonic() < until_s:  # a thread may begin late
                 HeldInCycle()
                 Frees()
                 with omp.target_data(map=[tofrom(a)]):
@@ -522,6 +523,7 @@ def test_callbacks_of_a_future_are_the_programs(num_threads):
         task.as_future().add_done_callback(lambda _: made.append(omp.task(lambda: 1)()))
         event.fulfill()
         task.result()
+        until(lambda: made)  # a callback comes after the completion that it tells of
         omp.barrier()
         assert [one.result() for one in made] == [1]
 

@@ -7,6 +7,7 @@ generate more, and cancels in any of them. `Program` generates the constructs an
 from __future__ import annotations
 
 import contextlib
+import threading
 from concurrent.futures import CancelledError
 
 import numpy as np
@@ -62,6 +63,7 @@ class Program:
         self.began = set()
         self.finished = set()
         self.groups = []  # by number
+        self.lock = threading.Lock()  # bodies on several threads generate
         self.doomed = set()  # generated in a group that was cancelled
         self.arrays = {}
         self.entered = {}
@@ -98,8 +100,9 @@ class Program:
         assert not self.cancels, "cancel leaves the region"
 
     def generate(self, op, group, siblings):
-        number = len(self.groups)
-        self.groups.append(group)
+        with self.lock:
+            number = len(self.groups)
+            self.groups.append(group)
         depend = [TYPES[kind]((token,)) for kind, token in op["depend"]]
         before = [other for other, depends in siblings if ordered(depends, op["depend"])]
         siblings.append((number, op["depend"]))

@@ -93,7 +93,7 @@ def test_one_warning_a_line(runtime):
         warnings.simplefilter("default")
         for _ in range(3):
             omp.target(nothing)([np.ones(3)])
-    assert len(caught) == 1
+    assert [one.category for one in caught].count(omp.DirectiveWarning) == 1
 
 
 def test_what_is_no_cause_to_warn(region):

@@ -353,6 +353,7 @@ with runtime:
     taskwait()
     assert n_run == before + 100
     check(runtime)
+thread.join()
 print(threading.active_count())
 """
 

@@ -197,9 +197,9 @@ print("end", flush=True)
 
 INTERRUPTED = """
     for loop in loops:
-        threading.Timer(0.1, lambda: signal.raise_signal(signal.SIGINT)).start()
         try:
-            for _ in range(1000):
+            threading.Timer(0.1, lambda: signal.raise_signal(signal.SIGINT)).start()
+            while True:
                 loop(np.zeros(64), 1000)
         except KeyboardInterrupt:
             y = np.zeros(8)

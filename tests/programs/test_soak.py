@@ -245,13 +245,13 @@ def soak(duration_s):
 
 def run(duration_s, fulfiller):
     """Run the producers for so long; return them, and by how much the process grew after the first quarter."""
-    stop, errors, samples = threading.Event(), [], []
+    stop, errors, samples = threading.Event(), [], [resident_nbytes()]
     producers = []
     progress = [0] * N_PRODUCERS
 
     def produce(number):
         try:
-            while not stop.is_set():
+            while not (stop.is_set() and progress[number]):  # a thread may begin late
                 producers[number].round()
                 progress[number] += 1
         except BaseException as error:

@@ -172,7 +172,7 @@ def soak(duration_s, n_workers=2):
 
 def run(duration_s, n_workers):
     """Run the threads for so long; return their programs, and by how much the process grew after a quarter."""
-    stop, errors, programs, samples = threading.Event(), [], [], []
+    stop, errors, programs, samples = threading.Event(), [], [], [resident_nbytes()]
     with omp.Runtime("sim:2", num_threads=n_workers, check=True, env={"OFFLOAD_HANG_S": str(HANG_S / 2)}) as runtime:
         array = np.arange(N_THREADS * N_ROWS * 8.0).reshape(N_THREADS * N_ROWS, 8)
 

@@ -51,10 +51,11 @@ def test_a_block_that_is_kept_and_dropped(name: str) -> None:
     def drop() -> None:
         cycle: list[Any] = [BLOCKS[name]()]
         cycle.append(cycle)
+        del cycle
+        gc.collect()  # unless it has come by itself
 
-    drop()
     with pytest.warns(omp.DirectiveWarning, match="discarded") as caught:
-        gc.collect()
+        drop()
     assert caught[0].lineno == BLOCKS[name].__code__.co_firstlineno
 
 
@@ -64,7 +65,7 @@ def test_a_statement_of_a_loop_warns_once() -> None:
         warnings.simplefilter("default")
         for _ in range(3):
             omp.target_data(map=[to(X)])
-    assert len(caught) == 1
+    assert [one.category for one in caught].count(omp.DirectiveWarning) == 1
 
 
 @pytest.mark.parametrize("name", BLOCKS)
