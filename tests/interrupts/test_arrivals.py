@@ -20,6 +20,7 @@ from offload import acc, tofrom
 from offload.interrupts.frames import frames_of_threads
 from offload.interrupts.shields import Shield
 from offload.tasks.scope import current_scope
+from tests.patience import until
 
 
 class LimitError(Exception):
@@ -278,14 +279,16 @@ class TestSent:
     @pytest.mark.parametrize("is_used", [False, True], ids=["new", "used"])
     def test_other_threads(self, is_used):
         """It reaches any thread: one that never used the library, and one that waits in it."""
-        caught, ready, sent, event = [], threading.Event(), threading.Event(), omp.Event()
+        caught, sent, ready, event = [], [], threading.Event(), omp.Event()
 
         def wait():
             try:
                 if is_used:
                     omp.task(detach=event)(lambda: None)()
                 ready.set()
-                omp.taskwait() if is_used else sent.wait(20)
+                omp.taskwait() if is_used else until(
+                    lambda: sent
+                )  # an exception breaks the wait of a `threading.Event`
                 for _ in range(1000):
                     pass
             except LimitError:
@@ -295,7 +298,7 @@ class TestSent:
         thread.start()
         ready.wait()
         assert send(LimitError, thread) == 1
-        sent.set()
+        sent.append(1)
         thread.join(20)
         assert caught == [1]
         event.fulfill()
