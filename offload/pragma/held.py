@@ -68,6 +68,15 @@ class Replacements:
         found = self._old.get(id(value))
         return value if found is None else found[1]
 
+    def restored(self, value: Any) -> Any:
+        """Return the object that a block leaves in a name; a new list, tuple or dict has the arrays themselves."""
+        kind = value.__class__
+        if kind is list or kind is tuple:
+            return kind(map(self.back, value))
+        if kind is dict:
+            return {key: self.back(one) for key, one in value.items()}
+        return self.back(value)
+
     def keep(self, old: Any, new: Any, text: str) -> None:
         """Raise `ClauseError` if a block binds an element or attribute that is mapped to another object."""
         if id(old) in self._mapped and old is not new:

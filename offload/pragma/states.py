@@ -123,11 +123,13 @@ class BlockRun:
         for noted, array in zip(state.parts, arrays, strict=True):
             view = SectionView(array, noted.path, noted.shape, noted.where) if noted.where else array
             views.setdefault(id(noted.whole) if noted.holders else noted.path, []).append(view)
-        replaced = Replacements()
+        self._replaced = replaced = Replacements()
+        self._holders: set[str] = set()  # names of lists and the like, for which others stand in the block
         for noted in state.parts:
             if noted.holders:
                 replaced.add(noted.whole, joined(views[id(noted.whole)]))
                 root = noted.path.partition("[")[0]
+                self._holders.add(root)
                 for one in noted.holders:
                     replaced.add_holder(one, root if one is noted.holders[0] else f"{root}[…]")
         for noted in state.parts:
@@ -142,8 +144,9 @@ class BlockRun:
         """Return the values with which results begin; the arguments are the values at the encounter."""
         state = self._state
         now = state.now() if state.reads else values
+        reads = state.reads - self._holders
         self._first = tuple(
-            [new if name in state.reads else old for name, old, new in zip(state.results, values, now, strict=True)]
+            [new if name in reads else old for name, old, new in zip(state.results, values, now, strict=True)]
         )
         return self._first
 
@@ -154,6 +157,8 @@ class BlockRun:
         for at, (name, value, first) in enumerate(zip(state.results, values, self._first, strict=True)):
             if name in state.reads and value is first:
                 kept[at] = UNBOUND  # the block has only read the variable
+            elif name in self._holders:
+                kept[at] = self._replaced.restored(value)
             if name not in state.mapped:
                 continue
             if value is not first:

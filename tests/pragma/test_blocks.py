@@ -516,6 +516,39 @@ def test_stores_in_lists_and_dicts_with_mapped_arrays():
     assert (o.n, o.inner) == (3, {})
 
 
+@pytest.mark.parametrize(
+    ("item", "line", "holder", "n"),
+    [
+        ("xs[0]", "xs += [4]", lambda x: [x, 5], 3),
+        ("xs[0]", "xs *= 2", lambda x: [x], 2),
+        ("xs[0]", "xs = xs[:1]", lambda x: [x, 5], 1),
+        ("xs[0]", "xs += (4,)", lambda x: (x, 5), 3),
+        ("xs['a']", "xs |= {'b': 4}", lambda x: {"a": x}, 2),
+        ("xs['a']", "xs = dict(xs, b=4)", lambda x: {"a": x}, 2),
+    ],
+)
+def test_a_name_with_mapped_elements_that_is_bound_again(item, line, holder, n):
+    """The elements are device arrays before and after; the name has the arrays themselves after the block."""
+    f = made(
+        f"""@directives
+def f(xs, kinds):
+    with omp("target map(tofrom: {item})"):
+        {item}[:] += 1
+        {line}
+        {item}[:] += 1
+        kinds.append(type({item}).__name__)
+    return xs
+"""
+    )
+    x, kinds = np.zeros(2), []
+    before = holder(x)
+    after = f(before, kinds)
+    assert (kinds, x.tolist()) == (["SimArray"], [2, 2])
+    assert eval(item, {"xs": after}) is x
+    assert (type(after), len(after)) == (type(before), n)
+    assert (after is before) == (" = " not in line and type(before) is not tuple)
+
+
 REBOUND = {
     "xs[0]": ([np.zeros(2)], "xs[0] = xs[0] + 1"),
     "xs[-0]": ([np.zeros(2)], "xs[:] = [1]"),
