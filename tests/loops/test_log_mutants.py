@@ -19,7 +19,7 @@ from tests.conftest import checked
 from tests.loops.speculation import VECTORS, made, quiet
 from tests.loops.steps import Words, loop_of, verdict
 
-pytestmark = pytest.mark.mutants
+pytestmark = [pytest.mark.mutants, pytest.mark.usefixtures("free_core")]
 
 N = 12
 
