@@ -19,6 +19,7 @@ array([1, 1, 3])
 from __future__ import annotations
 
 import builtins
+import os
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -192,3 +193,12 @@ def _step(a: Any, index: Any, new: Callable[[Any], Any]) -> Any:
         old = element[()]
         element[...] = new(old)
     return old
+
+
+def _after_fork() -> None:
+    global _lock  # noqa: PLW0603  # another thread of the parent may have it
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

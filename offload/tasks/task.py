@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from contextlib import suppress
 from itertools import count
@@ -647,3 +648,12 @@ def discarded(task: Task) -> CancelledError:
     from concurrent.futures import CancelledError  # as above
 
     return CancelledError(f"{task.key} was discarded: its taskgroup was cancelled before it began")
+
+
+def _after_fork() -> None:
+    global _adding_callback  # noqa: PLW0603  # another thread of the parent may have it
+    _adding_callback = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -289,6 +289,31 @@ def test_a_forked_child_ends() -> None:
     assert stdout == "child\nparent\n"
 
 
+def test_a_forked_child_waits_for_no_lock_of_its_parent() -> None:
+    """Locks that another thread of the parent has at the fork are free in the child."""
+    stdout, _ = python("""
+        import contextlib
+        from offload import atomic
+        from offload.constructs.clauses import reductions
+        from offload.devices.sim.stream import SimEvent
+        from offload.tasks import task as tasks
+        def locks(): return atomic._lock, reductions._adding, SimEvent._listening, tasks._adding_callback
+        held, is_over = threading.Event(), threading.Event()
+        def hold():
+            with contextlib.ExitStack() as stack:
+                for lock in locks(): stack.enter_context(lock)
+                held.set()
+                is_over.wait(50)
+        threading.Thread(target=hold).start()
+        held.wait()
+        child = os.fork()
+        if not child: os._exit(sum(not lock.acquire(timeout=1) for lock in locks()))
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        is_over.set()
+    """)
+    assert stdout == "0\n"
+
+
 def test_one_failure_of_a_thousand() -> None:
     """The dependents of one task of a thousand do not run, all others do, and the group names task, file and line."""
     stdout, _ = python("""

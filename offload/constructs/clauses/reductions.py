@@ -8,6 +8,7 @@ is complete. See docs/design/theory.md, "Reductions over tasks".
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -404,3 +405,12 @@ class ReducingBody:
         for part in self._parts:
             if group is not None and not part.reduction.is_open and part.reduction not in group.reductions:
                 group.reductions = (*group.reductions, part.reduction)
+
+
+def _after_fork() -> None:
+    global _adding  # noqa: PLW0603  # another thread of the parent may have it
+    _adding = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -12,6 +12,7 @@ A stream that dies retires its lane, which ends once it is empty. Code run from 
 
 from __future__ import annotations
 
+import os
 import threading
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,11 @@ class SimEvent:
 
     __slots__ = ("_armed", "_fired", "_signals", "device")
     _listening = threading.RLock()  # one for all events: few are ever waited for by a thread
+
+    @classmethod
+    def after_fork(cls) -> None:
+        """Go on in a forked child: another thread of the parent may have had the lock."""
+        cls._listening = threading.RLock()
 
     def __init__(self, device: StreamsDevice) -> None:
         self.device = device
@@ -202,3 +208,7 @@ class SimStream:
                 raise UsageError(f"an operation of {self!r} synchronises that stream and would wait for itself")
             self.record().synchronize()
         self._fate.check()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=SimEvent.after_fork)
