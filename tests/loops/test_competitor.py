@@ -14,7 +14,7 @@ from offload.loops.running.build import builder
 from offload.loops.running.ordered_runs import ordered_runs
 from offload.loops.speculative.competitor import Competitor, running
 from tests.conftest import checked
-from tests.patience import until
+from tests.patience import PATIENCE_S, until
 
 pytestmark = pytest.mark.skipif(builder.compiler is None, reason="there is no C compiler")
 
@@ -57,7 +57,7 @@ def competitor(loop, *arrays):
 
 def n_threads():
     """Return how many threads of competitors stay: the system lists one for a moment after it has been joined."""
-    until_s = time.monotonic() + 5
+    until_s = time.monotonic() + PATIENCE_S
     while (n := n_listed()) and time.monotonic() < until_s:
         time.sleep(0.001)
     return n
