@@ -19,6 +19,8 @@ from tests.mpi.launching import mpiexec
 from tests.reports.validator import check, read
 from tests.test_examples import FOUND, SMALL
 
+pytestmark = pytest.mark.timeout(300)  # two jobs, which may take their time on a busy machine
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = [path for path in FOUND if "__main__" in path.read_text(encoding="utf-8")]
 OF_MPI = [path for path in EXAMPLES if path.stem.endswith("_mpi")]
@@ -77,7 +79,7 @@ def ended(job):
     """Return the output of a job without the times that it measured, its stderr, and its status."""
     with job:
         try:
-            out, err = job.communicate(timeout=60)
+            out, err = job.communicate(timeout=100)
         except subprocess.TimeoutExpired:
             job.send_signal(signal.SIGINT)  # it says what it waits for
             out, err = job.communicate(timeout=20)

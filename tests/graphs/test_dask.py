@@ -19,8 +19,6 @@ import offload as omp
 from offload.views.looks import summary
 from tests.patience import until
 
-pytestmark = pytest.mark.timeout(60)
-
 PATIENCE_S = 20
 
 

@@ -168,7 +168,7 @@ def test_a_send_does_not_wait_for_a_receive(two):
         kernel.options(depend=[out(y)])("compute", y)
         kernel.options(depend=[in_(y), out(packed)])("pack", packed)
         omp.task(depend=[in_(packed)])(sent.set)()
-        omp.task(depend=[out(received)])(lambda: found.append(sent.wait(10)))()
+        omp.task(depend=[out(received)])(lambda: found.append(sent.wait(30)))()
         kernel.options(depend=[in_(y, received), out(z)])("use", z)
 
     with omp.target_data(map=[tofrom(y, packed, received, z)]):

@@ -10,8 +10,6 @@ from rich.console import Console
 
 import offload as omp
 
-pytestmark = pytest.mark.timeout(30)
-
 
 @omp.task
 def step(*_):

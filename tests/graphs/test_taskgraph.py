@@ -19,8 +19,6 @@ from offload.tasks import engine
 from tests.conftest import checked
 from tests.patience import until_gone
 
-pytestmark = pytest.mark.timeout(60)
-
 PATIENCE_S = 20
 
 
@@ -1186,7 +1184,7 @@ def test_a_recording_whose_task_fails_is_discarded(host, nogroup, is_seen):
 
 def test_a_failure_is_known_before_the_callbacks_of_its_task(monkeypatch):
     """A recording is discarded once a wait has told of the failure, however late the callbacks of its task come."""
-    begin, release, plain = threading.Event(), threading.Event(), engine.run_callbacks
+    has_begun, begin, release, plain = *(threading.Event() for _ in range(3)), engine.run_callbacks
     bodies = []
 
     def late(task):
@@ -1194,6 +1192,7 @@ def test_a_failure_is_known_before_the_callbacks_of_its_task(monkeypatch):
         plain(task)
 
     def fail_at_first():
+        has_begun.set()
         begin.wait(20)
         if len(bodies) == 1:
             raise ValueError
@@ -1207,6 +1206,7 @@ def test_a_failure_is_known_before_the_callbacks_of_its_task(monkeypatch):
     with omp.Runtime("none", num_threads=1):
         try:
             generate()
+            wait_for(has_begun)  # on the worker: who waits would run it, and its callbacks
             threading.Timer(0.01, begin.set).start()
             with pytest.raises(ExceptionGroup):
                 omp.taskwait()
