@@ -7,6 +7,8 @@ import os
 import pty
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -124,23 +126,26 @@ print("done")
 def on_terminal(*words, env=None, columns=80):
     """Run a program whose stderr is a terminal; return its stdout and what the terminal got."""
     controller, terminal = pty.openpty()
-    done = subprocess.run(
-        [sys.executable, *STRICT, *words],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": str(columns), "TERM": "xterm", **(env or {})},
-        stdout=subprocess.PIPE, stderr=terminal, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    os.close(terminal)
-    shown = b""
-    while True:
-        try:
-            part = os.read(controller, 65536)
-        except OSError:
-            break
-        if not part:
-            break
-        shown += part
-    os.close(controller)
-    return done, shown.decode()
+    parts = []
+
+    def follow():  # at once: a terminal that nobody reads takes some kilobytes, and a slow program draws more
+        with suppress(OSError):
+            while part := os.read(controller, 65536):
+                parts.append(part)
+
+    reader = threading.Thread(target=follow)
+    reader.start()
+    try:
+        done = subprocess.run(
+            [sys.executable, *STRICT, *words],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": str(columns), "TERM": "xterm", **(env or {})},
+            stdout=subprocess.PIPE, stderr=terminal, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    finally:
+        os.close(terminal)
+        reader.join()
+        os.close(controller)
+    return done, b"".join(parts).decode()
 
 
 @pytest.mark.parametrize("columns", [20, 80])
