@@ -569,7 +569,7 @@ if sys.argv[1] == "used":
 signal.signal(signal.SIGALRM, limit)
 large, n_raised = [[i] for i in range(500_000)], 0
 for _ in range(20):
-    until_s = time.perf_counter() + 5  # the exception ends it
+    until_s = time.perf_counter() + 30  # the exception ends it
     try:
         if sys.argv[2] == "sent":
             threading.Thread(target=send).start()
@@ -578,6 +578,7 @@ for _ in range(20):
         gc.collect()
         while time.perf_counter() < until_s:
             pass
+        break
     except LimitError:
         n_raised += 1
 print(n_raised)
@@ -589,6 +590,6 @@ print(n_raised)
 def test_an_interruption_that_comes_during_a_collection(use, source):
     """Nothing of the library lies in between the collection and the program's code, where CPython would drop it."""
     done = subprocess.run(
-        [sys.executable, "-c", COLLECTING, use, source], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", COLLECTING, use, source], capture_output=True, text=True, timeout=100, check=False
     )
     assert (done.stdout.strip(), done.stderr) == ("20", "")
