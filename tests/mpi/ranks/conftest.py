@@ -13,6 +13,7 @@ from mpi4py import MPI
 import offload as omp
 from offload.events.progress import progress
 from tests.conftest import check_nothing_left
+from tests.patience import PATIENCE_S
 
 
 def pytest_runtest_logreport(report):
@@ -50,7 +51,7 @@ def runtime(request, comm):
     with omp.Runtime(devices, num_threads=request.param, check=True) as runtime:
         yield runtime
     gc.collect()  # a call's failure holds the frames in which it was raised
-    ended_s = time.monotonic() + 5
+    ended_s = time.monotonic() + PATIENCE_S
     while any(place.device.live_nbytes() for place in runtime.places) and time.monotonic() < ended_s:
         time.sleep(0.001)  # the thread that has told of the last request may be about to let go of its arrays
     check_nothing_left(runtime)
