@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ import offload as omp
 from offload import acc
 from offload.loops.running.runs import NestForm
 from tests.conftest import checked
+from tests.patience import until
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no C compiler:offload.PerformanceWarning")
 
@@ -153,16 +156,26 @@ def test_a_dependence_is_refused_as_on_one_device():
     assert failed.value.rule == "dependence"
 
 
-def test_a_lost_device_is_named(monkeypatch):
-    """A device that is lost in the middle of a launch takes the task with it, and the error names that device."""
-    right = NestForm.run
+@pytest.mark.parametrize("is_launched", [True, False])
+def test_a_lost_device_is_named(monkeypatch, is_launched):
+    """A device that is lost takes the task with it, with the reason where all of the task has been launched by then.
+
+    If the device is lost while the task is launched, the error is the first one of the launch.
+    """
+    right, may_go = NestForm.run, threading.Event()
 
     def run(self, grid, one):
         if one.blank.axes[0].start >= 32:
+            assert may_go.wait(20)
             raise RuntimeError("the hardware is gone")
         right(self, grid, one)
 
     monkeypatch.setattr(NestForm, "run", run)
+    text = r"sim:1 is lost.*the hardware is gone" if is_launched else "is lost"
     x = np.ones(64)
-    with omp.Runtime("sim:2"), pytest.raises(omp.DeviceLostError, match=r"sim:1 is lost.*the hardware is gone"):
-        double.options(filter="always")(x)
+    with omp.Runtime("sim:2"), pytest.raises(omp.DeviceLostError, match=text):
+        task = double.options(filter="always", nowait=True)(x)
+        if is_launched:
+            until(lambda: task.launched)
+        may_go.set()
+        task.result()
