@@ -53,21 +53,32 @@ def see(task: AnyTask) -> None:
 def clear_own_frames(error: BaseException) -> None:
     """Clear the frames of ours that an exception refers to, of calls that have ended.
 
-    Their names refer to tasks and waits: the exception would be in a cycle, or keep others.
+    Their names refer to tasks and waits: the exception would be in a cycle, or keep others. So do those of its causes,
+    and of the exceptions in a group: when they were seen, the wait in which their bodies ran may not have ended.
     """
-    visited = set()
-    trace = error.__traceback__
-    while trace is not None:
-        frame: FrameType | None = trace.tb_frame
-        while frame is not None and frame not in visited:
-            visited.add(frame)
-            if is_own(frame.f_globals.get("__name__")) and not frame.f_code.co_flags & _SUSPENDS:
-                try:
-                    frame.clear()
-                except RuntimeError:
-                    break  # it has not ended, and so have not those that it was called from
-            frame = frame.f_back
-        trace = trace.tb_next
+    visited: set[FrameType] = set()
+    errors, known = [error], {id(error)}
+    for one in errors:  # which grows
+        trace = one.__traceback__
+        while trace is not None:
+            _clear_from(trace.tb_frame, visited)
+            trace = trace.tb_next
+        parts = one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+        for other in (*parts, one.__cause__, one.__context__):
+            if other is not None and id(other) not in known:
+                known.add(id(other))
+                errors.append(other)
+
+
+def _clear_from(frame: FrameType | None, visited: set[FrameType]) -> None:
+    while frame is not None and frame not in visited:
+        visited.add(frame)
+        if is_own(frame.f_globals.get("__name__")) and not frame.f_code.co_flags & _SUSPENDS:
+            try:
+                frame.clear()
+            except RuntimeError:
+                break  # it has not ended, and so have not those that it was called from
+        frame = frame.f_back
 
 
 def note_task(error: BaseException, task: AnyTask, step: str) -> None:

@@ -539,7 +539,7 @@ class Task(Generic[Result_co]):
             try:
                 return self.body_ended(engine, failure)
             finally:
-                del self, failure  # it has the frame of the body, whose caller this is: no cycle by way of that
+                del self, failure, frame  # it has the frame of the body, whose caller this is: no cycle by way of that
         if self.special:
             return self.body_ended(engine, None)
         return engine.finish(self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import weakref
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 import offload as omp
 from offload import acc, in_, inout, tofrom
-from tests.patience import until
+from tests.patience import until, until_gone
 from tests.profiles import few
 
 N_ATTEMPTS = 12
@@ -394,3 +395,59 @@ def test_a_failure_that_was_handled_keeps_nothing(uncollected, way, num_threads)
             assert device.live_nbytes() == 0
         let_workers_end(lambda: all(reference() is None for reference in HOST))
         assert [reference() for reference in HOST if reference() is not None] == []
+
+
+def in_a_group(made):
+    made.clear()
+    omp.taskwait()
+
+
+def as_a_cause(made):
+    try:
+        made.pop().result()
+    except ArithmeticError as error:
+        raise ArithmeticError("because of another one") from error
+
+
+@pytest.mark.parametrize("tells", [in_a_group, as_a_cause])
+def test_a_failure_is_seen_before_the_wait_ends_in_which_its_body_ran(uncollected, tells):
+    """A task fails with what its child has failed with, which the thread has run that waits for the task."""
+    with omp.Runtime("none", num_threads=1, check=True):
+        begun = threading.Event()
+
+        def outer():
+            begun.set()
+            made = [fails_on_host(("token",))]
+            until(made[0].done)  # this thread is busy, so the one that waits runs it
+            tells(made)
+
+        task = omp.task(outer)()
+        assert begun.wait(60)
+        with expected():
+            task.result()
+        del task
+        assert len(HOST) == 1
+        until_gone(*HOST)
+
+
+def test_a_failure_is_seen_before_the_thread_that_ran_the_body_goes_on(uncollected):
+    """The thread is still at the end of the task, which has generated another one, when the failure is handled."""
+    with omp.Runtime("none", num_threads=1, check=True):
+        may_fail, may_go_on = threading.Event(), threading.Event()
+
+        def body():
+            work = Temporary()
+            HOST.append(weakref.ref(work))
+            assert may_fail.wait(60)
+            omp.task(int)().result()
+            raise ArithmeticError(type(work))
+
+        task = omp.task(body)()
+        task.add_done_callback(lambda _: may_go_on.wait(60))
+        may_fail.set()
+        until(task.done)
+        assert isinstance(task.exception(), ArithmeticError)
+        del task
+        may_go_on.set()
+        assert len(HOST) == 1
+        until_gone(*HOST)
