@@ -186,13 +186,19 @@ def test_queues_of_openacc(cuda, started):
     assert (y == np.arange(100.0) + 1 + 4 * x).all()
 
 
-@omp.target_loop
-def gather(p, x, y):
-    for i in range(p.size):
-        y[i] = x[p[i]]
+@pytest.fixture
+def gather():
+    """A loop with indices that nobody has called: how often it looks at them follows from earlier calls."""
+
+    @omp.target_loop
+    def gather(p, x, y):
+        for i in range(p.size):
+            y[i] = x[p[i]]
+
+    return gather
 
 
-def test_indices_of_known_contents(cuda, started, monkeypatch):
+def test_indices_of_known_contents(cuda, started, monkeypatch, gather):
     """What was decided from elements is filled in, for two sets of arrays in turn, until something may change them."""
     monkeypatch.setattr(LOOK_LIMITS, "n_iterations", 1)
     sets = [(np.arange(20)[::step].copy(), np.arange(20.0), np.zeros(20 // abs(step))) for step in (-1, 1)]
@@ -212,7 +218,7 @@ def test_indices_of_known_contents(cuda, started, monkeypatch):
     assert (sets[1][2] == np.arange(20)).all()
 
 
-def test_indices_that_a_body_may_write(cuda, started, monkeypatch):
+def test_indices_that_a_body_may_write(cuda, started, monkeypatch, gather):
     """A body that may write to what indices are read from has each loop check them, unless they are read-only."""
     monkeypatch.setattr(LOOK_LIMITS, "n_iterations", 1)
     p, x, y = np.arange(20), np.arange(20.0), np.zeros(20)
