@@ -41,7 +41,8 @@ def executed(path: Path) -> Any:
     notebook = nbformat.read(path, as_version=4)
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OFFLOAD_DEVICES": "sim"}
     quiet = ["--log-level=ERROR"]  # the kernel warns that its ports are not encrypted
-    client = NotebookClient(notebook, timeout=LIMIT_S, kernel_name="python3", extra_arguments=quiet)
+    limits = {"timeout": LIMIT_S, "iopub_timeout": LIMIT_S}  # of a cell, and then of its outputs
+    client = NotebookClient(notebook, kernel_name="python3", extra_arguments=quiet, **limits)
     client.execute(cwd=str(path.parent), env=env)
     return notebook
 
