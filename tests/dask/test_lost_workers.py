@@ -17,6 +17,7 @@ import pytest
 import offload as omp
 from offload import in_, inout, to, tofrom
 from offload.devices.dask.cluster import _ANSWER_S, Cluster
+from offload.interrupts.frames import frames_of_threads
 from tests import cluster
 from tests.dask.killing import replay_and_kill, run_and_kill
 from tests.patience import until
@@ -270,7 +271,7 @@ def test_an_interruption_while_devices_are_opened():
     """Ctrl-C ends the opening, also while a worker does not answer."""
 
     def is_opening():
-        frame = sys._current_frames()[threading.main_thread().ident]
+        frame = frames_of_threads()[threading.main_thread().ident]
         while frame is not None and frame.f_code is not Cluster.open.__code__:
             frame = frame.f_back
         return frame is not None

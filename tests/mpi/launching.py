@@ -102,9 +102,9 @@ def kill(job):
     return left
 
 
-def read_until(job, pattern, n, limit_s=LIMIT_S):
-    """Read what a job prints until a pattern has come so often; return all of it."""
-    printed, end_s = "", time.monotonic() + limit_s
+def read_until(job, pattern, n, limit_s=LIMIT_S, printed=""):
+    """Read what a job prints, after what was read before, until a pattern has come so often; return all of it."""
+    end_s = time.monotonic() + limit_s
     descriptor = job.stdout.fileno()
     while len(re.findall(pattern, printed)) < n:
         is_ready, _, _ = select.select([descriptor], [], [], max(0.0, end_s - time.monotonic()))
