@@ -19,13 +19,13 @@ array([1, 1, 3])
 from __future__ import annotations
 
 import builtins
-import os
 import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from offload.errors import ClauseError
+from offload.interrupts.forks import in_forked_child
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -195,10 +195,7 @@ def _step(a: Any, index: Any, new: Callable[[Any], Any]) -> Any:
     return old
 
 
+@in_forked_child
 def _after_fork() -> None:
     global _lock  # noqa: PLW0603  # another thread of the parent may have it
     _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

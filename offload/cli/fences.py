@@ -8,13 +8,13 @@ replaced while somebody wants the kinds of dependences (`offload.tasks.hooked`).
 
 from __future__ import annotations
 
-import os
 from threading import get_ident
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from offload.constructs.groups import GroupRegion
+from offload.interrupts.forks import in_forked_child
 from offload.interrupts.frames import caller
 from offload.reports.graphs import Fences, Made, Waited
 from offload.runtime.everything import Everything
@@ -138,5 +138,4 @@ hooked.register(Goal, "let_go", _observed_let_go, "kinds")
 hooked.register(Runtime, "wait_for_task", _observed_wait_for_task, "kinds")
 hooked.register(GroupRegion, "_end_group", _observed_end_group, "kinds")
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_logs.clear)
+in_forked_child(_logs.clear)

@@ -25,6 +25,7 @@ from offload.errors import CleanupWarning, EventError, TransportError, UsageErro
 from offload.events.open_request import OpenRequest
 from offload.events.pace import Pace
 from offload.events.wakeup import LockWakeup, SemaphoreWakeup
+from offload.interrupts.forks import in_forked_child
 from offload.interrupts.shields import Shield
 
 if TYPE_CHECKING:
@@ -376,14 +377,11 @@ _idle_poll = _idle_poll_s() if MPI.Is_initialized() and not MPI.Is_finalized() e
 progress = Progress()
 
 
+@in_forked_child
 def _after_fork() -> None:
     """Forget the parent's requests, whose locks may be in the hands of threads that are not here."""
     global progress  # noqa: PLW0603  # the process's one
     progress = Progress()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _spins() -> bool:

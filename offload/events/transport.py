@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
 
 from mpi4py import MPI
 
 from offload.errors import TransportError, UsageError
+from offload.interrupts.forks import in_forked_child
 
 # The thread levels that do not do.
 _LEVELS = {
@@ -86,10 +86,7 @@ def _error_names() -> dict[int, str]:
     return {getattr(MPI, name): f"MPI_{name}" for name in names if isinstance(getattr(MPI, name), int)}
 
 
+@in_forked_child
 def _after_fork() -> None:
     global _is_forked, _is_ready  # as above
     _is_forked, _is_ready = True, False
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

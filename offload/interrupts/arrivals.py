@@ -9,13 +9,13 @@ shield waits. Code in C goes past both. See docs/design/theory.md, "Shields".
 from __future__ import annotations
 
 import ctypes
-import os
 import signal
 import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from offload.interrupts import shields
+from offload.interrupts.forks import in_forked_child
 from offload.interrupts.frames import caller, calls_program, is_between, is_own
 from offload.interrupts.shields import Shielded, current, note_raised, threads
 
@@ -187,5 +187,4 @@ def install() -> None:
     """Have interruptions arrive here: sent exceptions at once, signals when the main thread first uses the library."""
     shields.at_first = _take_over
     ctypes.pythonapi.PyThreadState_SetAsyncExc = SetAsyncExc()  # type: ignore[attr-defined]  # nobody types it
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_forked)
+    in_forked_child(_forked)

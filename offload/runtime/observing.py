@@ -20,7 +20,6 @@ A `TaskLog` is an observer of our own. A task costs it one call of ``list.extend
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import warnings
@@ -37,6 +36,7 @@ from offload.arrays.items import all_memory, label
 from offload.errors import ClauseError, CleanupWarning
 from offload.events.log import TaskLog
 from offload.events.observer import METHODS, NO_CALLS, Calls, nothing
+from offload.interrupts.forks import in_forked_child
 from offload.interrupts.shields import Shield
 from offload.runtime import registry
 from offload.runtime.launch import DeviceTask
@@ -685,6 +685,7 @@ class ObservedPlace(DevicePlace):
                         log.maps.append((perf_counter(), self.device.number, nbytes))
 
 
+@in_forked_child
 def _after_fork() -> None:
     """Forget the logs of the parent, and its runtimes; an observer of the program goes on in the child."""
     global _lock  # noqa: PLW0603  # another thread of the parent may have it
@@ -692,7 +693,3 @@ def _after_fork() -> None:
     _attached[:] = [one for one in _attached if one.runtime is None and not isinstance(one.observer, TaskLog)]
     _equipped.clear()
     hooked.replace({"any", "starts"} if _attached else ())
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -6,13 +6,13 @@ A runtime made from the environment, at first use, ends with the process; so doe
 from __future__ import annotations
 
 import atexit
-import os
 import sys
 import threading
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from offload.errors import RuntimeClosedError
 from offload.interrupts.finalizers import put_off
+from offload.interrupts.forks import in_forked_child
 from offload.interrupts.frames import frames_of_threads
 from offload.runtime import status
 from offload.runtime.settings import Settings, Unseen
@@ -161,6 +161,7 @@ def _has_failures(error: BaseException, given_up: list[BaseException]) -> bool:
     return isinstance(error, BaseExceptionGroup) and any(one not in given_up for one in error.exceptions)
 
 
+@in_forked_child
 def _after_fork() -> None:
     """Refuse the parent's runtimes in a forked child: their threads and driver contexts did not come along."""
     global _lock  # noqa: PLW0603  # the lock of the parent
@@ -171,7 +172,3 @@ def _after_fork() -> None:
     at_end.clear()
     put_off.forget()
     status.forget()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

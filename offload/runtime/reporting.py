@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from offload.errors import ClauseError, UnsupportedError
 from offload.events.log import TaskLog
+from offload.interrupts.forks import in_forked_child
 from offload.runtime import observing, registry, status
 from offload.runtime.stamps import settle
 
@@ -100,10 +101,7 @@ def _tell(text: str) -> None:
             stream.write(f"offload: {text}\n")
 
 
+@in_forked_child
 def _after_fork() -> None:
     _reports.clear()
     _log.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -12,7 +12,6 @@ The program's own calls of streams and events of a simulated device are told fro
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import suppress
 from functools import partial
@@ -25,6 +24,7 @@ from offload.devices.sim.device import SimDevice
 from offload.devices.sim.stream import SimEvent, SimStream
 from offload.events.event import Event
 from offload.events.sources import StreamSource
+from offload.interrupts.forks import in_forked_child
 from offload.interrupts.frames import is_own
 from offload.runtime.everything import Everything
 from offload.runtime.launch import DeviceTask
@@ -64,14 +64,11 @@ def end(runtime: Any) -> None:
         hooked.replace((), NEED)
 
 
+@in_forked_child
 def _after_fork() -> None:
     """Forget the runtimes of the parent."""
     hooked.orders.clear()
     hooked.replace((), NEED)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _orders_of(task: Any) -> Orders | None:

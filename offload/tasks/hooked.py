@@ -7,11 +7,11 @@ registers other forms, which replace it meanwhile. Such a form checks whether th
 
 from __future__ import annotations
 
-import os
 import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from offload.interrupts.forks import in_forked_child
 from offload.interrupts.frames import calls_program
 
 if TYPE_CHECKING:
@@ -69,15 +69,12 @@ def _put(cls: Any, name: str) -> None:
     setattr(cls, name, method)
 
 
+@in_forked_child  # before the handler of `offload.runtime.observing`, which replaces
 def _after_fork() -> None:
     global _lock  # noqa: PLW0603  # another thread of the parent may have it
     _lock = threading.RLock()
     for cls, name in _methods:  # it may have been at it
         _put(cls, name)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)  # before the handler of `offload.runtime.observing`, which replaces
 
 
 @calls_program

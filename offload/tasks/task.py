@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from contextlib import suppress
 from itertools import count
@@ -10,6 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Generic, SupportsIndex
 
 from offload.errors import UsageError
+from offload.interrupts.forks import in_forked_child
 from offload.interrupts.frames import calls_program
 from offload.interrupts.shields import Shield, ends_body
 from offload.tasks.callbacks import run_callbacks
@@ -650,10 +650,7 @@ def discarded(task: Task) -> CancelledError:
     return CancelledError(f"{task.key} was discarded: its taskgroup was cancelled before it began")
 
 
+@in_forked_child
 def _after_fork() -> None:
     global _adding_callback  # noqa: PLW0603  # another thread of the parent may have it
     _adding_callback = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -8,7 +8,6 @@ is complete. See docs/design/theory.md, "Reductions over tasks".
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +20,7 @@ from offload.constructs.clauses.maps import as_tuple
 from offload.constructs.clauses.names import parse_item, refused_text
 from offload.constructs.clauses.operators import Operator, find_operator
 from offload.errors import ClauseError
+from offload.interrupts.forks import in_forked_child
 from offload.tasks import hooked
 
 if TYPE_CHECKING:
@@ -407,10 +407,7 @@ class ReducingBody:
                 group.reductions = (*group.reductions, part.reduction)
 
 
+@in_forked_child
 def _after_fork() -> None:
     global _adding  # noqa: PLW0603  # another thread of the parent may have it
     _adding = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -6,9 +6,8 @@ The library notes its own use. Whether the program has used CuPy by itself, a ch
 
 from __future__ import annotations
 
-import os
-
 from offload.errors import UsageError
+from offload.interrupts.forks import in_forked_child
 
 ADVICE = (
     "CUDA does not work in a process that was forked from one that has used it; start the process by spawn or "
@@ -42,10 +41,7 @@ def error_of_fork(error: BaseException) -> UsageError | None:
     return UsageError(f"{error}: {ADVICE}, or use devices='sim'")
 
 
+@in_forked_child
 def _after_fork() -> None:
     global _is_child, _was_used  # as above
     _is_child, _was_used = True, _was_used or _is_used
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -12,12 +12,12 @@ A stream that dies retires its lane, which ends once it is empty. Code run from 
 
 from __future__ import annotations
 
-import os
 import threading
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from offload.errors import UsageError
+from offload.interrupts.forks import in_forked_child
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -210,5 +210,4 @@ class SimStream:
         self._fate.check()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=SimEvent.after_fork)
+in_forked_child(SimEvent.after_fork)

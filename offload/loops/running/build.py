@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from offload.devices import diskcache
 from offload.errors import InternalError, PerformanceWarning
+from offload.interrupts.forks import in_forked_child
 from offload.interrupts.frames import warn
 from offload.loops.running import compilers
 
@@ -217,5 +218,4 @@ def user_line(source: str, message: str, place: SourceLine) -> int:
 
 builder = Builder(os.environ)
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=builder.after_fork)
+in_forked_child(builder.after_fork)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import atexit
 import ctypes
 import functools
-import os
 from importlib import resources
 from typing import TYPE_CHECKING, Final
 
+from offload.interrupts.forks import in_forked_child
 from offload.loops.running.build import builder
 from offload.loops.running.compilers import HostFailure
 
@@ -120,5 +120,4 @@ def _end_all() -> None:
 
 
 atexit.register(_end_all)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=running.clear)  # a child has none of the threads
+in_forked_child(running.clear)  # a child has none of the threads
