@@ -7,6 +7,7 @@ list. For lists and dicts it is a list or a dict, so all of Python takes it; a t
 
 from __future__ import annotations
 
+from operator import is_
 from types import MethodType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -60,22 +61,30 @@ class Replacements:
         if kind is dict:
             return HeldDict(value, self, text)
         if isinstance(value, tuple):
-            return kind._make(map(self.of, value)) if hasattr(kind, "_make") else tuple(map(self.of, value))
+            return _tuple_of(kind, map(self.of, value))
         return HeldObject(value, self, text)
 
     def back(self, value: Any) -> Any:
-        """Return the object that another one stands for: itself for most."""
-        found = self._old.get(id(value))
-        return value if found is None else found[1]
+        """Return the object that another one stands for: itself for most.
 
-    def restored(self, value: Any) -> Any:
-        """Return the object that a block leaves in a name; a new list, tuple or dict has the arrays themselves."""
+        A list, tuple or dict that the block has made of device arrays gets a copy with the arrays themselves.
+        """
+        found = self._old.get(id(value))
+        if found is not None:
+            return found[1]
         kind = value.__class__
-        if kind is list or kind is tuple:
-            return kind(map(self.back, value))
         if kind is dict:
-            return {key: self.back(one) for key, one in value.items()}
-        return self.back(value)
+            parts = [*value.values()]
+        elif kind is list or isinstance(value, tuple):
+            parts = [*value]
+        else:
+            return value
+        arrays = [self._old.get(id(part), (None, part))[1] for part in parts]
+        if all(map(is_, arrays, parts)):
+            return value
+        if kind is dict:
+            return dict(zip(value, arrays, strict=True))
+        return arrays if kind is list else _tuple_of(kind, arrays)
 
     def keep(self, old: Any, new: Any, text: str) -> None:
         """Raise `ClauseError` if a block binds an element or attribute that is mapped to another object."""
@@ -84,6 +93,10 @@ class Replacements:
                 f"map: {text} is mapped, but the block binds it to another object, so the array would not change; "
                 f"write `{text}[...] = …`"
             )
+
+
+def _tuple_of(kind: Any, values: Iterable[Any]) -> Any:
+    return kind._make(values) if hasattr(kind, "_make") else tuple(values)
 
 
 class HeldList(list[Any]):

@@ -158,7 +158,7 @@ class BlockRun:
             if name in state.reads and value is first:
                 kept[at] = UNBOUND  # the block has only read the variable
             elif name in self._holders:
-                kept[at] = self._replaced.restored(value)
+                kept[at] = self._replaced.back(value)
             if name not in state.mapped:
                 continue
             if value is not first:

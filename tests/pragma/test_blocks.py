@@ -7,6 +7,7 @@ from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
 from itertools import count
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -547,6 +548,69 @@ def f(xs, kinds):
     assert eval(item, {"xs": after}) is x
     assert (type(after), len(after)) == (type(before), n)
     assert (after is before) == (" = " not in line and type(before) is not tuple)
+
+
+class Pair(NamedTuple):
+    """An array and a number."""
+
+    a: object
+    n: int
+
+
+@pytest.mark.parametrize("devices", ["sim:1", "none"])
+@pytest.mark.parametrize(
+    ("item", "holder", "line", "found"),
+    [
+        ("xs[0]", lambda x: Pair(x, 1), "xs = xs._replace(n=5)", "xs.a"),
+        ("xs[0][0]", lambda x: [[x, 1], 2], "xs[0] = xs[0] + [5]", "xs[0][0]"),
+        ("xs['a'][0]", lambda x: {"a": [x, 1]}, "xs['a'] = xs['a'][:1]", "xs['a'][0]"),
+        ("xs[0]", lambda x: [x], "xs.append((xs[0], 1))", "xs[1][0]"),
+        ("xs[0]", lambda x: [x], "xs.append(Pair(xs[0], 1))", "xs[1].a"),
+        ("xs[0]", lambda x: [x], "xs.extend([{'a': xs[0]}])", "xs[1]['a']"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::offload.errors.HostFallbackWarning")
+def test_lists_that_a_block_makes_of_device_arrays(item, holder, line, found, devices):
+    """What the block leaves in a name or an element has the arrays themselves."""
+    f = made(
+        f"""@directives
+def f(xs):
+    with omp("target map(tofrom: {item})"):
+        {item}[:] += 1
+        {line}
+    return xs
+""",
+        Pair=Pair,
+    )
+    x = np.zeros(2)
+    with offload.Runtime(devices):
+        after = f(holder(x))
+    assert eval(found, {"xs": after}) is x
+    assert x.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("devices", ["sim:1", "none"])
+@pytest.mark.parametrize(
+    ("line", "found"), [("xs = ys", "xs"), ("xs.append(ys)", "xs[1]"), ("xs[:] = *xs, ys", "xs[1]")]
+)
+@pytest.mark.filterwarnings("ignore::offload.errors.HostFallbackWarning", "ignore::offload.errors.DirectiveWarning")
+def test_a_list_of_the_program_stays_the_same_object(line, found, devices):
+    """A block that binds a name or an element to a list which has no device arrays leaves that list itself."""
+    f = made(
+        f"""@directives
+def f(xs, ys):
+    with omp("target map(tofrom: xs[0])"):
+        xs[0][:] += 1
+        {line}
+    return xs
+"""
+    )
+    x = np.zeros(2)
+    ys = [x, 1]
+    with offload.Runtime(devices):
+        after = f([x], ys)
+    assert eval(found, {"xs": after}) is ys
+    assert ys[0] is x
 
 
 REBOUND = {
