@@ -144,11 +144,21 @@ class BlockRun:
         """Return the values with which results begin; the arguments are the values at the encounter."""
         state = self._state
         now = state.now() if state.reads else values
-        reads = state.reads - self._holders
         self._first = tuple(
-            [new if name in reads else old for name, old, new in zip(state.results, values, now, strict=True)]
+            [
+                self._in_block(name, new) if name in state.reads else old
+                for name, old, new in zip(state.results, values, now, strict=True)
+            ]
         )
         return self._first
+
+    def _in_block(self, name: str, value: Any) -> Any:
+        """Return what the block finds in a name: a list that an earlier block has left there has device arrays, too."""
+        if name not in self._holders:
+            return value
+        if value.__class__ in (list, dict) or isinstance(value, tuple):
+            self._replaced.add_holder(value, name)
+        return self._replaced.of(value)
 
     def leave(self, *values: Any) -> tuple[Any, ...] | None:
         """Take the values of results at the end of the body; return them in another process."""

@@ -613,6 +613,36 @@ def f(xs, ys):
     assert ys[0] is x
 
 
+@pytest.mark.parametrize(
+    ("holder", "lines"),
+    [
+        (lambda x: [x], ("xs = xs + [1]", "xs = xs + [2]")),
+        (lambda x: (x,), ("xs += (1,)", "xs += (2,)")),
+        (lambda x: Pair(x, 0), ("xs = [*xs, 1]", "xs = (*xs, 2)")),
+    ],
+)
+def test_a_list_that_an_earlier_block_has_left(holder, lines):
+    """A deferred block finds the list that a name has when its task runs, with device arrays."""
+    f = made(
+        f"""@directives
+def f(xs, order):
+    with omp("target map(tofrom: xs[0]) depend(inout: order) nowait"):
+        xs[0][:] += 1
+        {lines[0]}
+    with omp("target map(tofrom: xs[0]) depend(inout: order) nowait"):
+        xs[0][:] += 1
+        {lines[1]}
+    omp("taskwait")
+    return xs
+"""
+    )
+    x = np.zeros(2)
+    after = f(holder(x), "order")
+    assert after[0] is x
+    assert list(after[-2:]) == [1, 2]
+    assert x.tolist() == [2, 2]
+
+
 REBOUND = {
     "xs[0]": ([np.zeros(2)], "xs[0] = xs[0] + 1"),
     "xs[-0]": ([np.zeros(2)], "xs[:] = [1]"),
