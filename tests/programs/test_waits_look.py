@@ -77,3 +77,28 @@ def test_a_run_of_the_suite_looks_if_told_to(tmp_path, variable):
     assert "3 passed" in done.stdout
     said = re.search(r"^waits for simulated devices: (.*)$", done.stdout, re.MULTILINE)
     assert ("look" in said[1]) is bool(variable)
+
+
+def test_a_share_of_the_tests_is_of_one_run(tmp_path):
+    """``OFFLOAD_TESTS_SHARE=1/3`` runs every third test; a pytest that a test runs has all of its tests."""
+    (tmp_path / "test_inner.py").write_text(
+        "import os\n"
+        "import pytest\n"
+        "@pytest.mark.parametrize('number', range(6))\n"
+        "def test_inner(number):\n"
+        "    assert number % 3 == 1\n"
+        "    assert 'OFFLOAD_TESTS_SHARE' not in os.environ\n",
+        "utf-8",
+    )
+    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-c", str(ROOT / "pyproject.toml")]
+    done = subprocess.run(
+        [*command, "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "OFFLOAD_TESTS_SHARE": "1/3"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
