@@ -75,12 +75,14 @@ class Newer(Enum):
 class Condition(NamedTuple):
     """The condition of mapped bytes: which side is newer, and the write or the construct that made it so.
 
-    ``origin`` is the mapping whose unwritten bytes copies have carried here; None for the bytes' own mapping.
+    ``origin`` is the mapping whose unwritten bytes copies have carried here; None for the bytes' own mapping. Where the
+    host is newer, ``hidden`` is the latest write on the device since the two agreed; None for none.
     """
 
     newer: Newer
     by: Any
     origin: Any = None
+    hidden: Any = None
 
 
 class Remains(NamedTuple):
@@ -274,13 +276,15 @@ class States:
     def changed(self, mapping: MappedBytes, runs: Runs, counts: Callable[[Any], bool] = lambda _: True) -> Runs:
         """Return the bytes that a copy to the host would change: those that differ on the device.
 
-        ``counts`` says of the write that has made them different whether it is to be considered.
+        ``counts`` says of a write that has made them different whether it is to be considered.
         """
-        return _joined(
-            (lo, hi)
-            for lo, hi, condition in mapping.conditions.pieces(runs)
-            if condition.newer in (Newer.DEVICE, Newer.HOST) and counts(condition.by)
-        )
+
+        def differs(now: Condition) -> bool:
+            if now.newer not in (Newer.DEVICE, Newer.HOST):
+                return False
+            return counts(now.by) or (now.hidden is not None and counts(now.hidden))
+
+        return _joined((lo, hi) for lo, hi, condition in mapping.conditions.pieces(runs) if differs(condition))
 
     def copied_out(self, mapping: MappedBytes, runs: Runs, by: Any) -> None:
         """Note a copy from the device to the host."""
@@ -322,12 +326,13 @@ class States:
         A device that has the same write is not older than the host then.
         """
         self._host.set(runs, None)
-        host = Condition(Newer.HOST, by)
 
         def become(now: Condition | None) -> Condition | None:
             if now is None or now.newer is Newer.UNWRITTEN:
                 return now
-            return _SAME if now == copied and now.newer is Newer.DEVICE else host
+            if now.newer is Newer.DEVICE:
+                return _SAME if now == copied else Condition(Newer.HOST, by, hidden=now.by)
+            return Condition(Newer.HOST, by, hidden=now.hidden)
 
         for lo, hi, mappings in self._present.pieces(runs):
             for mapping in mappings:

@@ -188,6 +188,33 @@ def test_partial_overlaps(same):
     }
 
 
+def test_a_write_between_the_body_and_the_copy_back(findings):
+    """The copy back of a region counts as a write, though a task writes on the host after the body has."""
+    (found,) = findings(
+        """
+        import threading
+        changed, filled = threading.Event(), threading.Event()
+        @omp.task
+        def fill(a):
+            assert changed.wait(60)
+            a[0:6] = 1
+            filled.set()
+        @omp.target(nowait=True, map=[tofrom("part")])
+        def change(part):
+            part[2:4] += 1
+            changed.set()
+            assert filled.wait(60)
+        x = np.ones(8)
+        fill(x)
+        change(x[3:])
+        omp.taskwait()
+        """,
+        num_threads=1,
+    )
+    assert (found.second.what, found.elements, found.count) == ("copy", "[3:6]", 2)
+    assert 'inout("part")' in found.fix.text
+
+
 def test_strided_overlap(same):
     """The box of a race between strided accesses holds the shared elements only."""
     (found,), _ = same(

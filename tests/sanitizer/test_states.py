@@ -224,3 +224,18 @@ def test_a_copy_back_that_changes_nothing_leaves_the_host_alone():
     assert states.changed(one, [(0, 8)]) == [(4, 8)]
     states.copied_out(one, [(0, 8)], "out")
     assert [(fault.runs, fault.first) for fault in states.read_device(other, [(0, 8)])] == [([(4, 8)], "out")]
+
+
+def test_a_write_on_the_host_does_not_hide_what_the_device_has_changed():
+    """A copy back that comes after the write on the device has bytes to write, whoever has written on the host since."""
+    states, runs = States(), [(0, 8)]
+    mapping = states.mapped(runs, "construct")
+    states.copied_in(mapping, runs, "in")
+    states.written_device(mapping, [(4, 8)], "earlier")
+    for by in "once", "again":
+        states.written_host([(2, 8)], by)
+        assert states.changed(mapping, runs, lambda by: by == "earlier") == [(4, 8)]
+        assert states.changed(mapping, runs, lambda by: by == "later") == []
+    states.copied_out(mapping, runs, "out")
+    states.written_host(runs, "at last")
+    assert states.changed(mapping, runs, lambda by: by == "earlier") == []
