@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 """Code whose frames may go on after they have been left."""
 
+_NEAREST = 16
+"""The causes of an exception that are looked at, one behind the other: a program that tries again makes long chains."""
+
 
 def see(task: AnyTask) -> None:
     """Note that somebody has been told of the task's failure, and forget it: from now on it is theirs."""
@@ -57,16 +60,18 @@ def clear_own_frames(error: BaseException) -> None:
     and of the exceptions in a group: when they were seen, the wait in which their bodies ran may not have ended.
     """
     visited: set[FrameType] = set()
-    errors, known = [error], {id(error)}
-    for one in errors:  # which grows
+    errors, known = [(error, 0)], {id(error)}
+    for one, depth in errors:  # which grows
         trace = one.__traceback__
         while trace is not None:
             _clear_from(trace.tb_frame, visited)
             trace = trace.tb_next
-        parts = one.exceptions if isinstance(one, BaseExceptionGroup) else ()
-        for other in (*parts, one.__cause__, one.__context__):
-            if other is not None and id(other) not in known:
-                known.add(id(other))
+        others = [(part, depth) for part in one.exceptions] if isinstance(one, BaseExceptionGroup) else []
+        if depth < _NEAREST:
+            others += [(cause, depth + 1) for cause in (one.__cause__, one.__context__) if cause is not None]
+        for other in others:
+            if id(other[0]) not in known:
+                known.add(id(other[0]))
                 errors.append(other)
 
 

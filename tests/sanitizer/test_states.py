@@ -227,7 +227,7 @@ def test_a_copy_back_that_changes_nothing_leaves_the_host_alone():
 
 
 def test_a_write_on_the_host_does_not_hide_what_the_device_has_changed():
-    """A copy back that comes after the write on the device has bytes to write, whoever has written on the host since."""
+    """A copy back after the write on the device has bytes to write, whoever has written on the host since."""
     states, runs = States(), [(0, 8)]
     mapping = states.mapped(runs, "construct")
     states.copied_in(mapping, runs, "in")

@@ -12,6 +12,7 @@ import pytest
 
 import offload as omp
 from offload import acc, in_, inout, tofrom
+from offload.tasks import failures
 from tests.patience import until, until_gone
 from tests.profiles import few
 
@@ -428,6 +429,27 @@ def test_a_failure_is_seen_before_the_wait_ends_in_which_its_body_ran(uncollecte
         del task
         assert len(HOST) == 1
         until_gone(*HOST)
+
+
+def test_a_long_chain_of_causes_is_not_walked_at_each_failure(monkeypatch):
+    """A failure behind many others takes as many steps as one behind some others."""
+    looks, look = [], failures._clear_from
+    monkeypatch.setattr(failures, "_clear_from", lambda *args: looks.append(1) or look(*args))
+    with omp.Runtime("none", num_threads=0):
+
+        def step(before):
+            if not before:
+                raise ArithmeticError
+            as_a_cause(before)
+
+        made, numbers = [], []
+        for _ in range(100):
+            looks.clear()
+            task = omp.task(step)(made)  # which it empties
+            assert isinstance(task.exception(), ArithmeticError)
+            made.append(task)
+            numbers.append(len(looks))
+    assert max(numbers[-20:]) == max(numbers[20:40])
 
 
 def test_a_failure_is_seen_before_the_thread_that_ran_the_body_goes_on(uncollected):
