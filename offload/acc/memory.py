@@ -10,7 +10,7 @@ from offload.acc.addresses import corresponding, here_for
 from offload.acc.operations import QueueOperation
 from offload.arrays.items import host_items, label
 from offload.constructs.copying import byte_ranges, copy_recipe, number_of_bytes
-from offload.constructs.memory import gives_back, release, target_alloc
+from offload.constructs.memory import allocate, gives_back, release
 from offload.errors import ClauseError, MapError, NotPresentError
 from offload.runtime.current import for_finalizers, here
 from offload.runtime.keywords import takes_clauses
@@ -56,7 +56,7 @@ def malloc(nbytes: int, *, device: int | None = None) -> Any:
     (3,)
     >>> acc.free(d)
     """
-    return target_alloc(number_of_bytes(nbytes, "acc malloc: nbytes"), "u1", device)  # untyped bytes, as in C
+    return allocate(number_of_bytes(nbytes, "acc malloc: nbytes"), "u1", device, "acc malloc")  # untyped bytes, as in C
 
 
 def free(d: Any) -> None:

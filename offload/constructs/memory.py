@@ -106,20 +106,7 @@ def target_alloc(shape: int | tuple[int, ...], dtype: Any = "u1", device: int | 
 
 
 def allocate(shape: Any, dtype: Any, device: int | None, what: str) -> Any:
-    """Implement `target_alloc`; ``what`` is the routine, for errors."""
-    # Nobody else knows the array until it is returned: an interruption before that gives it back.
-    array = None
-    try:
-        with Shield():
-            array = _allocate(shape, dtype, device, what)
-    except BaseException:
-        if array is not None:  # an interruption
-            give_back(current_runtime(), array, what)
-        raise
-    return array
-
-
-def _allocate(shape: Any, dtype: Any, device: int | None, what: str) -> Any:
+    """Implement `target_alloc`; ``what`` is the routine, for errors. The caller has `gives_back`, or a shield."""
     dims, kind = extent(shape, dtype, what)
     place = _place(what, device)
     nbytes = check_nbytes(dims, kind, what)

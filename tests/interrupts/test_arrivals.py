@@ -249,15 +249,15 @@ class TestHandlers:
             omp.taskwait()
             assert runtime.places[0].table.entries() == ()
 
-    @pytest.mark.parametrize("allocation", [omp.target_alloc, acc.malloc])
-    def test_an_interrupted_allocation_is_given_back(self, former, allocation, monkeypatch):
+    @pytest.mark.parametrize(("allocation", "module"), [(omp.target_alloc, memory), (acc.malloc, acc.memory)])
+    def test_an_interrupted_allocation_is_given_back(self, former, allocation, module, monkeypatch):
         """An interruption before the array is returned leaves nothing allocated, though the array has been made."""
 
         def limit(number, frame):
             raise LimitError
 
         signal.signal(signal.SIGUSR1, limit)
-        monkeypatch.setattr(memory, "allocate", struck(memory.allocate))
+        monkeypatch.setattr(module, "allocate", struck(module.allocate))
         with omp.Runtime("sim:1", num_threads=0, check=True), pytest.raises(LimitError):
             allocation(8)
 
