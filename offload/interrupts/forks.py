@@ -1,4 +1,4 @@
-"""What a forked child does before anything else: it has one thread, and locks that others of its parent may hold."""
+"""Functions that a forked child calls first. It has one thread, but other threads of its parent may hold locks."""
 
 from __future__ import annotations
 

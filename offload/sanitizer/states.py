@@ -75,8 +75,8 @@ class Newer(Enum):
 class Condition(NamedTuple):
     """The condition of mapped bytes: which side is newer, and the write or the construct that made it so.
 
-    ``origin`` is the mapping whose unwritten bytes copies have carried here; None for the bytes' own mapping. Where the
-    host is newer, ``hidden`` is the latest write on the device since the two agreed; None for none.
+    ``origin`` is the mapping whose unwritten bytes copies have carried here; None for the bytes' own mapping.
+    ``hidden`` is a write on the device that a later one on the host hides; None for none.
     """
 
     newer: Newer

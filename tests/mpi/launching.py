@@ -25,6 +25,19 @@ LIMIT_S = 100
 ROOT = dict.fromkeys(["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"], "1") if os.geteuid() == 0 else {}
 """What Open MPI's launcher asks root for."""
 
+STRIKES = """
+import os, signal, threading, time
+came = threading.Event()
+def strike():
+    time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGINT)
+    came.wait()  # else two signals may be one
+    time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGINT)
+striking = threading.Thread(target=strike)
+"""
+"""A part of a rank's program: the thread ``striking`` interrupts it, and once more when ``came`` has been set."""
+
 
 def mpiexec():
     """Return the command that starts ranks: `OFFLOAD_TESTS_MPIEXEC`, else that of the wheel beside this Python."""

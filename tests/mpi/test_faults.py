@@ -16,7 +16,18 @@ import time
 
 import pytest
 
-from tests.mpi.launching import finish, kill, needs_mpi, on_ranks, processes_of, read_until, run, run_tests, start
+from tests.mpi.launching import (
+    STRIKES,
+    finish,
+    kill,
+    needs_mpi,
+    on_ranks,
+    processes_of,
+    read_until,
+    run,
+    run_tests,
+    start,
+)
 
 pytestmark = needs_mpi
 
@@ -105,15 +116,7 @@ with omp.Runtime("sim:1"):
 def test_ranks_that_are_interrupted():
     """Each rank's wait raises `KeyboardInterrupt`, a second one ends the wait of the runtime's end, and all end."""
     program = """
-came = threading.Event()
-def strike():
-    time.sleep(0.5)
-    os.kill(os.getpid(), signal.SIGINT)
-    came.wait()  # else two signals may be one
-    time.sleep(0.5)
-    os.kill(os.getpid(), signal.SIGINT)
 event = omp.Event()
-striking = threading.Thread(target=strike)
 try:
     with omp.Runtime("sim:1"):
         mpi.irecv(np.zeros(1), right, 9)
@@ -127,7 +130,7 @@ except KeyboardInterrupt:
     striking.join()
     print("caught it\\n", end="", flush=True)
 """
-    status, printed = run(2, "-c", HEAD + program)
+    status, printed = run(2, "-c", HEAD + STRIKES + program)
     assert status == 0, printed
     assert printed.count("caught it") == 2
     assert "2 events wait for requests of MPI" in printed

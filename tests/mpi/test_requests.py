@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mpi.launching import needs_mpi, on_ranks, run, run_tests
+from tests.mpi.launching import STRIKES, needs_mpi, on_ranks, run, run_tests
 from tests.profiles import few
 
 pytestmark = needs_mpi
@@ -69,18 +69,6 @@ import offload as omp
 COMMUNICATOR = """
 from mpi4py import MPI
 comm = MPI.COMM_WORLD
-"""
-
-STRIKES = """
-import os, signal
-came = threading.Event()
-def strike():
-    time.sleep(0.5)
-    os.kill(os.getpid(), signal.SIGINT)
-    came.wait()  # else two signals may be one
-    time.sleep(0.5)
-    os.kill(os.getpid(), signal.SIGINT)
-striking = threading.Thread(target=strike)
 """
 
 

@@ -51,6 +51,22 @@ def test_waits_look_where_devices_say_so(monkeypatch, waits_look):
     assert (looks.count(threading.main_thread()) >= 3) is waits_look
 
 
+def run_of_the_suite(folder, **environment):
+    """Run the tests of a folder by the suite's own settings; return the process, which has succeeded."""
+    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-c", str(ROOT / "pyproject.toml")]
+    done = subprocess.run(
+        [*command, "-p", "no:cacheprovider", "--rootdir", str(folder), str(folder)],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
 @pytest.mark.parametrize("variable", few(1, ["1", ""]))
 def test_a_run_of_the_suite_looks_if_told_to(tmp_path, variable):
     """``OFFLOAD_TESTS_WAITS_LOOK=1`` has each runtime of the tests look, also a default one; the header says so."""
@@ -63,17 +79,7 @@ def test_a_run_of_the_suite_looks_if_told_to(tmp_path, variable):
         f"        assert (runtime.engine.look is not None) is {bool(variable)}\n",
         "utf-8",
     )
-    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-c", str(ROOT / "pyproject.toml")]
-    done = subprocess.run(
-        [*command, "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)],
-        cwd=ROOT,
-        env={**os.environ, "OFFLOAD_TESTS_WAITS_LOOK": variable, "OFFLOAD_DEVICES": "sim"},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run_of_the_suite(tmp_path, OFFLOAD_TESTS_WAITS_LOOK=variable, OFFLOAD_DEVICES="sim")
     assert "3 passed" in done.stdout
     said = re.search(r"^waits for simulated devices: (.*)$", done.stdout, re.MULTILINE)
     assert ("look" in said[1]) is bool(variable)
@@ -90,15 +96,5 @@ def test_a_share_of_the_tests_is_of_one_run(tmp_path):
         "    assert 'OFFLOAD_TESTS_SHARE' not in os.environ\n",
         "utf-8",
     )
-    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-c", str(ROOT / "pyproject.toml")]
-    done = subprocess.run(
-        [*command, "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)],
-        cwd=ROOT,
-        env={**os.environ, "OFFLOAD_TESTS_SHARE": "1/3"},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run_of_the_suite(tmp_path, OFFLOAD_TESTS_SHARE="1/3")
     assert "2 passed" in done.stdout
